@@ -1,0 +1,44 @@
+# One word each: setup, demo, test, check, bench. Everything they need they install.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup system demo test check bench coverage clean
+
+setup: $(STAMP)  ## virtual environment with the project and its extras (idempotent)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(STAMP)
+
+system:  ## Debian packages that the tests and the demo need (Slurm, MariaDB, Lua, linters)
+	./tools/install_system_packages
+
+demo: setup  ## the main job on a real one-machine Slurm, or on the simulated cluster where Slurm can't be had
+	./tools/install_system_packages --optional
+	$(BIN)/python -m demo $(DEMO)
+
+test: setup system  ## every test; nothing is skipped
+	$(BIN)/python -m pytest $(PYTEST)
+
+check: setup  ## formatting, lint, types, layers, dependencies, shell and Lua
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry advisor
+	./tools/check_scripts
+
+bench: setup  ## every benchmark, JSON to benchmarks/results/
+	$(BIN)/python -m benchmarks
+
+coverage: setup system
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

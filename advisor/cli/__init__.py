@@ -1,0 +1,1 @@
+"""Floor 6: ``advisor ...``. Argument parsing and printing only."""

@@ -1,0 +1,58 @@
+"""The ``advisor`` command: puts the sub-commands together and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from advisor import __version__
+from advisor.cli.output import stderr
+from advisor.model.errors import AdvisorError, BadInput
+
+# Each module has `register(app)`. Order is the order of `advisor --help`.
+COMMANDS: tuple[str, ...] = ()
+
+app = typer.Typer(
+    name="advisor",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Wait on the cluster, or pay to start in EC2? Decided inside sbatch, from your own history.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"advisor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Burst Advisor."""
+
+
+for _name in COMMANDS:
+    import_module(f"advisor.cli.{_name}").register(app)
+
+
+def run() -> None:
+    """Entry point. Exit codes: 0 done, 2 bad input or configuration, 1 anything else."""
+    try:
+        app()
+    except BadInput as error:
+        stderr.print(f"error: {error}", style="bold red", markup=False, highlight=False)
+        sys.exit(2)
+    except AdvisorError as error:
+        stderr.print(f"error ({error.code}): {error}", style="bold red", markup=False, highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        stderr.print("interrupted", markup=False)
+        sys.exit(130)

@@ -1,0 +1,59 @@
+"""Printing: for people by default, one JSON object for machines."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+
+class Format(enum.StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="`text` for people, `json`: one object on standard output.")
+]
+
+stdout = Console()
+stderr = Console(stderr=True)
+
+
+def plain(value: Any) -> Any:
+    """Turn records, arrays and enums into what JSON knows; NaN and infinities become null."""
+    match value:
+        case None | bool() | int() | str():
+            return value.value if isinstance(value, enum.Enum) else value
+        case float():
+            return value if math.isfinite(value) else None
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return str(value)
+
+
+def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], None]) -> None:
+    """Print one result: ``show`` draws it for people, ``result`` itself is the JSON object."""
+    if output is Format.JSON:
+        sys.stdout.write(json.dumps(plain(result), allow_nan=False) + "\n")
+        sys.stdout.flush()
+    else:
+        show(stdout)

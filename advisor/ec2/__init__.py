@@ -1,0 +1,1 @@
+"""Floor: see docs/designs/0001-the-house.md."""

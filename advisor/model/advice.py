@@ -1,0 +1,137 @@
+"""The answer, and why: the reason is data (DESIGN.md, idea 2)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Placement(enum.StrEnum):
+    """Where the job should start."""
+
+    ON_PREMISE = "on-premise"
+    BURST = "burst"
+
+
+class Capacity(enum.StrEnum):
+    """What kind of node to pay for, in the order it is preferred."""
+
+    RESERVED = "reserved"
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+class Question(enum.StrEnum):
+    """The four questions, in the order they are asked (DESIGN.md)."""
+
+    MAY_MOVE = "may-move"
+    FASTER = "faster"
+    WORTH_PAYING = "worth-paying"
+    CAPACITY = "capacity"
+
+
+class Verdict(enum.StrEnum):
+    """How one question was answered."""
+
+    YES = "yes"
+    NO = "no"
+    UNSURE = "unsure"
+    SKIPPED = "skipped"
+
+
+class Mode(enum.StrEnum):
+    """Whether advice changes anything."""
+
+    SHADOW = "shadow"
+    ACT = "act"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit: every number shown has one (DESIGN.md, rule 8).
+
+    Attributes
+    ----------
+    value : float
+        May be NaN (unknown) or infinite.
+    unit : str
+        ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"cores"``, ``"jobs"`` or ``""`` for a ratio.
+    """
+
+    value: float
+    unit: str = "s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One question's answer.
+
+    Attributes
+    ----------
+    question : Question
+        Which of the four.
+    verdict : Verdict
+        How it was answered.
+    reason : str
+        Stable code such as ``"rule.explicit_partition"`` or ``"turnaround.cloud_faster"``. The sentence
+        shown to people is made from it by ``advisor.decide.wording``.
+    numbers : tuple of (name, Quantity)
+        What the verdict rests on, in the order it is shown.
+    detail : str
+        A short plain text where the code needs one (a rule's name, a feature); data from outside, escaped
+        by whoever prints it.
+    """
+
+    question: Question
+    verdict: Verdict
+    reason: str
+    numbers: tuple[tuple[str, Quantity], ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to do with one job, and why.
+
+    Attributes
+    ----------
+    advice_id : str
+        Unique; carried in the job's AdminComment, which is how outcomes find their advice again.
+    time : float
+        When it was given, seconds.
+    placement : Placement
+        Where the job should start.
+    partition : str or None
+        The partition to set; None when nothing is to be changed.
+    capacity : Capacity or None
+        Answer to question 4 when the placement is the cloud.
+    mode : Mode
+        In shadow mode everything is decided and logged and nothing changed.
+    answers : tuple of Answer
+        One per question that was asked, in order.
+    size : str
+        ``"small"``, ``"large"`` or ``"unknown"``.
+    prefer : tuple of str
+        Node features to prefer.
+    priority_offset : int
+        Added to the job's priority (Slurm: lowers nice); positive puts it earlier. 0 changes nothing.
+    """
+
+    advice_id: str
+    time: float
+    placement: Placement
+    partition: str | None
+    capacity: Capacity | None
+    mode: Mode
+    answers: tuple[Answer, ...]
+    size: str = "unknown"
+    prefer: tuple[str, ...] = ()
+    priority_offset: int = 0
+
+    @property
+    def decisive(self) -> Answer:
+        """The answer that settled it: the first NO or UNSURE, else the last."""
+        for answer in self.answers:
+            if answer.verdict in (Verdict.NO, Verdict.UNSURE):
+                return answer
+        return self.answers[-1]

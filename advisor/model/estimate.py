@@ -1,0 +1,77 @@
+"""Predictions, each with its uncertainty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A predicted time and how far to trust it (Cunha et al., Eq. 3 and 4).
+
+    Attributes
+    ----------
+    seconds : float
+        The estimate; NaN when nothing can be said (no neighbours, all kernels underflowed).
+    variance : float
+        Unbiased weighted variance in seconds squared; infinite when the kernel sum is at most 1, where
+        Eq. 4 has no meaning.
+    lower, upper : float
+        Bounds of the ``coverage`` interval in seconds; NaN where the estimator has none.
+    coverage : float
+        Nominal coverage of ``[lower, upper]``, 0 to 1.
+    neighbours : int
+        Cases the estimate rests on.
+    """
+
+    seconds: float
+    variance: float
+    lower: float = math.nan
+    upper: float = math.nan
+    coverage: float = 0.9
+    neighbours: int = 0
+
+    @property
+    def is_usable(self) -> bool:
+        """False where only the conservative answer is allowed."""
+        return math.isfinite(self.seconds)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation, seconds."""
+        return math.sqrt(self.variance) if self.variance >= 0 else math.nan
+
+
+NO_ESTIMATE = Estimate(seconds=math.nan, variance=math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeEstimate:
+    """Small or large (Zrigui et al., section 4).
+
+    Attributes
+    ----------
+    is_small : bool
+        The class at the probability cut in force.
+    probability_small : float
+        The forest's vote for small, 0 to 1; 0 while there is no forest (first week: everything is large).
+    divider_seconds : float
+        The run time that divides small from large; NaN while unknown.
+    """
+
+    is_small: bool
+    probability_small: float
+    divider_seconds: float
+
+
+NO_SIZE = SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=math.nan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """Everything the decision may rest on, for one job."""
+
+    wait: Estimate = NO_ESTIMATE
+    run: Estimate = NO_ESTIMATE
+    size: SizeEstimate = NO_SIZE

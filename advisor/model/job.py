@@ -1,0 +1,126 @@
+"""A job as it is known at its submission, and what became of it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class JobState(enum.StrEnum):
+    """How a job ended (Slurm's words; SWF status numbers are mapped to them)."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One submission: everything that may be known before the job has an outcome.
+
+    ``None`` always means unknown or not asked for; HEOM counts an unknown as distance 1 (Cunha et al.,
+    section IV-A).
+
+    Attributes
+    ----------
+    job_id : int
+        The scheduler's id; 0 while it has none yet (inside ``sbatch``).
+    submit_time : float
+        Seconds since the epoch (in a replay: since the log's start).
+    user, group, queue : str or None
+        Nominal features of Cunha's Table I. ``queue`` is Slurm's partition.
+    processors : int
+        Requested processors of the whole job, at least 1 (for an array: of one task).
+    requested_time : float or None
+        The user's time limit in seconds.
+    nodes : int or None
+        Requested nodes, where the user asked for a number.
+    memory_mb : int or None
+        Requested memory of the whole job in MiB.
+    name, account, qos, comment : str or None
+        As submitted. Data from outside: never interpreted beyond the documented opt-out words.
+    features : tuple of str
+        Constraint expression split at ``&``, ``|`` and ``,``.
+    requeue : bool or None
+        Whether the job may be requeued; None when the site's default holds.
+    array_tasks : int
+        Number of tasks of a job array; 1 for a plain job.
+    licenses, reservation, dependency : str or None
+        As submitted; each of them keeps a job on-premise by rule.
+    interactive : bool
+        True for srun and salloc (no batch script).
+    explicit_partition : bool
+        True when the user named a partition. What a user said explicitly always wins.
+    heterogeneous : bool
+        True for a component of a heterogeneous job.
+    """
+
+    job_id: int
+    submit_time: float
+    processors: int
+    user: str | None = None
+    group: str | None = None
+    queue: str | None = None
+    requested_time: float | None = None
+    nodes: int | None = None
+    memory_mb: int | None = None
+    name: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    comment: str | None = None
+    features: tuple[str, ...] = ()
+    requeue: bool | None = None
+    array_tasks: int = 1
+    licenses: str | None = None
+    reservation: str | None = None
+    dependency: str | None = None
+    interactive: bool = False
+    explicit_partition: bool = False
+    heterogeneous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """A finished job: the submission and what became of it.
+
+    Attributes
+    ----------
+    job : Job
+        As submitted.
+    start_time, end_time : float
+        Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start of a requeued job.
+    state : JobState
+        How it ended.
+    processors_used : int
+        Processors it held; the requested number where the log does not say.
+    restarts : int
+        How often it was requeued.
+    partition : str or None
+        Where it really ran.
+    nodes : str or None
+        Node list expression.
+    """
+
+    job: Job
+    start_time: float
+    end_time: float
+    state: JobState = JobState.COMPLETED
+    processors_used: int = 1
+    restarts: int = 0
+    partition: str | None = None
+    nodes: str | None = None
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds from submission to the last start."""
+        return self.start_time - self.job.submit_time
+
+    @property
+    def run_seconds(self) -> float:
+        """Seconds from the last start to the end."""
+        return self.end_time - self.start_time

@@ -1,0 +1,269 @@
+"""Every setting, defined once: type, unit, range, default and reason.
+
+The loader, ``advisor config show|check`` and ``docs/settings.md`` are all made from these definitions
+(``advisor.config``). Reading files is not done here: this floor has no I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from advisor.model.advice import Mode
+
+
+def setting(default: Any, reason: str, *, unit: str = "", **limits: Any) -> Any:
+    """A field with its unit and the reason for its default."""
+    return Field(default=default, description=reason, json_schema_extra={"unit": unit}, **limits)
+
+
+class Section(BaseModel):
+    """A group of settings: frozen, and a mistyped name is an error, never ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ClusterSettings(Section):
+    """Which partitions are which."""
+
+    name: str = setting("cluster", "Owner tag of every instance; one name per Slurm cluster.", min_length=1)
+    on_premise_partitions: tuple[str, ...] = setting(
+        ("onprem",), "Partitions whose jobs the advisor may move; the first is where moved-back jobs go."
+    )
+    burst_partition: str = setting("burst", "The partition whose nodes are EC2 instances.")
+    modes: dict[str, Mode] = setting(
+        {}, "Mode per on-premise partition; a partition not named here follows `default_mode`."
+    )
+    default_mode: Mode = setting(
+        Mode.SHADOW, "Decide and log, change nothing: what an admin can trust on day one."
+    )
+    utc_offset_seconds: float = setting(
+        0.0, "Users' midnight, for the time-of-day features.", unit="s", ge=-50400, le=50400
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> ClusterSettings:
+        if not self.on_premise_partitions:
+            msg = "on_premise_partitions is empty: name at least one partition"
+            raise ValueError(msg)
+        if self.burst_partition in self.on_premise_partitions:
+            msg = f"burst_partition {self.burst_partition!r} is also an on-premise partition"
+            raise ValueError(msg)
+        return self
+
+    def mode_of(self, partition: str | None) -> Mode:
+        """Mode in force for a partition."""
+        return self.modes.get(partition or self.on_premise_partitions[0], self.default_mode)
+
+
+class RuleSettings(Section):
+    """Question 1: may the job move at all?"""
+
+    opt_out_comment: str = setting("no-burst", "A job whose comment has this word is never moved.")
+    opt_out_feature: str = setting("onprem", "A job that asks for this node feature is never moved.")
+    allow_users: tuple[str, ...] = setting((), "If not empty, only these users' jobs may move.")
+    deny_users: tuple[str, ...] = setting((), "Jobs of these users never move.")
+    allow_accounts: tuple[str, ...] = setting((), "If not empty, only these accounts' jobs may move.")
+    deny_accounts: tuple[str, ...] = setting((), "Jobs of these accounts never move.")
+    deny_qos: tuple[str, ...] = setting((), "Jobs of these QOS never move.")
+    move_explicit_partition: bool = setting(
+        False, "What a user said explicitly wins: a named partition is not changed."
+    )
+    move_interactive: bool = setting(False, "srun and salloc stay: somebody waits at a terminal.")
+    move_dependent: bool = setting(False, "A job that depends on others stays: its data is on-premise.")
+    max_processors: int = setting(0, "Largest job that may move; 0 means no limit.", unit="cores", ge=0)
+
+
+class PlacementSettings(Section):
+    """Question 2: is the cloud faster, and are we sure? (Cunha et al. 2017)."""
+
+    rule: Literal["published", "advisor"] = setting(
+        "advisor", "`published`: Eq. 1-4 with the cutoff; `advisor`: our own rule, see docs/designs."
+    )
+    overhead_per_processor: float = setting(
+        0.01, "o of s(c) = o*c + i: what each further processor costs on the cloud network.", ge=0.0
+    )
+    baseline: float = setting(1.0, "i of s(c) = o*c + i: speed of one cloud core.", gt=0.0)
+    boot_seconds: float = setting(
+        120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0
+    )
+    cutoff_scale: float = setting(
+        1.0e9,
+        "a of the exponential cutoff C = a*exp(-b*o*c): variance tolerated when the cloud costs nothing.",
+        unit="s^2",
+        gt=0.0,
+    )
+    cutoff_decay: float = setting(1.0, "b of the exponential cutoff; 0 makes it flat.", ge=0.0)
+    use_cutoff: bool = setting(True, "Off: every usable estimate is believed.")
+
+    def performance_ratio(self, processors: int) -> float:
+        """s(c): cloud run time over on-premise run time (Cunha et al., section V-C)."""
+        return self.overhead_per_processor * processors + self.baseline
+
+    def cutoff(self, processors: int) -> float:
+        """C(o, job) in seconds squared; infinite when the cutoff is off."""
+        if not self.use_cutoff:
+            return math.inf
+        exponent = -self.cutoff_decay * self.overhead_per_processor * processors
+        return self.cutoff_scale * math.exp(exponent)
+
+
+class WaitingSettings(Section):
+    """Question 3: is it worth paying for? (Ambati et al. 2021)."""
+
+    short_wait_seconds: float = setting(
+        0.0, "b: a job that would wait less than this waits. 0 switches the gate off.", unit="s", ge=0.0
+    )
+    long_job_seconds: float = setting(
+        math.inf, "t: a job that runs longer than this waits. inf switches the gate off.", unit="s", gt=0.0
+    )
+    daily_cap_usd: float = setting(
+        0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD", ge=0.0
+    )
+    account_daily_cap_usd: dict[str, float] = setting({}, "The same per account.", unit="USD")
+
+
+class CapacitySettings(Section):
+    """Question 4: which capacity? (reserved, then spot if the job may be requeued, then on-demand)."""
+
+    reserved_nodes: int = setting(0, "Reserved instances already paid for.", ge=0)
+    use_spot: bool = setting(True, "Spot nodes for jobs that may be requeued.")
+    spot_max_run_seconds: float = setting(
+        14400.0, "Longer jobs go to on-demand: they would not survive.", unit="s", gt=0.0
+    )
+    prefer_features: bool = setting(True, "Set Slurm's `prefer` to the chosen capacity's node feature.")
+
+
+class SizeSettings(Section):
+    """Small jobs first (Zrigui et al. 2022)."""
+
+    enabled: bool = setting(True, "Class jobs small or large at all.")
+    probability_cut: Fraction = setting(0.5, "A job is small when the forest's vote is at least this.")
+    small_priority_offset: int = setting(
+        1000, "Priority given to small jobs, by lowering nice; 0 changes nothing.", ge=0, le=2_000_000_000
+    )
+    trees: int = setting(100, "Trees in the forest.", ge=1, le=2000)
+
+
+class EstimatorSettings(Section):
+    """The two k-NN estimators (Cunha et al., section IV-A); `advisor tune` writes better ones."""
+
+    neighbours: int = setting(16, "k until tuned.", ge=1, le=1000)
+    kernel_width: float = setting(0.5, "Gaussian kernel's omega until tuned.", gt=0.0)
+    knowledge_base_jobs: int = setting(
+        10_000, "s: first in, first out. More is not always better.", unit="jobs", ge=10, le=1_000_000
+    )
+    weekly_jobs_minimum: int = setting(500, "Fewer finished jobs: nothing is retrained.", unit="jobs", ge=1)
+
+
+class SubmitSettings(Section):
+    """The submit path: what happens inside sbatch."""
+
+    budget_seconds: float = setting(
+        0.05, "Longest the hook ever waits; slurmctld holds locks meanwhile.", unit="s", gt=0.0, le=0.5
+    )
+    breaker_failures: int = setting(5, "Failures in a row that open the hook's breaker.", ge=1, le=1000)
+    breaker_seconds: float = setting(10.0, "How long the breaker stays open.", unit="s", gt=0.0, le=3600.0)
+    max_line_bytes: int = setting(
+        65536, "Longest request the server reads.", unit="bytes", ge=1024, le=1_048_576
+    )
+    tell_user: bool = setting(True, "One line on the user's terminal when the advice moved the job.")
+    allowed_uids: tuple[int, ...] = setting(
+        (), "User ids that may ask besides root and the server's own user (SlurmUser is found by name)."
+    )
+
+
+class Ec2Settings(Section):
+    """The EC2 side. Credentials are never a setting: botocore's own chain finds them."""
+
+    region: str = setting("us-east-1", "Region of every call.")
+    endpoint_url: str | None = setting(None, "Endpoint; AWS_ENDPOINT_URL works as well.")
+    image_id: str = setting("", "AMI of the compute nodes.")
+    instance_type: str = setting("c5.xlarge", "Type of a burst node; its cores must match slurm.conf.")
+    subnet_ids: tuple[str, ...] = setting((), "Subnets (zones) tried in order; empty: the default subnet.")
+    security_group_ids: tuple[str, ...] = setting((), "Security groups of the nodes.")
+    key_name: str | None = setting(None, "SSH key pair, if wanted.")
+    instance_profile: str | None = setting(None, "IAM instance profile of the nodes.")
+    user_data_file: Path | None = setting(None, "cloud-init user data; carries no secret.")
+    on_demand_usd_per_hour: float = setting(0.17, "Price until the price list was read.", unit="USD", ge=0.0)
+    spot_usd_per_hour: float = setting(0.07, "Price until the spot history was read.", unit="USD", ge=0.0)
+    node_address: Literal["private-ip", "loopback"] = setting(
+        "private-ip", "What NodeAddr is set to; loopback only for a cluster on one machine."
+    )
+
+
+class PathSettings(Section):
+    """Where things are kept."""
+
+    state: Path = setting(Path("/var/lib/advisor"), "Database, models, spool; only the service writes.")
+    run: Path = setting(Path("/run/advisor"), "Sockets and the cluster snapshot.")
+    slurm_conf: Path = setting(Path("/etc/slurm/slurm.conf"), "What Slurm's commands read.")
+    slurm_bin: Path = setting(Path("/usr/bin"), "Where sacct, squeue, sinfo and scontrol are.")
+    database_url: str | None = setting(
+        None, "SQLAlchemy URL of the history; SQLite `history.db` in `state` when empty."
+    )
+
+    @property
+    def submit_socket(self) -> Path:
+        """The hook's socket."""
+        return self.run / "submit.sock"
+
+    @property
+    def control_socket(self) -> Path:
+        """Where resume, suspend and resume_fail hand over."""
+        return self.run / "control.sock"
+
+    @property
+    def snapshot(self) -> Path:
+        """Cluster state as `advisor control` last saw it, replaced atomically."""
+        return self.run / "snapshot.msgpack"
+
+    @property
+    def models(self) -> Path:
+        """Promoted models, each with a manifest."""
+        return self.state / "models"
+
+    @property
+    def spool(self) -> Path:
+        """Advice given and not yet in the ledger, one JSON object a line."""
+        return self.state / "spool"
+
+    @property
+    def history_url(self) -> str:
+        """SQLAlchemy URL in force."""
+        return self.database_url or f"sqlite:///{self.state / 'history.db'}"
+
+
+class LoopSettings(Section):
+    """Periods of the control loops (DESIGN.md)."""
+
+    snapshot_seconds: float = setting(5.0, "squeue and sinfo, one shared query.", unit="s", gt=0.0)
+    learn_seconds: float = setting(15.0, "Finished jobs to history and estimators.", unit="s", gt=0.0)
+    reconcile_seconds: float = setting(15.0, "Slurm's nodes against EC2's instances.", unit="s", gt=0.0)
+    orphan_grace_seconds: float = setting(
+        120.0, "An instance nobody claims is left alone for so long.", unit="s", gt=0.0
+    )
+    metrics_address: str = setting("127.0.0.1", "Where /metrics is served.")
+    metrics_port: int = setting(9419, "Port of /metrics; 0 switches it off.", ge=0, le=65535)
+
+
+class Settings(Section):
+    """All settings of one site."""
+
+    cluster: ClusterSettings = ClusterSettings()
+    rules: RuleSettings = RuleSettings()
+    placement: PlacementSettings = PlacementSettings()
+    waiting: WaitingSettings = WaitingSettings()
+    capacity: CapacitySettings = CapacitySettings()
+    size: SizeSettings = SizeSettings()
+    estimator: EstimatorSettings = EstimatorSettings()
+    submit: SubmitSettings = SubmitSettings()
+    ec2: Ec2Settings = Ec2Settings()
+    loops: LoopSettings = LoopSettings()
+    paths: PathSettings = PathSettings()

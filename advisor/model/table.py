@@ -1,0 +1,82 @@
+"""Many finished jobs as columns: what replays, simulations and training work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNKNOWN_CODE = -1
+"""Code of an unknown nominal value in a column of :class:`JobTable`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobTable:
+    """Finished jobs in submission order, one array a column, all of length n.
+
+    Attributes
+    ----------
+    job_id : int64
+        The log's job number.
+    submit : float64
+        Seconds since the log's start.
+    wait : float64
+        Seconds from submission to start.
+    run : float64
+        Seconds from start to end.
+    processors : int64
+        Requested processors, else used ones; at least 1.
+    requested_time : float64
+        Seconds; NaN where the log has none.
+    user, group, queue : int64
+        Nominal codes; ``UNKNOWN_CODE`` where unknown.
+    status : int64
+        SWF status (1 completed, 0 failed, 5 cancelled, -1 unknown).
+    start_of_log : float
+        Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week days.
+    utc_offset_seconds : float
+        The site's offset from UTC, so that midnight is the users' midnight.
+    total_processors : int
+        Processors of the machine (header ``MaxProcs``); 0 when unknown.
+    name : str
+        Where the jobs come from, for titles.
+    """
+
+    job_id: NDArray[np.int64]
+    submit: NDArray[np.float64]
+    wait: NDArray[np.float64]
+    run: NDArray[np.float64]
+    processors: NDArray[np.int64]
+    requested_time: NDArray[np.float64]
+    user: NDArray[np.int64]
+    group: NDArray[np.int64]
+    queue: NDArray[np.int64]
+    status: NDArray[np.int64]
+    start_of_log: float = 0.0
+    utc_offset_seconds: float = 0.0
+    total_processors: int = 0
+    name: str = ""
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    @property
+    def start(self) -> NDArray[np.float64]:
+        """Start times, seconds."""
+        return self.submit + self.wait
+
+    @property
+    def end(self) -> NDArray[np.float64]:
+        """End times, seconds."""
+        return self.submit + self.wait + self.run
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
+        """The same table with some rows only (boolean mask, row numbers or slice), in that order."""
+        columns = {
+            field.name: getattr(self, field.name)[rows]
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **columns)
