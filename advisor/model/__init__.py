@@ -5,6 +5,7 @@ from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin, UseFallback
 from advisor.model.estimate import NO_ESTIMATE, NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job, JobOutcome, JobState
+from advisor.model.site import CloudState, SiteState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Answer",
     "BadInput",
     "Capacity",
+    "CloudState",
     "ClusterState",
     "Estimate",
     "Estimates",
@@ -30,6 +32,7 @@ __all__ = [
     "Quantity",
     "Question",
     "RetryLater",
+    "SiteState",
     "SizeEstimate",
     "TellAdmin",
     "UseFallback",

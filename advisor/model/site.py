@@ -1,0 +1,69 @@
+"""Everything outside the job itself that a decision may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from advisor.model.cluster import ClusterState
+
+_NOTHING: Final = MappingProxyType[str, float]({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudState:
+    """The cloud side at one moment, as `advisor control` last saw it.
+
+    Attributes
+    ----------
+    boot_seconds : float or None
+        Learned boot time; None until enough boots were seen (the setting holds then).
+    reserved_free_nodes : int
+        Reserved instances nobody uses.
+    spot_open, on_demand_open : bool
+        False while every pool of that option is closed by its breaker.
+    protected : str
+        Why nothing is sent to the cloud at all (ten boot failures, unreadable API); empty when all is well.
+    spent_today_usd : float
+        Billed and committed since midnight UTC.
+    spent_today_by_account : mapping
+        The same per account.
+    spot_usd_per_core_hour, on_demand_usd_per_core_hour : float or None
+        Last good prices; None until known (the settings hold then).
+    nodes_up : int
+        Cloud nodes running or booting.
+    nodes_total : int
+        Cloud nodes the burst partition has; 0 when unknown.
+    """
+
+    boot_seconds: float | None = None
+    reserved_free_nodes: int = 0
+    spot_open: bool = True
+    on_demand_open: bool = True
+    protected: str = ""
+    spent_today_usd: float = 0.0
+    spent_today_by_account: MappingProxyType[str, float] = field(default=_NOTHING)
+    spot_usd_per_core_hour: float | None = None
+    on_demand_usd_per_core_hour: float | None = None
+    nodes_up: int = 0
+    nodes_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteState:
+    """Cluster and cloud as one submission meets them.
+
+    Attributes
+    ----------
+    time : float
+        Now, seconds since the epoch (in a replay: since the log's start).
+    cluster : ClusterState or None
+        None when there is no snapshot or it is too old to be believed: doubt means on-premise.
+    cloud : CloudState
+        The cloud side.
+    """
+
+    time: float
+    cluster: ClusterState | None
+    cloud: CloudState = CloudState()
