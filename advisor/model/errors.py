@@ -30,7 +30,7 @@ class RetryLater(AdvisorError):
 
 
 class UseFallback(AdvisorError):
-    """This way is closed, another one is open: no capacity in a pool, no estimate, no snapshot."""
+    """One way is closed, another one is open: no capacity in a pool, no estimate, no snapshot."""
 
     code = "advisor.use_fallback"
 
