@@ -43,7 +43,7 @@ class CloudState:
     on_demand_open: bool = True
     protected: str = ""
     spent_today_usd: float = 0.0
-    spent_today_by_account: MappingProxyType[str, float] = field(default=_NOTHING)
+    spent_today_by_account: MappingProxyType[str, float] = field(default_factory=lambda: _NOTHING)
     spot_usd_per_core_hour: float | None = None
     on_demand_usd_per_core_hour: float | None = None
     nodes_up: int = 0
