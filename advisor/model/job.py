@@ -104,6 +104,8 @@ class JobOutcome:
         Where it really ran.
     nodes : str or None
         Node list expression.
+    advice_id : str or None
+        The advice the job was submitted under, where the scheduler kept it (Slurm: AdminComment).
     """
 
     job: Job
@@ -114,6 +116,7 @@ class JobOutcome:
     restarts: int = 0
     partition: str | None = None
     nodes: str | None = None
+    advice_id: str | None = None
 
     @property
     def wait_seconds(self) -> float:
