@@ -55,7 +55,8 @@ class Quantity:
     value : float
         May be NaN (unknown) or infinite.
     unit : str
-        ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"cores"``, ``"jobs"`` or ``""`` for a ratio.
+        ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"USD/core-h"``, ``"cores"``, ``"nodes"``, ``"MiB"``,
+        ``"jobs"`` or ``""`` for a ratio.
     """
 
     value: float

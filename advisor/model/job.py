@@ -52,6 +52,11 @@ class Job:
         Number of tasks of a job array; 1 for a plain job.
     licenses, reservation, dependency : str or None
         As submitted; each of them keeps a job on-premise by rule.
+    gres : str or None
+        Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a job
+        on-premise.
+    node_list : str or None
+        Nodes the user named (``--nodelist``): his explicit word, so the job stays.
     interactive : bool
         True for srun and salloc (no batch script).
     explicit_partition : bool
@@ -79,6 +84,8 @@ class Job:
     licenses: str | None = None
     reservation: str | None = None
     dependency: str | None = None
+    gres: str | None = None
+    node_list: str | None = None
     interactive: bool = False
     explicit_partition: bool = False
     heterogeneous: bool = False

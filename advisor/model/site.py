@@ -35,6 +35,12 @@ class CloudState:
         Cloud nodes running or booting.
     nodes_total : int
         Cloud nodes the burst partition has; 0 when unknown.
+    processors_per_node : int
+        Processors of the smallest cloud node; 0 when unknown.
+    memory_mb_per_node : int
+        Memory of the smallest cloud node in MiB; 0 when unknown.
+    features : tuple of str
+        Node features every cloud node has: a job that asks for another one would never start there.
     """
 
     boot_seconds: float | None = None
@@ -48,6 +54,9 @@ class CloudState:
     on_demand_usd_per_core_hour: float | None = None
     nodes_up: int = 0
     nodes_total: int = 0
+    processors_per_node: int = 0
+    memory_mb_per_node: int = 0
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
