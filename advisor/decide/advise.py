@@ -1,0 +1,129 @@
+"""The one decision function: live submissions, replays and what-ifs all call it (DESIGN.md, idea 1)."""
+
+from __future__ import annotations
+
+import math
+
+from advisor.decide import capacity as question_4
+from advisor.decide.demand import boot_seconds, cost_usd
+from advisor.decide.placement import as_case, faster, state_unknown
+from advisor.decide.reasons import Reason
+from advisor.decide.rules import may_move
+from advisor.decide.waiting import worth_paying
+from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Verdict
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, SiteState
+
+
+def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings, *, advice_id: str) -> Advice:
+    """Decide where a job should start, and say why.
+
+    The four questions of DESIGN.md in their order; the first that is not answered YES keeps the job
+    on-premise, and later ones are not asked. Pure: no clock, no I/O, no randomness.
+
+    Parameters
+    ----------
+    job : Job
+        The submission.
+    state : SiteState
+        Cluster and cloud as it meets them.
+    estimates : Estimates
+        Predicted wait, run time and size.
+    settings : Settings
+        The site's settings.
+    advice_id : str
+        Unique name of this advice.
+
+    Returns
+    -------
+    Advice
+        In shadow mode the same answers with nothing to change: no partition, features or priority.
+    """
+    answers, chosen = _answers(job, state, estimates, settings)
+    placement = _placement_of(answers)
+    moved = placement is Placement.BURST and chosen is not None
+    mode = settings.cluster.mode_of(job.queue)
+    acts = mode is Mode.ACT
+    size = _size_word(estimates, settings)
+    return Advice(
+        advice_id=advice_id,
+        time=state.time,
+        placement=placement,
+        partition=settings.cluster.burst_partition if moved and acts else None,
+        capacity=chosen if moved else None,
+        mode=mode,
+        answers=tuple(answers),
+        size=size,
+        prefer=_preferred_features(chosen, settings) if moved and acts else (),
+        priority_offset=_priority_offset(placement, size, settings) if acts else 0,
+    )
+
+
+def _answers(
+    job: Job, state: SiteState, estimates: Estimates, settings: Settings
+) -> tuple[list[Answer], Capacity | None]:
+    """Ask until one keeps the job here."""
+    cloud = state.cloud
+    answers = [may_move(job, cloud, settings)]
+    if _stays(answers[-1]):
+        return answers, None
+    if state.cluster is None:
+        return [*answers, state_unknown()], None
+    case = as_case(
+        processors=job.processors,
+        requested_time=job.requested_time,
+        estimates=estimates,
+        boot=boot_seconds(cloud, settings),
+        settings=settings.placement,
+    )
+    answers.append(faster(case))
+    if _stays(answers[-1]):
+        return answers, None
+    cloud_run = case.performance_ratio * estimates.run.seconds
+    # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
+    chosen, capacity_answer = question_4.choose(job, cloud_run, cloud, settings)
+    cost = _predicted_cost(job, cloud_run, chosen, cloud, settings)
+    answers.append(worth_paying(job, estimates, cost, cloud, settings.waiting))
+    if _stays(answers[-1]):
+        return answers, None
+    return [*answers, capacity_answer], chosen
+
+
+def _stays(answer: Answer) -> bool:
+    return answer.verdict in (Verdict.NO, Verdict.UNSURE)
+
+
+def _predicted_cost(
+    job: Job, cloud_run: float, chosen: Capacity | None, cloud: CloudState, settings: Settings
+) -> float:
+    if chosen is None:  # nothing will be paid; question 4 says why
+        return 0.0
+    cost = cost_usd(job, cloud_run, chosen, cloud, settings)
+    return cost if math.isfinite(cost) else math.nan
+
+
+def _placement_of(answers: list[Answer]) -> Placement:
+    """In the cloud when every question let it go there, or when the user asked for the burst partition."""
+    if answers[-1].reason == Reason.EXPLICIT_BURST:
+        return Placement.BURST
+    return Placement.ON_PREMISE if _stays(answers[-1]) else Placement.BURST
+
+
+def _size_word(estimates: Estimates, settings: Settings) -> str:
+    """``unknown`` while there is no divider: the first week, or size classes switched off."""
+    if not settings.size.enabled or math.isnan(estimates.size.divider_seconds):
+        return "unknown"
+    return "small" if estimates.size.is_small else "large"
+
+
+def _priority_offset(placement: Placement, size: str, settings: Settings) -> int:
+    """Small jobs first (Zrigui et al., section 4): only in the on-premise queue, where there is one."""
+    if placement is Placement.ON_PREMISE and size == "small":
+        return settings.size.small_priority_offset
+    return 0
+
+
+def _preferred_features(chosen: Capacity | None, settings: Settings) -> tuple[str, ...]:
+    return (chosen.value,) if chosen is not None and settings.capacity.prefer_features else ()

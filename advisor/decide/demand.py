@@ -1,0 +1,63 @@
+"""What a job would take of the cloud: nodes, time and money."""
+
+from __future__ import annotations
+
+import math
+
+from advisor.model.advice import Capacity
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+
+
+def nodes_needed(job: Job, cloud: CloudState) -> int | None:
+    """Cloud nodes one task of the job needs; None while the size of a cloud node is unknown."""
+    by_processors = (
+        math.ceil(job.processors / cloud.processors_per_node) if cloud.processors_per_node else None
+    )
+    if job.nodes is None or by_processors is None:
+        return by_processors if job.nodes is None else job.nodes
+    return max(job.nodes, by_processors)
+
+
+def boot_seconds(cloud: CloudState, settings: Settings) -> float:
+    """Boot time: learned, else the setting."""
+    return settings.placement.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
+
+
+def requeueable(job: Job, settings: Settings) -> bool:
+    """Whether the job may be requeued: as submitted, else the site's default."""
+    return settings.cluster.requeue_default if job.requeue is None else job.requeue
+
+
+def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
+    """Price of one core for one hour, US dollars; reserved nodes are paid for already.
+
+    Without a price seen, the setting's price of an instance is shared by its processors; while their number
+    is unknown one core pays for all of it, which errs on the dear side.
+    """
+    if capacity is Capacity.RESERVED:
+        return 0.0
+    on_spot = capacity is Capacity.SPOT
+    seen = cloud.spot_usd_per_core_hour if on_spot else cloud.on_demand_usd_per_core_hour
+    if seen is not None:
+        return seen
+    instance = settings.ec2.spot_usd_per_hour if on_spot else settings.ec2.on_demand_usd_per_hour
+    return instance / max(1, cloud.processors_per_node)
+
+
+def cost_usd(
+    job: Job, cloud_run_seconds: float, capacity: Capacity, cloud: CloudState, settings: Settings
+) -> float:
+    """Predicted cost of all the job's tasks, boot included, US dollars; NaN when the run time is unknown.
+
+    Whole nodes are billed, so a job is charged for all cores of its nodes where their size is known.
+    """
+    price = usd_per_core_hour(capacity, cloud, settings)
+    if price == 0.0:
+        return 0.0
+    nodes = nodes_needed(job, cloud)
+    per_node = cloud.processors_per_node
+    cores = nodes * per_node if nodes is not None and per_node else job.processors
+    hours = (boot_seconds(cloud, settings) + cloud_run_seconds) / 3600.0
+    return job.array_tasks * cores * hours * price

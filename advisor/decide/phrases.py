@@ -1,0 +1,114 @@
+"""The words of ``advisor.decide.wording``: a sentence for every reason, a name for every number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from advisor.decide.reasons import Reason
+from advisor.model.advice import Question
+
+HEADINGS: Final[Mapping[Question, str]] = MappingProxyType(
+    {
+        Question.MAY_MOVE: "1. May it move?",
+        Question.FASTER: "2. Is the cloud faster, and are we sure?",
+        Question.WORTH_PAYING: "3. Is it worth paying for?",
+        Question.CAPACITY: "4. Which capacity?",
+    }
+)
+
+UNKNOWN_PHRASE: Final = "A reason this release has no words for: {reason}."
+
+PHRASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Reason.MAY_MOVE: "Nothing the user said and no rule of the site keeps it on-premise.",
+        Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
+        Reason.EXPLICIT_BURST: "It is in the burst partition {detail} already; it is not changed.",
+        Reason.OPT_OUT_COMMENT: "Its comment says {detail}: the user does not want it moved.",
+        Reason.OPT_OUT_FEATURE: "It asks for the feature {detail}: the user does not want it moved.",
+        Reason.NODE_LIST: "The user named nodes: {detail}.",
+        Reason.RESERVATION: "It uses the reservation {detail}, which is on-premise.",
+        Reason.PARTITION_NOT_MANAGED: "Partition {detail} is not one the advisor may move jobs from.",
+        Reason.LICENSES: "It needs licences that are on-premise: {detail}.",
+        Reason.GRES: "It asks for generic resources ({detail}) the cloud is not known to have.",
+        Reason.DEPENDENCY: "It depends on other jobs ({detail}), whose data is on-premise.",
+        Reason.INTERACTIVE: "It is interactive: somebody waits at a terminal.",
+        Reason.HETEROGENEOUS: "It is part of a heterogeneous job, whose parts stay together.",
+        Reason.USER_DENIED: "The site does not move jobs of user {detail}.",
+        Reason.USER_NOT_ALLOWED: "The site moves only jobs of listed users; {detail} is not one.",
+        Reason.ACCOUNT_DENIED: "The site does not move jobs of account {detail}.",
+        Reason.ACCOUNT_NOT_ALLOWED: "The site moves only jobs of listed accounts; {detail} is not one.",
+        Reason.QOS_DENIED: "The site does not move jobs of QOS {detail}.",
+        Reason.TOO_MANY_PROCESSORS: "It asks for {processors}; the site moves at most {max_processors}.",
+        Reason.LARGER_THAN_BURST: "It needs {nodes_needed}; the burst partition has {burst_nodes}.",
+        Reason.MORE_MEMORY_THAN_BURST: "It asks for {memory}; its cloud nodes would have {burst_memory}.",
+        Reason.FEATURE_NOT_IN_BURST: "It asks for the feature {detail}, which no cloud node has.",
+        Reason.CLOUD_FASTER: (
+            "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+            "(±{run_deviation}); in the cloud it boots {boot} and runs {performance_ratio} times as long, "
+            "done {predicted_saving} sooner."
+        ),
+        Reason.CLOUD_NOT_FASTER: (
+            "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+            "(±{run_deviation}); booting {boot} and running {performance_ratio} times as long in the cloud "
+            "would not finish it sooner."
+        ),
+        Reason.STATE_UNKNOWN: "There is no recent picture of the cluster: doubt means on-premise.",
+        Reason.WAIT_UNKNOWN: "Nothing in the history tells its wait: doubt means on-premise.",
+        Reason.RUN_UNKNOWN: "Nothing in the history tells its run time: doubt means on-premise.",
+        Reason.TOO_UNCERTAIN: (
+            "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, ±{wait_deviation}) "
+            "is too uncertain: variance {wait_variance}, tolerated {cutoff}."
+        ),
+        Reason.WORTH_PAYING: "Waiting policy and budget let it go; it would cost about {predicted_cost}.",
+        Reason.NO_GATE: "No waiting policy and no budget is set; it would cost about {predicted_cost}.",
+        Reason.SHORT_WAIT: "A wait of {predicted_wait} is under {short_wait}: short waits wait.",
+        Reason.LONG_JOB: "A run of {predicted_run} is over {long_job}: long jobs wait.",
+        Reason.LENGTH_UNKNOWN: (
+            "Jobs over {long_job} wait, and how long this one runs is unknown: doubt means on-premise."
+        ),
+        Reason.COST_UNKNOWN: "A budget of {daily_cap} a day is set and what this job would cost is unknown.",
+        Reason.DAILY_CAP: (
+            "{spent_today} of today's {daily_cap} are spent; about {predicted_cost} more would be too much."
+        ),
+        Reason.ACCOUNT_CAP: (
+            "Account {detail} has spent {spent_today} of today's {daily_cap}; about {predicted_cost} more "
+            "would be too much."
+        ),
+        Reason.RESERVED: "Reserved nodes that are already paid for are free: {reserved_free}.",
+        Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
+        Reason.ON_DEMAND: "On-demand at {price}, because {detail}.",
+        Reason.NONE_OPEN: "No capacity is open: on-demand pools are closed, and {detail}.",
+        Reason.PROTECTED: "Nothing is sent to the cloud at the moment: {detail}.",
+    }
+)
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "predicted_wait": "predicted wait",
+        "wait_deviation": "its standard deviation",
+        "predicted_run": "predicted run time",
+        "run_deviation": "its standard deviation",
+        "performance_ratio": "cloud run time / on-premise run time",
+        "boot": "boot time",
+        "predicted_saving": "predicted saving",
+        "wait_variance": "variance of the wait",
+        "cutoff": "variance tolerated",
+        "short_wait": "waits under this wait",
+        "long_job": "jobs over this wait",
+        "predicted_cost": "predicted cost",
+        "spent_today": "spent today",
+        "daily_cap": "cap a day",
+        "predicted_cloud_run": "predicted run time in the cloud",
+        "spot_max_run": "longest run on spot",
+        "reserved_free": "free reserved nodes",
+        "price": "price",
+        "processors": "processors asked for",
+        "max_processors": "most that may move",
+        "nodes_needed": "nodes needed",
+        "burst_nodes": "nodes of the burst partition",
+        "memory": "memory asked for",
+        "burst_memory": "memory it would get",
+    }
+)

@@ -1,0 +1,132 @@
+"""Question 2: is the cloud faster, and are we sure? (Cunha et al. 2017, section IV).
+
+The paper prints its decision as ``w_p + r_p < (o*c + i)*r_p``, which would send exactly those jobs to the
+cloud that finish *later* there; its own prose, its definition of saved time (section V-B) and its tables
+need the opposite. Here, with the boot time the paper leaves out::
+
+    w + r > boot + s(c)*r   and   variance of w < C(o, job)
+
+written as ``w > boot + (s(c) - 1)*r``, so that with s = 1 no run time is needed and none can round the
+answer (docs/designs/0004-decision.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from advisor.decide.reasons import Reason
+from advisor.model.advice import Answer, Quantity, Question, Verdict
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.settings import PlacementSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementCase:
+    """What a placement rule may look at: one job's predictions and what the cloud would do to it.
+
+    Attributes
+    ----------
+    processors : int
+        c, requested processors.
+    requested_time : float or None
+        The user's time limit, seconds: no job runs longer.
+    wait, run : Estimate
+        Predicted on-premise wait and run time.
+    boot_seconds : float
+        Until a cloud node is up.
+    performance_ratio : float
+        s(c) = o*c + i.
+    settings : PlacementSettings
+        The cutoff, and whatever the rule in force needs.
+    """
+
+    processors: int
+    requested_time: float | None
+    wait: Estimate
+    run: Estimate
+    boot_seconds: float
+    performance_ratio: float
+    settings: PlacementSettings
+
+    def penalty_seconds(self, run_seconds: float) -> float:
+        """How much longer a run of that length takes in the cloud, boot included; s = 1 needs no length."""
+        slowdown = self.performance_ratio - 1.0
+        return self.boot_seconds + (slowdown * run_seconds if slowdown else 0.0)
+
+
+PlacementRule: TypeAlias = Callable[[PlacementCase], Answer]
+
+
+def faster(case: PlacementCase) -> Answer:
+    """Ask the placement rule in force (``placement.rule``)."""
+    return PLACEMENT_RULES[case.settings.rule](case)
+
+
+def published(case: PlacementCase) -> Answer:
+    """Decide as Cunha et al. do: expected turnarounds, and a cutoff on the variance of the wait.
+
+    Doubt (no estimate, a variance that is infinite or NaN) means on-premise.
+    """
+    wait, run = case.wait, case.run
+    if not wait.is_usable:
+        return _answer(case, Verdict.UNSURE, Reason.WAIT_UNKNOWN)
+    penalty = case.penalty_seconds(run.seconds)
+    if not math.isfinite(penalty):
+        return _answer(case, Verdict.UNSURE, Reason.RUN_UNKNOWN)
+    if not wait.seconds > penalty:
+        return _answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER)
+    if case.settings.use_cutoff and not wait.variance < case.settings.cutoff(case.processors):
+        return _answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN)
+    return _answer(case, Verdict.YES, Reason.CLOUD_FASTER)
+
+
+def _answer(case: PlacementCase, verdict: Verdict, reason: Reason) -> Answer:
+    wait, run = case.wait, case.run
+    numbers = [
+        ("predicted_wait", Quantity(wait.seconds)),
+        ("wait_deviation", Quantity(wait.deviation)),
+        ("predicted_run", Quantity(run.seconds)),
+        ("run_deviation", Quantity(run.deviation)),
+        ("performance_ratio", Quantity(case.performance_ratio, "")),
+        ("boot", Quantity(case.boot_seconds)),
+        ("predicted_saving", Quantity(wait.seconds - case.penalty_seconds(run.seconds))),
+    ]
+    if case.settings.use_cutoff:
+        numbers.append(("wait_variance", Quantity(wait.variance, "s^2")))
+        numbers.append(("cutoff", Quantity(case.settings.cutoff(case.processors), "s^2")))
+    return Answer(question=Question.FASTER, verdict=verdict, reason=reason, numbers=tuple(numbers))
+
+
+def state_unknown() -> Answer:
+    """Answer when there is no believable snapshot of the cluster: doubt means on-premise."""
+    return Answer(question=Question.FASTER, verdict=Verdict.UNSURE, reason=Reason.STATE_UNKNOWN)
+
+
+# A new rule is a function and a line here (and a word in PlacementSettings.rule).
+PLACEMENT_RULES: Final[Mapping[str, PlacementRule]] = MappingProxyType(
+    {"published": published, "advisor": published}
+)
+
+
+def as_case(
+    *,
+    processors: int,
+    requested_time: float | None,
+    estimates: Estimates,
+    boot: float,
+    settings: PlacementSettings,
+) -> PlacementCase:
+    """Gather what a rule may look at."""
+    return PlacementCase(
+        processors=processors,
+        requested_time=requested_time,
+        wait=estimates.wait,
+        run=estimates.run,
+        boot_seconds=boot,
+        performance_ratio=settings.performance_ratio(processors),
+        settings=settings,
+    )

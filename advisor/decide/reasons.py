@@ -1,0 +1,58 @@
+"""Every reason an answer can have: stable codes that logs, metrics and the ledger count by."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Reason(enum.StrEnum):
+    """Code of an answer; ``advisor.decide.wording`` has a sentence for each."""
+
+    # Question 1: may it move? The user's own words first.
+    MAY_MOVE = "rule.may_move"
+    EXPLICIT_PARTITION = "rule.explicit_partition"
+    EXPLICIT_BURST = "rule.explicit_burst"
+    OPT_OUT_COMMENT = "rule.opt_out_comment"
+    OPT_OUT_FEATURE = "rule.opt_out_feature"
+    NODE_LIST = "rule.node_list"
+    RESERVATION = "rule.reservation"
+    PARTITION_NOT_MANAGED = "rule.partition_not_managed"
+    LICENSES = "rule.licenses"
+    GRES = "rule.gres"
+    DEPENDENCY = "rule.dependency"
+    INTERACTIVE = "rule.interactive"
+    HETEROGENEOUS = "rule.heterogeneous"
+    USER_DENIED = "rule.user_denied"
+    USER_NOT_ALLOWED = "rule.user_not_allowed"
+    ACCOUNT_DENIED = "rule.account_denied"
+    ACCOUNT_NOT_ALLOWED = "rule.account_not_allowed"
+    QOS_DENIED = "rule.qos_denied"
+    TOO_MANY_PROCESSORS = "rule.too_many_processors"
+    LARGER_THAN_BURST = "rule.larger_than_burst"
+    MORE_MEMORY_THAN_BURST = "rule.more_memory_than_burst"
+    FEATURE_NOT_IN_BURST = "rule.feature_not_in_burst"
+
+    # Question 2: is the cloud faster, and are we sure?
+    CLOUD_FASTER = "turnaround.cloud_faster"
+    CLOUD_NOT_FASTER = "turnaround.cloud_not_faster"
+    STATE_UNKNOWN = "turnaround.state_unknown"
+    WAIT_UNKNOWN = "turnaround.wait_unknown"
+    RUN_UNKNOWN = "turnaround.run_unknown"
+    TOO_UNCERTAIN = "turnaround.too_uncertain"
+
+    # Question 3: is it worth paying for?
+    WORTH_PAYING = "waiting.worth_paying"
+    NO_GATE = "waiting.no_gate"
+    SHORT_WAIT = "waiting.short_wait"
+    LONG_JOB = "waiting.long_job"
+    LENGTH_UNKNOWN = "waiting.length_unknown"
+    COST_UNKNOWN = "waiting.cost_unknown"
+    DAILY_CAP = "waiting.daily_cap"
+    ACCOUNT_CAP = "waiting.account_cap"
+
+    # Question 4: which capacity?
+    RESERVED = "capacity.reserved"
+    SPOT = "capacity.spot"
+    ON_DEMAND = "capacity.on_demand"
+    NONE_OPEN = "capacity.none_open"
+    PROTECTED = "capacity.protected"

@@ -1,0 +1,173 @@
+"""Question 1: may the job move at all?
+
+What the user said explicitly always wins; then what the site forbids; then what the burst partition cannot
+hold. A job that may not be requeued (``--no-requeue``) may move: question 4 keeps it off spot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from advisor.decide.demand import nodes_needed
+from advisor.decide.reasons import Reason
+from advisor.model.advice import Answer, Quantity, Question, Verdict
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+
+Rule: TypeAlias = Callable[[Job, CloudState, Settings], Answer | None]
+
+_WORD: Final = re.compile(r"[^\s,;:]+")
+_PARTITION_SEPARATOR: Final = ","
+
+
+def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
+    """Ask each rule in turn; the first that objects answers.
+
+    Parameters
+    ----------
+    job : Job
+        The submission. Its texts come from outside: compared, never interpreted.
+    cloud : CloudState
+        For what the burst partition can hold; sizes of 0 are unknown and forbid nothing.
+    settings : Settings
+        The site's rules.
+
+    Returns
+    -------
+    Answer
+        YES with ``rule.may_move``, or NO with the rule that objected.
+    """
+    for rule in RULES:
+        objection = rule(job, cloud, settings)
+        if objection is not None:
+            return objection
+    return Answer(question=Question.MAY_MOVE, verdict=Verdict.YES, reason=Reason.MAY_MOVE)
+
+
+def _no(reason: Reason, detail: str | None = "", **numbers: Quantity) -> Answer:
+    return Answer(
+        question=Question.MAY_MOVE,
+        verdict=Verdict.NO,
+        reason=reason,
+        detail=detail or "",
+        numbers=tuple(numbers.items()),
+    )
+
+
+def partitions_of(job: Job) -> tuple[str, ...]:
+    """The partitions a submission names; empty when it names none."""
+    names = (name.strip() for name in (job.queue or "").split(_PARTITION_SEPARATOR))
+    return tuple(name for name in names if name)
+
+
+def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """``--comment=no-burst`` or ``--constraint=onprem``, as the site words them (any case)."""
+    rules = settings.rules
+    word = rules.opt_out_comment.casefold()
+    if word and job.comment and word in (found.casefold() for found in _WORD.findall(job.comment)):
+        return _no(Reason.OPT_OUT_COMMENT, rules.opt_out_comment)
+    feature = rules.opt_out_feature.casefold()
+    if feature and any(asked.casefold() == feature for asked in job.features):
+        return _no(Reason.OPT_OUT_FEATURE, rules.opt_out_feature)
+    return None
+
+
+def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """A named partition, named nodes, a reservation: the user has decided."""
+    partitions = partitions_of(job)
+    burst = settings.cluster.burst_partition
+    if partitions == (burst,):
+        return _no(Reason.EXPLICIT_BURST, burst)
+    if job.explicit_partition and not settings.rules.move_explicit_partition:
+        return _no(Reason.EXPLICIT_PARTITION, job.queue)
+    if job.node_list:
+        return _no(Reason.NODE_LIST, job.node_list)
+    if job.reservation:
+        return _no(Reason.RESERVATION, job.reservation)
+    return None
+
+
+def _managed_partition(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """Only jobs of the partitions the admin listed are touched (no partition: the site's default)."""
+    managed = settings.cluster.on_premise_partitions
+    if all(name in managed for name in partitions_of(job)):
+        return None
+    return _no(Reason.PARTITION_NOT_MANAGED, job.queue)
+
+
+def _bound_to_the_site(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """Licences, devices, other jobs, terminals: things that are only on-premise."""
+    rules = settings.rules
+    if job.licenses:
+        return _no(Reason.LICENSES, job.licenses)
+    if job.gres:
+        return _no(Reason.GRES, job.gres)
+    if job.dependency and not rules.move_dependent:
+        return _no(Reason.DEPENDENCY, job.dependency)
+    if job.interactive and not rules.move_interactive:
+        return _no(Reason.INTERACTIVE)
+    if job.heterogeneous:
+        return _no(Reason.HETEROGENEOUS)
+    return None
+
+
+def _lists(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """The admin's lists; deny beats allow, and an unknown name is on no allow list."""
+    rules = settings.rules
+    if job.user in rules.deny_users:
+        return _no(Reason.USER_DENIED, job.user)
+    if rules.allow_users and job.user not in rules.allow_users:
+        return _no(Reason.USER_NOT_ALLOWED, job.user)
+    if job.account in rules.deny_accounts:
+        return _no(Reason.ACCOUNT_DENIED, job.account)
+    if rules.allow_accounts and job.account not in rules.allow_accounts:
+        return _no(Reason.ACCOUNT_NOT_ALLOWED, job.account)
+    if job.qos in rules.deny_qos:
+        return _no(Reason.QOS_DENIED, job.qos)
+    return None
+
+
+def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
+    """A job the burst partition cannot hold would wait there for ever."""
+    limit = settings.rules.max_processors
+    processors = Quantity(float(job.processors), "cores")
+    if limit and job.processors > limit:
+        return _no(
+            Reason.TOO_MANY_PROCESSORS, processors=processors, max_processors=Quantity(float(limit), "cores")
+        )
+    nodes = nodes_needed(job, cloud)
+    if cloud.nodes_total and nodes is not None and nodes > cloud.nodes_total:
+        return _no(
+            Reason.LARGER_THAN_BURST,
+            processors=processors,
+            nodes_needed=Quantity(float(nodes), "nodes"),
+            burst_nodes=Quantity(float(cloud.nodes_total), "nodes"),
+        )
+    if job.memory_mb and cloud.memory_mb_per_node and job.memory_mb > (nodes or 1) * cloud.memory_mb_per_node:
+        return _no(
+            Reason.MORE_MEMORY_THAN_BURST,
+            memory=Quantity(float(job.memory_mb), "MiB"),
+            burst_memory=Quantity(float((nodes or 1) * cloud.memory_mb_per_node), "MiB"),
+        )
+    return None
+
+
+def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
+    """A feature no cloud node is known to have keeps the job here (of ``a|b`` both are wanted: doubt)."""
+    missing = [feature for feature in job.features if feature not in cloud.features]
+    return _no(Reason.FEATURE_NOT_IN_BURST, missing[0]) if missing else None
+
+
+# In the order they are asked: the user's own words first, so that they are the reason he is told.
+RULES: Final[tuple[Rule, ...]] = (
+    _explicit_words,
+    _opt_out,
+    _managed_partition,
+    _bound_to_the_site,
+    _lists,
+    _size,
+    _features,
+)

@@ -1,0 +1,240 @@
+"""Sentences for people, made from an advice: ``sbatch``'s line, ``advisor why``, the AdminComment.
+
+Everything a user typed is stripped of control characters and cut before it is shown; every number has its
+unit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNKNOWN_PHRASE
+from advisor.decide.reasons import Reason
+from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity
+
+ADMIN_COMMENT_LIMIT: Final = 1000
+"""Longest AdminComment in bytes: it is stored with every job."""
+MESSAGE_LIMIT: Final = 400
+_DETAIL_LIMIT: Final = 80
+_COMMENT_VERSION: Final = 1
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean(text: str, limit: int = _DETAIL_LIMIT) -> str:
+    """Text from outside made fit to print on one line.
+
+    Control characters, line breaks, invisible and direction-changing characters become spaces; runs of
+    blanks become one; what is longer than `limit` characters is cut and ends in an ellipsis.
+    """
+    window = text[: 4 * limit]
+    shown = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in window)
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= limit and len(window) == len(text) else shown[: limit - 1].rstrip() + "…"
+
+
+def duration(seconds: float) -> str:
+    """A time for people: ``45 s``, ``12 min``, ``2 h 05 min``, ``3 d 04 h``; NaN is ``unknown``."""
+    if math.isnan(seconds):
+        return "unknown"
+    if math.isinf(seconds):
+        return "unlimited" if seconds > 0 else "-unlimited"
+    sign, whole = ("-" if seconds < 0 else ""), abs(seconds)
+    if whole < 99.5:
+        return f"{sign}{whole:.0f} s"
+    minutes = round(whole / 60)
+    if minutes < 60:
+        return f"{sign}{minutes} min"
+    if minutes < 48 * 60:
+        return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(whole / 3600)
+    return f"{sign}{hours // 24} d {hours % 24:02d} h"
+
+
+def quantity(value: Quantity) -> str:
+    """A number with its unit, for people."""
+    number = value.value
+    if value.unit == "s":
+        return duration(number)
+    if math.isnan(number):
+        return "unknown"
+    if math.isinf(number):
+        return "unlimited"
+    if value.unit == "USD":
+        return f"{number:.2f} USD"
+    if value.unit == "USD/core-h":
+        return f"{number:.4f} USD per core hour"
+    if value.unit in {"cores", "nodes", "jobs", "MiB"}:
+        return f"{number:.0f} {value.unit}"
+    return f"{number:.4g} {value.unit}".rstrip()
+
+
+def sentence(answer: Answer) -> str:
+    """One answer as one sentence; a reason of a newer release is shown as its code."""
+    numbers = {name: quantity(value) for name, value in answer.numbers}
+    phrase = PHRASES.get(answer.reason, UNKNOWN_PHRASE)
+    words = _Words(numbers, reason=clean(answer.reason), detail=clean(answer.detail) or "not named")
+    return phrase.format_map(words)
+
+
+class _Words(dict[str, str]):
+    """Words for a phrase; a number the answer does not carry is ``unknown``."""
+
+    def __init__(self, numbers: Mapping[str, str], **words: str) -> None:
+        super().__init__(numbers, **words)
+
+    def __missing__(self, key: str) -> str:
+        return "unknown"
+
+
+def message(advice: Advice, *, opt_out_comment: str = "") -> str | None:
+    """The one line ``sbatch`` prints; None unless the advice moved the job.
+
+    Parameters
+    ----------
+    advice : Advice
+        What was decided.
+    opt_out_comment : str
+        The site's opt-out word, to tell the user how to stay; empty: not told.
+    """
+    if advice.partition is None:
+        return None
+    numbers = _numbers_of(advice)
+    capacity = f" ({advice.capacity} node)" if advice.capacity else ""
+    line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{capacity}"
+    if "predicted_wait" in numbers:
+        line += f": expected wait here {quantity(numbers['predicted_wait'])}"
+    saving = numbers.get("predicted_saving")
+    if saving is not None and math.isfinite(saving.value):
+        line += f", done about {quantity(saving)} sooner"
+    if opt_out_comment:
+        line += f". To stay: --comment={clean(opt_out_comment)}"
+    return clean(line, MESSAGE_LIMIT)
+
+
+def explanation(advice: Advice) -> str:
+    """Everything about an advice, one line an answer and one a number: what ``advisor why`` prints."""
+    lines = [headline(advice)]
+    for answer in advice.answers:
+        verdict = answer.verdict.value.upper()
+        lines += [
+            "",
+            f"{HEADINGS[answer.question]} {verdict}",
+            f"  {sentence(answer)} [{clean(answer.reason)}]",
+        ]
+        width = max((len(NAMES.get(name, name)) for name, _ in answer.numbers), default=0)
+        for name, value in answer.numbers:
+            lines.append(f"    {clean(NAMES.get(name, name)):<{width}}  {quantity(value)}")
+    lines += ["", f"Size class: {clean(advice.size)}. Advice {clean(advice.advice_id)}."]
+    return "\n".join(lines)
+
+
+def headline(advice: Advice) -> str:
+    """What was decided, in one sentence."""
+    if any(answer.reason == Reason.EXPLICIT_BURST for answer in advice.answers):
+        return "Left in the burst partition, as the user asked."
+    where = {Placement.BURST: "the cloud", Placement.ON_PREMISE: "the on-premise cluster"}[advice.placement]
+    capacity = f" on {advice.capacity} capacity" if advice.capacity else ""
+    if advice.mode is Mode.SHADOW:
+        return f"Would start in {where}{capacity} (shadow mode: nothing was changed)."
+    return f"Starts in {where}{capacity}."
+
+
+def _numbers_of(advice: Advice) -> dict[str, Quantity]:
+    """Every number of an advice; where two answers carry one, the later's."""
+    return {name: value for answer in advice.answers for name, value in answer.numbers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedAdvice:
+    """What an AdminComment says about a job's advice.
+
+    Attributes
+    ----------
+    advice_id : str
+        Finds the whole advice in the ledger.
+    placement, mode, reason, size : str
+        As in :class:`~advisor.model.advice.Advice`; the reason is that of the decisive answer.
+    capacity : str or None
+        What was to be paid for.
+    numbers : dict of str to float
+        In the units of the advice (seconds, US dollars), three significant digits.
+    """
+
+    advice_id: str
+    placement: str
+    mode: str
+    reason: str
+    size: str
+    capacity: str | None = None
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+def admin_comment(advice: Advice) -> str:
+    """The advice as compact ASCII JSON of less than ``ADMIN_COMMENT_LIMIT`` bytes.
+
+    An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers are dropped from the end
+    should they not fit; unknown and infinite ones are left out.
+    """
+    record: dict[str, Any] = {
+        "burst_advisor": _COMMENT_VERSION,
+        "id": advice.advice_id,
+        "to": advice.placement.value,
+        "mode": advice.mode.value,
+        "why": clean(advice.decisive.reason),
+        "size": clean(advice.size),
+    }
+    if advice.capacity:
+        record["on"] = advice.capacity.value
+    numbers = [
+        (clean(name), float(f"{value.value:.3g}"))
+        for name, value in _numbers_of(advice).items()
+        if math.isfinite(value.value)
+    ]
+    while True:
+        text = json.dumps({**record, "n": dict(numbers)}, separators=(",", ":"))
+        if len(text) < ADMIN_COMMENT_LIMIT or not numbers:
+            return text
+        numbers.pop()
+
+
+def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
+    """Read an AdminComment back; None for anything that is not one of ours (data from outside)."""
+    if not text or len(text) > 4 * ADMIN_COMMENT_LIMIT:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("burst_advisor") != _COMMENT_VERSION:
+        return None
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        return None
+    words = {key: found[name] for key, name in _KEYS.items() if isinstance(found.get(name), str)}
+    capacity = found.get("on")
+    return RecordedAdvice(
+        advice_id=found["id"],
+        placement=words.get("placement", ""),
+        mode=words.get("mode", ""),
+        reason=words.get("reason", ""),
+        size=words.get("size", "unknown"),
+        capacity=capacity if isinstance(capacity, str) else None,
+        numbers=_parsed_numbers(found.get("n")),
+    )
+
+
+_KEYS: Final = {"placement": "to", "mode": "mode", "reason": "why", "size": "size"}
+
+
+def _parsed_numbers(found: object) -> dict[str, float]:
+    if not isinstance(found, dict):
+        return {}
+    return {
+        str(name): float(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    }
