@@ -1,0 +1,179 @@
+"""The workload model of Lublin and Feitelson for batch jobs on parallel computers.
+
+U. Lublin and D. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
+jobs", J. Parallel and Distributed Computing 63(11), 2003. Sizes, run times and arrivals with the published
+parameters for batch jobs; drawn by arrays, so a million jobs take a second.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SECONDS_PER_DAY = 86_400.0
+SLOTS_PER_DAY = 48
+SECONDS_PER_SLOT = SECONDS_PER_DAY / SLOTS_PER_DAY
+FIRST_SLOT_OF_DAY = 11  # the published cycle begins in the early morning, where arrivals are fewest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchParameters:
+    """Published parameters of batch jobs.
+
+    Attributes
+    ----------
+    serial_probability, power_of_two_probability : float
+        Shares of jobs on one processor and (of all jobs) on a power of two.
+    smallest_log2 : float
+        Lower bound of the two-stage uniform; 1.2 rather than 1 makes two processors less frequent.
+    middle_below_largest, first_stage_probability : float
+        The stages meet this far below log2 of the machine; share of the lower stage.
+    short_shape, short_scale, long_shape, long_scale : float
+        The two gammas of ln(run time in seconds).
+    short_slope, short_intercept : float
+        Probability of the first gamma for n processors: ``slope * n + intercept``, kept within 0 to 1.
+    longest_log_run, longest_log_gap : float
+        Larger logarithms are drawn again (about two and five days).
+    gap_shape, gap_scale : float
+        Gamma of ln(inter-arrival time in seconds) at the rush hours, already multiplied by the published
+        ratio that makes it hold for all hours.
+    cycle_shape, cycle_scale : float
+        Gamma over the half hours of the day, from half past five on.
+    """
+
+    serial_probability: float = 0.2927
+    power_of_two_probability: float = 0.6686
+    smallest_log2: float = 1.2
+    middle_below_largest: float = 2.0
+    first_stage_probability: float = 0.875
+    short_shape: float = 6.57
+    short_scale: float = 0.823
+    long_shape: float = 639.1
+    long_scale: float = 0.0156
+    short_slope: float = -0.003
+    short_intercept: float = 0.6986
+    longest_log_run: float = 12.0
+    longest_log_gap: float = 13.0
+    gap_shape: float = 6.0415 * 1.0519
+    gap_scale: float = 0.8531
+    cycle_shape: float = 6.1271
+    cycle_scale: float = 5.2740
+
+
+BATCH = BatchParameters()
+
+
+def sizes(
+    generator: np.random.Generator, count: int, processors: int, parameters: BatchParameters = BATCH
+) -> Ints:
+    """Draw processors per job: one, a power of two, or anything, two-stage uniform in the logarithm.
+
+    Parameters
+    ----------
+    generator : numpy Generator
+        Where the randomness comes from.
+    count : int
+        How many.
+    processors : int
+        The machine's size; no job is larger.
+
+    Returns
+    -------
+    ndarray of int64, shape (count,)
+        Between 1 and ``processors``.
+    """
+    largest = math.log2(processors)
+    smallest = min(parameters.smallest_log2, largest)
+    middle = max(smallest, largest - parameters.middle_below_largest)
+    kind = generator.random(count)
+    lower_stage = generator.random(count) <= parameters.first_stage_probability
+    position = generator.random(count)
+    exponent = np.where(
+        lower_stage, smallest + position * (middle - smallest), middle + position * (largest - middle)
+    )
+    is_power = kind <= parameters.serial_probability + parameters.power_of_two_probability
+    exponent = np.where(is_power, np.floor(exponent + 0.5), exponent)
+    drawn = np.where(kind <= parameters.serial_probability, 1.0, np.floor(np.exp2(exponent) + 0.5))
+    return np.clip(drawn, 1, processors).astype(np.int64)
+
+
+def short_probability(job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
+    """Probability that a job of this many processors is drawn from the gamma of short run times."""
+    line = parameters.short_slope * job_processors + parameters.short_intercept
+    return np.clip(line, 0.0, 1.0).astype(np.float64)
+
+
+def run_times(quantiles: Floats, job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
+    """Run times at the given quantiles of the hyper-gamma distribution that belongs to each job's size.
+
+    By quantile instead of by drawing, so that a user's repeated jobs can have similar run times while all
+    jobs together keep the published distribution (see ``workload``).
+
+    Parameters
+    ----------
+    quantiles : ndarray of float64, shape (n,)
+        Within 0 to 1.
+    job_processors : ndarray of int64, shape (n,)
+        Size of each job.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Whole seconds, at least 1.
+    """
+    grid = np.linspace(0.0, parameters.longest_log_run, 4097)
+    short = special.gammainc(parameters.short_shape, grid / parameters.short_scale)
+    long = special.gammainc(parameters.long_shape, grid / parameters.long_scale)
+    logarithm = np.empty(len(quantiles))
+    distinct, which = np.unique(job_processors, return_inverse=True)
+    rows_by_size = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
+    for share, rows in zip(short_probability(distinct, parameters), rows_by_size, strict=True):
+        cumulative = share * short + (1.0 - share) * long
+        # values beyond the longest are drawn again, which is the distribution cut off there
+        logarithm[rows] = np.interp(quantiles[rows] * cumulative[-1], cumulative, grid)
+    seconds: Floats = np.maximum(1.0, np.floor(np.exp(logarithm)))
+    return seconds
+
+
+def day_weights(parameters: BatchParameters = BATCH) -> Floats:
+    """Relative arrival rate of the day's 48 half hours, from midnight on; their mean is 1."""
+    slots = np.arange(FIRST_SLOT_OF_DAY, FIRST_SLOT_OF_DAY + SLOTS_PER_DAY)
+    share = special.gammainc(parameters.cycle_shape, (slots + 0.5) / parameters.cycle_scale)
+    share = share - special.gammainc(parameters.cycle_shape, (slots - 0.5) / parameters.cycle_scale)
+    weights = np.empty(SLOTS_PER_DAY)
+    weights[(slots - 1) % SLOTS_PER_DAY] = share / share.mean()
+    return weights
+
+
+def gaps(generator: np.random.Generator, count: int, parameters: BatchParameters = BATCH) -> Floats:
+    """Inter-arrival times in seconds of an average hour, before the daily cycle bends them."""
+    logarithm = generator.gamma(parameters.gap_shape, parameters.gap_scale, count)
+    while np.any(too_long := logarithm > parameters.longest_log_gap):
+        logarithm[too_long] = generator.gamma(
+            parameters.gap_shape, parameters.gap_scale, np.count_nonzero(too_long)
+        )
+    return np.exp(logarithm)
+
+
+def arrival_times(average_gaps: Floats, parameters: BatchParameters = BATCH) -> Floats:
+    """Bend inter-arrival times by the daily cycle: seconds since the midnight before the first job.
+
+    Each half hour lets through as much of the gaps as its weight says; at night little, so a gap that is
+    ten minutes at noon is hours there.
+    """
+    weights = day_weights(parameters)
+    paid = np.concatenate(([0.0], np.cumsum(weights))) * SECONDS_PER_SLOT
+    edges = np.arange(SLOTS_PER_DAY + 1) * SECONDS_PER_SLOT
+    total = np.cumsum(average_gaps)
+    days = np.floor(total / SECONDS_PER_DAY)
+    seconds: Floats = np.floor(
+        days * SECONDS_PER_DAY + np.interp(total - days * SECONDS_PER_DAY, paid, edges)
+    )
+    return seconds
