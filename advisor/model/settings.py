@@ -180,6 +180,22 @@ class SubmitSettings(Section):
     allowed_uids: tuple[int, ...] = setting(
         (), "User ids that may ask besides root and the server's own user (SlurmUser is found by name)."
     )
+    socket_group: str = setting(
+        "", "Group that owns the submit socket (mode 0660); empty: the server's own group."
+    )
+    snapshot_max_age_seconds: float = setting(
+        60.0,
+        "An older snapshot is not believed, and everything stays on-premise; a few missed looks are normal.",
+        unit="s",
+        gt=0.0,
+        le=3600.0,
+    )
+    max_connections: int = setting(
+        64, "Connections to the submit server at once; slurmctld keeps one.", ge=1, le=1024
+    )
+    idle_seconds: float = setting(
+        600.0, "A connection that asks nothing for so long is closed; the hook reopens it.", unit="s", gt=0.0
+    )
 
 
 class Ec2Settings(Section):

@@ -1,0 +1,232 @@
+"""The submit socket's protocol: one JSON object a line each way, versioned, both lines bounded.
+
+A request names its ``op``: ``advise`` (the hook's), ``ping`` or ``metrics``. The reply carries the request's
+``seq`` back. An ``advise`` reply is flat, because the reader on the other side is a small Lua scanner, and
+says only what to set; a refusal is ``{"v":1,"seq":..,"ok":false,"error":CODE}``. Unknown fields are ignored
+both ways, so that a newer hook works with an older server; another version number is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from advisor.model.errors import AdvisorError
+
+VERSION: Final = 1
+"""Protocol version both sides speak."""
+
+REPLY_BYTES: Final = 16_384
+"""Longest reply to ``advise`` and ``ping``; the hook reads no further."""
+
+METRICS_BYTES: Final = 1_048_576
+"""Longest reply to ``metrics``."""
+
+_UINT53_MAX: Final = 2**53
+
+
+class ProtocolError(AdvisorError):
+    """A line that is no request; answered by a refusal, never by closing other connections."""
+
+    code = "protocol.malformed"
+
+
+class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", gc=False):
+    """One submission as the hook saw it, in Slurm's own units; absent means the user did not say.
+
+    Attributes
+    ----------
+    v, seq : int
+        Protocol version; the hook's counter, echoed.
+    uid, gid : int or None
+        The job's user and group.
+    user, account, qos, name, comment, features, licenses, reservation, dependency, req_nodes : str or None
+        As submitted. Everything a user typed is data.
+    generic_resources : str or None
+        GPUs and the like (``--gres``, ``--gpus``).
+    partition : str or None
+        The partition(s) the user named.
+    default_partition : str or None
+        Where slurmctld would put the job when the user named none.
+    array : str or None
+        Index expression of a job array, such as ``1-100%5``.
+    requeue : bool or None
+        ``--requeue`` / ``--no-requeue``.
+    interactive : bool
+        True without a batch script (srun, salloc).
+    time_limit, partition_time_limit : int or None
+        Minutes: what the user asked for; what holds when he did not.
+    min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node : int or None
+        Size of the job (of one task of an array).
+    memory_per_cpu, memory_per_node : int or None
+        MiB.
+    dry : bool
+        True for a question that submits nothing: it is not spooled and not counted as queued.
+    hook_failed, hook_skipped : int
+        Questions of the hook that failed, or that its open breaker did not ask, since the last answer.
+    """
+
+    v: int
+    seq: int = 0
+    uid: int | None = None
+    gid: int | None = None
+    user: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    name: str | None = None
+    comment: str | None = None
+    features: str | None = None
+    licenses: str | None = None
+    reservation: str | None = None
+    dependency: str | None = None
+    req_nodes: str | None = None
+    generic_resources: str | None = None
+    partition: str | None = None
+    default_partition: str | None = None
+    array: str | None = None
+    requeue: bool | None = None
+    interactive: bool = False
+    time_limit: int | None = None
+    partition_time_limit: int | None = None
+    min_cpus: int | None = None
+    num_tasks: int | None = None
+    cpus_per_task: int | None = None
+    min_nodes: int | None = None
+    ntasks_per_node: int | None = None
+    memory_per_cpu: int | None = None
+    memory_per_node: int | None = None
+    dry: bool = False
+    hook_failed: int = 0
+    hook_skipped: int = 0
+
+
+class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):
+    """Is anybody there, and what do you know?"""
+
+    v: int
+    seq: int = 0
+
+
+class MetricsRequest(msgspec.Struct, frozen=True, tag_field="op", tag="metrics", gc=False):
+    """The server's metrics in Prometheus text format (``advisor control`` shows them on its own page)."""
+
+    v: int
+    seq: int = 0
+
+
+Request = AdviseRequest | PingRequest | MetricsRequest
+
+
+class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What to set; a field that is absent is not touched.
+
+    Attributes
+    ----------
+    id : str
+        The advice's id, as in ``admin_comment``.
+    placement, mode, reason : str
+        The decision and its decisive reason's code, for people and for the benchmark; the hook ignores them.
+    partition, features, prefer, admin_comment : str or None
+        Slurm fields.
+    site_factor : int or None
+        Priority the site gives the job (small jobs first).
+    nice : int or None
+        Above 0: how much later the job goes; the hook adds Slurm's NICE_OFFSET.
+    message : str or None
+        One line for the user's terminal; only with ``partition``.
+    """
+
+    v: int
+    seq: int
+    ok: bool
+    id: str = ""
+    placement: str = ""
+    mode: str = ""
+    reason: str = ""
+    partition: str | None = None
+    features: str | None = None
+    prefer: str | None = None
+    site_factor: int | None = None
+    nice: int | None = None
+    admin_comment: str | None = None
+    message: str | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """No advice, and why, as a code."""
+
+    v: int
+    seq: int
+    ok: bool
+    error: str
+
+
+class PingReply(msgspec.Struct, frozen=True, gc=False):
+    """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators."""
+
+    v: int
+    seq: int
+    ok: bool
+    release: str
+    pid: int
+    uptime_seconds: float
+    snapshot_age_seconds: float | None
+    snapshot_usable: bool
+    model_version: str | None
+    advice_given: int
+    spool_dropped: int
+
+
+class MetricsReply(msgspec.Struct, frozen=True, gc=False):
+    """Prometheus text."""
+
+    v: int
+    seq: int
+    ok: bool
+    text: str
+
+
+_request_decoder: Final = msgspec.json.Decoder(Request)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def decode_request(line: bytes) -> Request:
+    """Read one request line.
+
+    Bytes that are no UTF-8 (a job name in Latin-1, a name cut inside a character) are replaced, not refused.
+
+    Raises
+    ------
+    ProtocolError
+        No JSON object, no known ``op``, a field of the wrong type or out of range, another version.
+    """
+    try:
+        request = _request_decoder.decode(line)
+    except UnicodeDecodeError:
+        request = _decode_replacing(line)
+    except (msgspec.MsgspecError, RecursionError):
+        # msgspec reports bytes that are no UTF-8 as a decode error as well
+        request = _decode_replacing(line)
+    if request.v != VERSION:
+        raise ProtocolError(f"protocol version {request.v}, not {VERSION}", code="protocol.version")
+    if not 0 <= request.seq <= _UINT53_MAX:
+        raise ProtocolError("seq is out of range")
+    return request
+
+
+def _decode_replacing(line: bytes) -> Request:
+    try:
+        return _request_decoder.decode(line.decode("utf-8", "replace"))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ProtocolError(f"not a request: {error}") from None
+
+
+def encode_line(message: msgspec.Struct) -> bytes:
+    """One message as one line, with its line end."""
+    return _encoder.encode(message) + b"\n"
+
+
+def refusal(error: str, seq: int = 0) -> bytes:
+    """Line that says: no advice, and why."""
+    return encode_line(Refusal(v=VERSION, seq=seq, ok=False, error=error))

@@ -1,0 +1,184 @@
+"""Jobs advised since the snapshot was taken, laid over it.
+
+`advisor control` looks at the queue every few seconds. Without this, a thousand submissions within that time
+would each be judged on the queue as it was before the first of them: all would stay (queue looks empty) or all
+would be moved (the day's money looks unspent). So the submit server keeps its own account:
+
+* A job that stays joins the on-premise queue: queue size and queued work grow. If nobody waits and its
+  processors are free, it is taken to start at once, as first come first served would do, and takes them.
+* A job that is moved commits its predicted money to the day's spending, and its nodes if they are reserved.
+* A new snapshot replaces the account of everything submitted before its query began. A submission whose
+  RPC is still under way at that moment (milliseconds) is then missing for one period: it is rather left out
+  than counted twice, because a queue that looks too long moves jobs for money.
+* Until the next look, time itself goes on: waiting and running jobs grow older and running ones have less
+  left to do. Endings are not guessed.
+
+Nobody tells the server of a submission that slurmctld refused afterwards; it is forgotten with the next
+snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from advisor.model.cluster import ClusterState
+from advisor.model.site import CloudState, SiteState
+
+_MAX_SUBMISSIONS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What one advised job does to the site until a snapshot shows it.
+
+    Attributes
+    ----------
+    time : float
+        When it was advised, seconds since the epoch.
+    processors, tasks : int
+        Processors of one task; tasks of the array (1 for a plain job).
+    requested_seconds : float
+        Time limit; 0 when unknown.
+    on_premise : bool
+        True when it joins the on-premise queue.
+    committed_usd : float
+        Money it will probably cost.
+    account : str or None
+        Who pays.
+    reserved_nodes : int
+        Reserved instances it takes.
+    """
+
+    time: float
+    processors: int
+    tasks: int = 1
+    requested_seconds: float = 0.0
+    on_premise: bool = True
+    committed_usd: float = 0.0
+    account: str | None = None
+    reserved_nodes: int = 0
+
+
+class RecentSubmissions:
+    """The account of jobs advised since the last snapshot. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self) -> None:
+        self._since: deque[Submission] = deque(maxlen=_MAX_SUBMISSIONS)
+        self._base: SiteState | None = None
+        self._clear()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def _clear(self) -> None:
+        base = self._base.cluster if self._base is not None else None
+        self._free = base.free_processors if base is not None else 0
+        self._queue_empty = base is None or base.queue_size == 0
+        self._waiting = self._waiting_processors = 0
+        self._waiting_submit_sum = self._queued_work = 0.0
+        self._started = self._started_processors = 0
+        self._started_submit_sum = self._started_work = 0.0
+        self._usd = 0.0
+        self._usd_by_account: dict[str, float] = {}
+        self._reserved_nodes = 0
+
+    def rebase(self, base: SiteState | None) -> None:
+        """Take a new snapshot; what was submitted up to its time is in it and leaves the account."""
+        self._base = base
+        if base is not None:
+            while self._since and self._since[0].time <= base.time:
+                self._since.popleft()
+        self._clear()
+        for submission in self._since:
+            self._count(submission)
+
+    def add(self, submission: Submission) -> None:
+        """Count one advised job."""
+        self._since.append(submission)
+        self._count(submission)
+
+    def _count(self, job: Submission) -> None:
+        if not job.on_premise:
+            self._usd += job.committed_usd
+            self._reserved_nodes += job.reserved_nodes
+            if job.account is not None and job.committed_usd:
+                spent = self._usd_by_account.get(job.account, 0.0)
+                self._usd_by_account[job.account] = spent + job.committed_usd
+            return
+        starting = min(job.tasks, max(0, self._free) // job.processors) if self._queue_empty else 0
+        waiting = job.tasks - starting
+        work = job.processors * job.requested_seconds
+        if starting:
+            self._free -= starting * job.processors
+            self._started += starting
+            self._started_processors += starting * job.processors
+            self._started_submit_sum += starting * job.time
+            self._started_work += starting * work
+        if waiting:
+            self._queue_empty = False
+            self._waiting += waiting
+            self._waiting_processors += waiting * job.processors
+            self._waiting_submit_sum += waiting * job.time
+            self._queued_work += waiting * work
+
+    def state(self, now: float) -> SiteState:
+        """The site at ``now`` (seconds): the snapshot, aged, with the jobs advised since."""
+        if self._base is None:
+            return SiteState(time=now, cluster=None)
+        cluster = self._base.cluster
+        return SiteState(
+            time=now,
+            cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
+            cloud=self._cloud(self._base.cloud),
+        )
+
+    def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
+        elapsed = max(0.0, now - base_time)
+        running = base.running_jobs + self._started
+        waiting = base.queue_size + self._waiting
+        base_processors = base.running_jobs * base.running_mean_processors
+        done = elapsed * base_processors
+        return ClusterState(
+            time=now,
+            queue_size=waiting,
+            queued_work_core_seconds=base.queued_work_core_seconds + self._queued_work,
+            remaining_work_core_seconds=max(0.0, base.remaining_work_core_seconds - done)
+            + self._started_work,
+            free_processors=self._free,
+            total_processors=base.total_processors,
+            running_jobs=running,
+            running_mean_processors=_mean(base_processors + self._started_processors, running),
+            running_mean_age_seconds=_mean(
+                base.running_jobs * (base.running_mean_age_seconds + elapsed)
+                + max(0.0, self._started * now - self._started_submit_sum),
+                running,
+            ),
+            waiting_mean_processors=_mean(
+                base.queue_size * base.waiting_mean_processors + self._waiting_processors, waiting
+            ),
+            waiting_mean_age_seconds=_mean(
+                base.queue_size * (base.waiting_mean_age_seconds + elapsed)
+                + max(0.0, self._waiting * now - self._waiting_submit_sum),
+                waiting,
+            ),
+        )
+
+    def _cloud(self, base: CloudState) -> CloudState:
+        if not (self._usd or self._reserved_nodes):
+            return base
+        by_account = dict(base.spent_today_by_account)
+        for account, usd in self._usd_by_account.items():
+            by_account[account] = by_account.get(account, 0.0) + usd
+        return replace(
+            base,
+            spent_today_usd=base.spent_today_usd + self._usd,
+            spent_today_by_account=MappingProxyType(by_account),
+            reserved_free_nodes=max(0, base.reserved_free_nodes - self._reserved_nodes),
+        )
+
+
+def _mean(total: float, count: int) -> float:
+    return total / count if count > 0 else 0.0

@@ -1,0 +1,118 @@
+"""The cluster as ``advisor control`` last saw it: a small file, replaced atomically, read by ``advisor serve``.
+
+Two processes share nothing else about the present: the submit server never asks Slurm anything, because
+slurmctld may be waiting for its answer at that very moment.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, get_origin
+
+import msgspec
+
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import UseFallback
+from advisor.model.site import CloudState, SiteState
+
+FORMAT: Final = 1
+_MAX_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One look at the site.
+
+    Attributes
+    ----------
+    state : SiteState
+        ``state.time`` is when the *query* of the queue began, seconds since the epoch: jobs submitted after
+        it are not in here, and the submit server counts those itself.
+    burst_features : tuple of str
+        Every node feature that some node of the burst partition has. Only these are ever put into a job's
+        ``prefer`` or ``features``: slurmctld rejects a job that names a feature nobody has.
+    counters : mapping of str to float
+        Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
+    """
+
+    state: SiteState
+    burst_features: tuple[str, ...] = ()
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+class _Wire(msgspec.Struct, frozen=True):
+    """The file's content."""
+
+    format: int
+    state: SiteState
+    burst_features: tuple[str, ...] = ()
+    counters: dict[str, float] = {}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def _read_only(kind: Any, value: Any) -> Any:
+    if (get_origin(kind) or kind) is MappingProxyType:
+        return MappingProxyType(msgspec.convert(value, dict[str, float]))
+    raise NotImplementedError(str(kind))
+
+
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
+_decoder: Final = msgspec.msgpack.Decoder(_Wire, dec_hook=_read_only)
+
+
+def write(path: Path, snapshot: Snapshot) -> None:
+    """Replace the snapshot file; a reader sees the old one or the new one, never half.
+
+    Raises
+    ------
+    OSError
+        The folder is missing, full or not writable.
+    """
+    wire = _Wire(
+        format=FORMAT,
+        state=snapshot.state,
+        burst_features=snapshot.burst_features,
+        counters=snapshot.counters,
+    )
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # no fsync: after a power cut nobody believes an old snapshot anyway
+        temporary.write_bytes(_encoder.encode(wire))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Snapshot:
+    """Read the snapshot file.
+
+    Raises
+    ------
+    UseFallback
+        No file (``snapshot.missing``), or one that cannot be used (``snapshot.unreadable``): the caller goes
+        on without a cluster state, that is, everything stays on-premise.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise UseFallback(f"{path}: no snapshot yet", code="snapshot.missing") from None
+    except OSError as error:
+        raise UseFallback(f"{path}: {error.strerror}", code="snapshot.unreadable") from error
+    if len(content) > _MAX_BYTES:
+        raise UseFallback(f"{path}: longer than {_MAX_BYTES} bytes", code="snapshot.unreadable")
+    try:
+        wire = _decoder.decode(content)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UseFallback(f"{path}: {error}", code="snapshot.unreadable") from error
+    if wire.format != FORMAT:
+        raise UseFallback(f"{path}: format {wire.format}, not {FORMAT}", code="snapshot.unreadable")
+    return Snapshot(state=wire.state, burst_features=wire.burst_features, counters=wire.counters)

@@ -1,0 +1,204 @@
+"""Advice given and not yet in the ledger: JSON lines, written off the hot path.
+
+The submit server appends to a file ending in ``.open`` and renames it to ``.jsonl`` when it is complete (every
+few seconds, or at a size). `advisor control` takes complete files only: reads, stores, deletes. A file left
+``.open`` by a server that was killed is completed at the next start; its last, half line is skipped by the
+reader.
+
+The hot path never waits: records go through a bounded queue, and when that is full they are dropped and
+counted.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import structlog
+
+from advisor.history.records import AdviceRecord, decode, encode
+from advisor.model.errors import BadInput
+
+_OPEN: Final = ".open"
+_COMPLETE: Final = ".jsonl"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFile:
+    """One complete file's records, and how many lines could not be read."""
+
+    path: Path
+    records: tuple[AdviceRecord, ...]
+    unreadable: int
+
+
+class SpoolWriter:
+    """Bounded queue, one thread, one file at a time.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files go; made if missing.
+    capacity : int
+        Records that may wait for the disk.
+    rotate_seconds, rotate_bytes : float, int
+        A file is handed over when it is this old or this big.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        capacity: int = 20_000,
+        rotate_seconds: float = 2.0,
+        rotate_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
+        self._folder = folder
+        self._rotate_seconds = rotate_seconds
+        self._rotate_bytes = rotate_bytes
+        self._queue: queue.Queue[AdviceRecord | None] = queue.Queue(capacity)
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._file: IO[bytes] | None = None
+        self._opened = 0.0
+        self._files = 0
+        self.written = 0
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Make the folder, complete what an earlier process left, begin to write.
+
+        Raises
+        ------
+        BadInput
+            The folder cannot be made or written to.
+        """
+        try:
+            self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            complete_leftovers(self._folder)
+            probe = self._folder / f".probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise BadInput(
+                f"the spool folder cannot be used ({error.strerror})",
+                where=str(self._folder),
+                mend="Set paths.state to a folder the advisor's user owns (systemd: StateDirectory=advisor)",
+                code="spool.folder",
+            ) from None
+        self._thread.start()
+
+    def append(self, record: AdviceRecord) -> bool:
+        """Queue one record without ever waiting; False when it was dropped."""
+        try:
+            self._queue.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+            return False
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """Records not yet written."""
+        return self._queue.qsize()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Write what is queued, complete the file, end the thread (waits at most ``timeout`` seconds)."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self._queue.put(None, timeout=timeout)
+        except queue.Full:
+            return
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                record = self._queue.get(timeout=self._seconds_until_rotation())
+            except queue.Empty:
+                self._rotate()
+                continue
+            if record is None:
+                self._rotate()
+                return
+            self._write(record)
+
+    def _seconds_until_rotation(self) -> float | None:
+        if self._file is None:
+            return None
+        return max(0.0, self._opened + self._rotate_seconds - time.monotonic())
+
+    def _write(self, record: AdviceRecord) -> None:
+        try:
+            if self._file is None:
+                self._file = self._open()
+            self._file.write(encode(record) + b"\n")
+            self.written += 1
+            old = time.monotonic() - self._opened >= self._rotate_seconds
+            if old or self._file.tell() >= self._rotate_bytes:
+                self._rotate()
+        except OSError as error:
+            # a full disk: advice goes on, its record is lost and counted
+            self.dropped += 1
+            log.warning("spool.write_failed", error=error.strerror, dropped=self.dropped)
+            self._abandon()
+
+    def _open(self) -> IO[bytes]:
+        self._files += 1
+        self._opened = time.monotonic()
+        name = f"advice-{time.time_ns()}-{os.getpid()}-{self._files}{_OPEN}"
+        return (self._folder / name).open("xb")
+
+    def _rotate(self) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            path = Path(file.name)
+            path.rename(path.with_suffix(_COMPLETE))
+        except OSError as error:
+            log.warning("spool.rotate_failed", file=file.name, error=error.strerror)
+
+    def _abandon(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:  # the buffer could not be flushed: the same full disk
+                log.warning("spool.close_failed", error=error.strerror)
+
+
+def complete_leftovers(folder: Path) -> int:
+    """Hand over files that a killed server left open; returns how many."""
+    leftovers = sorted(folder.glob(f"*{_OPEN}"))
+    for path in leftovers:
+        path.rename(path.with_suffix(_COMPLETE))
+    return len(leftovers)
+
+
+def complete_files(folder: Path) -> Iterator[SpoolFile]:
+    """Complete files, oldest first, each read as a whole. The caller deletes a file once it is stored.
+
+    A line that is no record is counted and skipped: the others are good.
+    """
+    for path in sorted(folder.glob(f"*{_COMPLETE}")):
+        records: list[AdviceRecord] = []
+        unreadable = 0
+        with path.open("rb") as lines:
+            for line in lines:
+                try:
+                    records.append(decode(line.rstrip(b"\n")))
+                except BadInput:
+                    unreadable += 1
+        yield SpoolFile(path, tuple(records), unreadable)

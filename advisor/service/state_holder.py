@@ -1,0 +1,189 @@
+"""Everything an answer may look at, in memory, swapped by one reference assignment.
+
+A watcher thread looks after the snapshot file, the models and the names of groups; the threads that answer
+only ever read ``StateHolder.current``, one immutable record, and so see the old state or the new one, never a
+mixture. Whatever cannot be read leaves the last good value in place and is counted; a snapshot that stops
+coming grows old, and then nobody believes it any more.
+"""
+
+from __future__ import annotations
+
+import grp
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import AdvisorError, UseFallback
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.service import snapshot as snapshots
+from advisor.service.snapshot import Snapshot
+
+_LOOK_SECONDS: Final = 0.25
+_MODEL_LOOK_SECONDS: Final = 2.0
+_NO_GROUPS: Final = MappingProxyType[int, str]({})
+
+log = structlog.get_logger(__name__)
+
+
+class Estimator(Protocol):
+    """What the server needs of :class:`advisor.predict.predictor.Predictor`."""
+
+    def estimate(self, job: Job, state: ClusterState) -> Estimates:
+        """Predict wait, run time and size of one job."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model and the version it was stored under."""
+
+    version: str
+    estimator: Estimator
+
+
+LoadModel = Callable[[str | None], LoadedModel | None]
+"""Given the version in use, the newer model, or None when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What is known at one moment; never changed, only replaced.
+
+    Attributes
+    ----------
+    settings : Settings
+        In force.
+    snapshot : Snapshot or None
+        Last good look at the site.
+    model : LoadedModel or None
+        Last good model.
+    group_names : mapping of int to str
+        Group ids met so far; asking the name service may take seconds, so it is never done while answering.
+    """
+
+    settings: Settings
+    snapshot: Snapshot | None = None
+    model: LoadedModel | None = None
+    group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
+
+
+class StateHolder:
+    """Keeps :attr:`current` up to date.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force; replaced by :meth:`use_settings`.
+    load_model : callable
+        See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
+    """
+
+    def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:
+        self.current = Knowledge(settings=settings)
+        self.errors: dict[str, int] = {}
+        self._load_model = load_model
+        self._signature: tuple[int, int, int] | None = None
+        self._unknown_groups: set[int] = set()
+        self._next_model_look = 0.0
+        self._swap = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; call :meth:`refresh` once before, to start with what there is."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watcher."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    def use_settings(self, settings: Settings) -> None:
+        """Swap the settings; the next look reads the snapshot and models the new ones name."""
+        with self._swap:
+            self.current = replace(self.current, settings=settings)
+            self._signature = None
+            self._next_model_look = 0.0
+
+    def want_group(self, gid: int) -> None:
+        """Ask for a group's name, to be known at a later submission."""
+        if len(self._unknown_groups) < 1024:
+            self._unknown_groups.add(gid)
+
+    def refresh(self) -> None:
+        """One look at everything; each part by itself, so that one that fails hurts no other."""
+        for part in (self._look_at_snapshot, self._look_at_models, self._look_at_groups):
+            try:
+                part()
+            except AdvisorError as error:
+                self._count(error.code, str(error))
+            except Exception as error:  # noqa: BLE001 - the watcher outlives whatever a damaged file brings
+                self._count("watcher.failed", f"{part.__name__}: {type(error).__name__}: {error}")
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            self.refresh()
+
+    def _count(self, code: str, message: str) -> None:
+        seen = self.errors.get(code, 0)
+        self.errors[code] = seen + 1
+        if seen & (seen + 1) == 0:  # the 1st, 2nd, 4th, 8th, ... of a kind: enough to see it goes on
+            log.warning("state.not_refreshed", code=code, message=message, times=seen + 1)
+
+    def _look_at_snapshot(self) -> None:
+        path = self.current.settings.paths.snapshot
+        signature = _signature_of(path)
+        if signature is None or signature == self._signature:
+            return
+        # remembered first: an unreadable file is reported once, not at every look
+        self._signature = signature
+        snapshot = snapshots.read(path)
+        with self._swap:
+            self.current = replace(self.current, snapshot=snapshot)
+
+    def _look_at_models(self) -> None:
+        now = time.monotonic()
+        if now < self._next_model_look:
+            return
+        self._next_model_look = now + _MODEL_LOOK_SECONDS
+        model = self.current.model
+        newer = self._load_model(model.version if model is not None else None)
+        if newer is None:
+            return
+        with self._swap:
+            self.current = replace(self.current, model=newer)
+        log.info("model.in_use", version=newer.version)
+
+    def _look_at_groups(self) -> None:
+        if not self._unknown_groups:
+            return
+        names = dict(self.current.group_names)
+        while self._unknown_groups:
+            gid = self._unknown_groups.pop()
+            try:
+                names[gid] = grp.getgrgid(gid).gr_name
+            except KeyError:
+                names[gid] = str(gid)
+        with self._swap:
+            self.current = replace(self.current, group_names=MappingProxyType(names))
+
+
+def _signature_of(path: Path) -> tuple[int, int, int] | None:
+    """What changes when the file is replaced; None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UseFallback(f"{path}: {error.strerror}", code="snapshot.unreadable") from error
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,0 +1,511 @@
+--[[
+Burst Advisor's job_submit hook: asks `advisor serve` where a job should start, and never lets the
+answer, or its absence, hurt a submission.
+
+Copy this file beside slurm.conf and set JobSubmitPlugins=lua. Lua 5.1 to 5.4; needs lua-socket only.
+Settings: `advisor_hook.conf` beside this file, `key = value` lines (see DEFAULTS); read when slurmctld
+loads this file, so `touch job_submit.lua` after a change.
+
+slurmctld holds locks while this runs. Therefore:
+ * one exchange, connecting included, never takes longer than `budget_ms`;
+ * after `breaker_failures` failures in a row nothing is tried for `breaker_seconds`, then one probe;
+ * whatever goes wrong, the job is accepted as it was submitted (Slurm 26.05 rejects a job whose hook
+   raises an error, so everything runs inside pcall, and fields are set last, all or none);
+ * what the user said explicitly stays; heterogeneous jobs are not touched at all.
+--]]
+
+local PROTOCOL = 1
+local ANSWER_BYTES = 16384  -- longest answer read
+local REQUEST_BYTES = 61440 -- longest request sent; the server reads 65536
+local DECISIVE_BYTES = 16384 -- a longer comment or constraint might hide an opt-out: job left alone
+local COSMETIC_BYTES = 256  -- names are cut to this
+
+local DEFAULTS = {
+  socket = "/run/advisor/submit.sock",
+  budget_ms = 50,
+  breaker_failures = 5,
+  breaker_seconds = 10,
+  enabled = true,
+}
+local LIMITS = {budget_ms = {1, 500}, breaker_failures = {1, 1000}, breaker_seconds = {0.1, 3600}}
+
+local SUCCESS = slurm.SUCCESS or 0
+
+-- Logging must not be able to fail either.
+local function log(level, text)
+  pcall(function() slurm["log_" .. level]("%s", "advisor hook: " .. text) end)
+end
+
+-- ---------------------------------------------------------------------------------- settings
+
+local function own_directory()
+  local source = debug and debug.getinfo(1, "S").source or ""
+  local directory = source:match("^@(.*/)[^/]*$")
+  if not directory then directory = (os.getenv("SLURM_CONF") or ""):match("^(.*/)[^/]*$") end
+  return directory or "/etc/slurm/"
+end
+
+local function read_setting(settings, key, value)
+  local default, limits = DEFAULTS[key], LIMITS[key]
+  if default == nil then
+    log("info", "unknown setting " .. key .. " ignored")
+  elseif type(default) == "boolean" then
+    settings[key] = value ~= "false" and value ~= "no" and value ~= "0"
+  elseif limits then
+    local number = tonumber(value)
+    if number and number >= limits[1] and number <= limits[2] then
+      settings[key] = number
+    else
+      log("error", ("%s must be %g to %g; using %g"):format(key, limits[1], limits[2], default))
+    end
+  else
+    settings[key] = value
+  end
+end
+
+local function read_settings()
+  local settings = {}
+  for key, value in pairs(DEFAULTS) do settings[key] = value end
+  pcall(function()
+    local file = io.open(own_directory() .. "advisor_hook.conf")
+    if not file then return end
+    for line in file:lines() do
+      local key, value = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
+      if key then read_setting(settings, key, value) end
+    end
+    file:close()
+  end)
+  return settings
+end
+
+local settings = read_settings()
+local has_socket, socket = pcall(require, "socket")
+local has_unix, unix = pcall(require, "socket.unix")
+if not (has_socket and has_unix) then log("error", "lua-socket is missing: no advice will be asked for") end
+
+-- -------------------------------------------------------------------------- JSON, flat objects
+
+local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
+
+local function encode_string(text)
+  return '"' .. text:gsub('[%c"\\]', function(char)
+    return ESCAPES[char] or ("\\u%04x"):format(char:byte())
+  end) .. '"'
+end
+
+local function encode_value(value)
+  local kind = type(value)
+  if kind == "string" then return encode_string(value) end
+  if kind == "boolean" then return tostring(value) end
+  -- "%.0f": Lua 5.3+ refuses "%d" for a float, Lua 5.1 prints big numbers in exponent form
+  return ("%.0f"):format(value)
+end
+
+-- fields: array of {name, value}; nil values are left out
+local function encode(fields, count)
+  local parts = {}
+  for i = 1, count do
+    local field = fields[i]
+    if field[2] ~= nil then parts[#parts + 1] = encode_string(field[1]) .. ":" .. encode_value(field[2]) end
+  end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+local function utf8_bytes(code)
+  if code < 0x80 then return string.char(code) end
+  local tail = string.char(0x80 + code % 0x40)
+  code = math.floor(code / 0x40)
+  if code < 0x20 then return string.char(0xC0 + code) .. tail end
+  tail = string.char(0x80 + code % 0x40) .. tail
+  code = math.floor(code / 0x40)
+  if code < 0x10 then return string.char(0xE0 + code) .. tail end
+  return string.char(0xF0 + math.floor(code / 0x40), 0x80 + code % 0x40) .. tail
+end
+
+local UNESCAPES = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
+
+-- text between quotes, no raw control character in it -> string, or nil when an escape is wrong
+local function decode_string(text)
+  if not text:find("\\", 1, true) then return text end
+  local parts, at = {}, 1
+  while true do
+    local backslash = text:find("\\", at, true)
+    if not backslash then
+      parts[#parts + 1] = text:sub(at)
+      return table.concat(parts)
+    end
+    parts[#parts + 1] = text:sub(at, backslash - 1)
+    local char = text:sub(backslash + 1, backslash + 1)
+    if char == "u" then
+      local code = tonumber(text:match("^%x%x%x%x", backslash + 2) or "", 16)
+      at = backslash + 6
+      if code and code >= 0xD800 and code < 0xDC00 then
+        local low = tonumber(text:match("^\\u(%x%x%x%x)", at) or "", 16)
+        if not low or low < 0xDC00 or low > 0xDFFF then return nil end
+        code, at = 0x10000 + (code - 0xD800) * 0x400 + (low - 0xDC00), at + 6
+      elseif code and code >= 0xDC00 and code < 0xE000 then
+        return nil
+      end
+      if not code then return nil end
+      parts[#parts + 1] = utf8_bytes(code)
+    else
+      if not UNESCAPES[char] then return nil end
+      parts[#parts + 1] = UNESCAPES[char]
+      at = backslash + 2
+    end
+  end
+end
+
+-- position of the opening quote -> string, position after the closing quote
+local function scan_string(line, at)
+  if line:sub(at, at) ~= '"' then return nil end
+  local from = at + 1
+  local quote = from
+  while true do
+    quote = line:find('["\\]', quote)
+    if not quote then return nil end
+    if line:sub(quote, quote) == '"' then break end
+    quote = quote + 2
+  end
+  local raw = line:sub(from, quote - 1)
+  if raw:find("%c") then return nil end
+  return decode_string(raw), quote + 1
+end
+
+local LITERALS = {["true"] = true, ["false"] = false}
+
+local function scan_value(line, at)
+  if line:sub(at, at) == '"' then return scan_string(line, at) end
+  local word = line:match("^%l+", at)
+  if word == "null" then return nil, at + 4 end
+  if word then
+    if LITERALS[word] == nil then return nil end
+    return LITERALS[word], at + #word
+  end
+  local digits = line:match("^%-?%d+%.?%d*[eE]?[+-]?%d*", at)
+  local number = digits and tonumber(digits)
+  if not number or number ~= number or number == math.huge or number == -math.huge then return nil end
+  return number, at + #digits
+end
+
+-- one flat object of strings, numbers, booleans and nulls -> table; anything else -> nil
+local function decode(line)
+  local at = line:match("^%s*{%s*()")
+  if not at then return nil end
+  local object = {}
+  if line:match("^}%s*$", at) then return object end
+  for _ = 1, 64 do
+    local key, value
+    key, at = scan_string(line, at)
+    if not key or not at then return nil end
+    at = line:match("^%s*:%s*()", at)
+    if not at then return nil end
+    value, at = scan_value(line, at)
+    if not at then return nil end
+    object[key] = value
+    if line:match("^%s*}%s*$", at) then return object end
+    at = line:match("^%s*,%s*()", at)
+    if not at then return nil end
+  end
+  return nil
+end
+
+-- ------------------------------------------------------------------- one bounded exchange
+
+local connection -- kept between submissions: 20 us instead of 200 us a question
+
+local function drop()
+  if connection then pcall(connection.close, connection) end
+  connection = nil
+end
+
+-- seconds left, never more than the budget even when somebody sets the clock back; nil: time is up
+local function remaining(deadline)
+  local left = math.min(deadline - socket.gettime(), settings.budget_ms / 1000)
+  if left <= 0 then return nil end
+  return left
+end
+
+local function connect(deadline)
+  local left = remaining(deadline)
+  if not left then return nil, "timeout" end
+  local client = (unix.stream or unix)()
+  client:settimeout(left, "t")
+  local ok, err = client:connect(settings.socket)
+  if not ok then
+    client:close()
+    return nil, err
+  end
+  return client
+end
+
+-- receive("*l") reads without limit; this waits for one byte, then takes what has arrived
+local function receive_line(client, deadline)
+  local parts, size = {}, 0
+  while size < ANSWER_BYTES do
+    local left = remaining(deadline)
+    if not left then return nil, "timeout" end
+    client:settimeout(left, "t")
+    local first, err = client:receive(1)
+    if not first then return nil, err end
+    client:settimeout(0, "t")
+    local rest, _, partial = client:receive(ANSWER_BYTES - size)
+    local chunk = first .. (rest or partial or "")
+    size = size + #chunk
+    parts[#parts + 1] = chunk
+    local newline = chunk:find("\n", 1, true)
+    if newline == #chunk then return table.concat(parts) end
+    if newline then return nil, "more than one line" end
+  end
+  return nil, "answer too long"
+end
+
+local function exchange(line)
+  local deadline = socket.gettime() + settings.budget_ms / 1000
+  while true do
+    local kept, err = connection ~= nil, nil
+    if not kept then connection, err = connect(deadline) end
+    if not connection then return nil, err end
+    local left = remaining(deadline)
+    local sent, answer
+    if left then
+      connection:settimeout(left, "t")
+      sent, err = connection:send(line)
+      if sent then answer, err = receive_line(connection, deadline) end
+    else
+      err = "timeout"
+    end
+    if answer then return answer end
+    drop() -- never reuse a connection on which an answer may still arrive
+    -- a kept connection that the server closed (it was restarted) is opened again, once
+    if not kept or err ~= "closed" and not tostring(err):find("[Pp]ipe") then return nil, err end
+  end
+end
+
+-- --------------------------------------------------------------------------------- breaker
+
+local breaker = {failures = 0, retry_at = 0, failed = 0, skipped = 0}
+
+function breaker.allows()
+  if breaker.failures < settings.breaker_failures then return true end
+  local left = breaker.retry_at - socket.gettime()
+  if left <= 0 or left > settings.breaker_seconds then return true end -- the probe, or the clock was set
+  breaker.skipped = breaker.skipped + 1
+  return false
+end
+
+function breaker.failure(reason)
+  breaker.failures = breaker.failures + 1
+  breaker.failed = breaker.failed + 1
+  if breaker.failures >= settings.breaker_failures then
+    breaker.retry_at = socket.gettime() + settings.breaker_seconds
+  end
+  local state = breaker.failures >= settings.breaker_failures and ", breaker open" or ""
+  log("info", ("no advice (%s), failure %d in a row%s"):format(tostring(reason), breaker.failures, state))
+end
+
+function breaker.success()
+  if breaker.failures >= settings.breaker_failures then log("info", "advisor answers again") end
+  breaker.failures, breaker.failed, breaker.skipped = 0, 0, 0
+end
+
+-- ---------------------------------------------------------------------- describing the job
+
+-- Slurm's "not set" depends on the field's width: 65534 is a number of processors, but no cpus_per_task
+local UNSET_FROM = {[16] = 65534, [32] = 4294967294, [64] = 2 ^ 53}
+
+local function number(value, bits)
+  if type(value) ~= "number" or value ~= value or value < 0 or value >= UNSET_FROM[bits] then return nil end
+  return math.floor(value)
+end
+
+local function text(value)
+  if type(value) == "string" and value ~= "" then return value end
+  return nil
+end
+
+local function cut(value)
+  value = text(value)
+  return value and value:sub(1, COSMETIC_BYTES)
+end
+
+local function default_partition(part_list)
+  for name, partition in pairs(part_list) do
+    if partition.flag_default == 1 then return name, partition end
+  end
+  return nil
+end
+
+-- Time limit that will hold when the user gave none, minutes
+local function partition_limit(partition)
+  if not partition then return nil end
+  return number(partition.default_time, 32) or number(partition.max_time, 32)
+end
+
+local function generic_resources(job)
+  return text(job.tres_per_node) or text(job.tres_per_job) or text(job.tres_per_task)
+    or text(job.tres_per_socket)
+end
+
+local sequence = 0
+
+local function describe(job, part_list)
+  local default_name, default = default_partition(part_list)
+  local partition = text(job.partition)
+  local asked = partition and part_list[partition] or default
+  sequence = sequence + 1
+  local requeue = number(job.requeue, 16)
+  local fields = {
+    {"v", PROTOCOL}, {"op", "advise"}, {"seq", sequence},
+    {"uid", number(job.user_id, 32)}, {"user", cut(job.user_name)}, {"gid", number(job.group_id, 32)},
+    {"partition", partition}, {"default_partition", default_name},
+    {"account", cut(job.account) or cut(job.default_account)}, {"qos", cut(job.qos) or cut(job.default_qos)},
+    {"name", cut(job.name)}, {"comment", text(job.comment)}, {"features", text(job.features)},
+    {"licenses", cut(job.licenses)}, {"reservation", cut(job.reservation)},
+    {"dependency", cut(job.dependency)}, {"req_nodes", cut(job.req_nodes)},
+    {"generic_resources", cut(generic_resources(job))}, {"array", text(job.array_inx)},
+    {"requeue", requeue and requeue ~= 0}, {"interactive", job.script == nil},
+    {"time_limit", number(job.time_limit, 32)}, {"partition_time_limit", partition_limit(asked)},
+    {"min_cpus", number(job.min_cpus, 32)}, {"num_tasks", number(job.num_tasks, 32)},
+    {"cpus_per_task", number(job.cpus_per_task, 16)}, {"min_nodes", number(job.min_nodes, 32)},
+    {"ntasks_per_node", number(job.ntasks_per_node, 16)},
+    {"memory_per_cpu", number(job.min_mem_per_cpu, 64)},
+    {"memory_per_node", number(job.min_mem_per_node, 64)},
+    {"hook_failed", breaker.failed > 0 and breaker.failed or nil},
+    {"hook_skipped", breaker.skipped > 0 and breaker.skipped or nil},
+  }
+  for _, field in ipairs(fields) do
+    local value = field[2]
+    if type(value) == "string" and #value > DECISIVE_BYTES then return nil, field[1] .. " too long" end
+  end
+  local line = encode(fields, #fields) .. "\n"
+  if #line > REQUEST_BYTES then return nil, "request too long" end
+  return line
+end
+
+-- ------------------------------------------------------------------------ judging the answer
+
+local function is_integer(value, low, high)
+  return type(value) == "number" and value == math.floor(value) and value >= low and value <= high
+end
+
+local function is_text(value, limit, pattern)
+  return type(value) == "string" and #value > 0 and #value <= limit and not value:find("%c")
+    and (not pattern or value:find(pattern) ~= nil)
+end
+
+local FEATURES = "^[%w_.:=&|,%-%[%]()*]+$"
+local IS_VALID = { -- per field the hook knows; others are for newer hooks
+  partition = function(value) return is_text(value, 256, "^[%w_.,+-]+$") end,
+  features = function(value) return is_text(value, 512, FEATURES) end,
+  prefer = function(value) return is_text(value, 512, FEATURES) end,
+  site_factor = function(value) return is_integer(value, -2000000000, 2000000000) end,
+  -- only ever later in the queue: that is what anybody may ask for
+  nice = function(value) return is_integer(value, 0, 2000000000) end,
+  admin_comment = function(value) return is_text(value, 4096) end,
+  message = function(value) return is_text(value, 512) end,
+}
+
+local function judge(answer)
+  if answer.v ~= PROTOCOL then return nil, "protocol version" end
+  if answer.seq ~= sequence then return nil, "answer to another question" end
+  if type(answer.ok) ~= "boolean" then return nil, "neither ok nor refused" end
+  for name, is_valid in pairs(IS_VALID) do
+    if answer[name] ~= nil and not is_valid(answer[name]) then return nil, "bad " .. name end
+  end
+  return answer
+end
+
+-- Would slurmctld reject or park the job there? Then it stays where it is.
+local function fits(job, part_list, partitions)
+  for name in partitions:gmatch("[^,]+") do
+    local partition = part_list[name]
+    if not partition then return false, "partition " .. name .. " is not open to this user" end
+    if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
+    local function over(asked, limit) return asked and limit and asked > limit end
+    if over(number(job.time_limit, 32), number(partition.max_time, 32))
+      or over(number(job.min_nodes, 32), number(partition.max_nodes, 32))
+      or over(number(job.min_nodes, 32), number(partition.total_nodes, 32))
+      or over(number(job.min_cpus, 32), number(partition.total_cpus, 32)) then
+      return false, "job is over the limits of partition " .. name
+    end
+  end
+  return true
+end
+
+-- what to set, in order; what the user set himself is not in it
+local function changes_for(job, answer)
+  local changes = {}
+  local function change(name, value) changes[#changes + 1] = {name, value} end
+  if answer.partition then change("partition", answer.partition) end
+  if answer.features and not text(job.features) then change("features", answer.features) end
+  if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
+  if answer.site_factor and not number(job.site_factor, 32) then change("site_factor", answer.site_factor) end
+  if answer.nice and answer.nice > 0 and not number(job.nice, 32) then
+    change("nice", slurm.NICE_OFFSET + answer.nice)
+  end
+  if answer.admin_comment and not text(job.admin_comment) then
+    change("admin_comment", answer.admin_comment)
+  end
+  return changes
+end
+
+-- ---------------------------------------------------------------------------------- the hook
+
+local function ask(job, part_list)
+  local line, reason = describe(job, part_list)
+  if not line then
+    log("info", "job left alone: " .. reason)
+    return nil
+  end
+  local raw, err = exchange(line)
+  if not raw then return nil, err end
+  local answer = decode(raw)
+  if answer then answer, err = judge(answer) else err = "not a flat JSON object" end
+  if not answer then
+    drop()
+    return nil, err
+  end
+  breaker.success()
+  if answer.ok then return answer end
+  log("info", "no advice: the server says " .. tostring(answer.error))
+  return nil
+end
+
+local function submit(job, part_list)
+  if not (settings.enabled and has_socket and has_unix) then return end
+  if number(job.het_job_offset, 32) then return end
+  if not breaker.allows() then return end
+  local fine, answer, err = pcall(ask, job, part_list)
+  if not fine then
+    drop()
+    answer, err = nil, answer
+  end
+  if err then breaker.failure(err) end
+  if not answer then return end
+  if answer.partition then
+    local possible, reason = fits(job, part_list, answer.partition)
+    if not possible then
+      log("info", "job left alone: " .. reason)
+      return
+    end
+  end
+  for _, change in ipairs(changes_for(job, answer)) do job[change[1]] = change[2] end
+  if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid) -- luacheck: no unused args
+  local fine, err = pcall(submit, job_desc, part_list)
+  if not fine then log("error", tostring(err)) end
+  return SUCCESS
+end
+
+-- A change somebody makes himself is his decision: accepted as it is. Nothing is set here, for two reasons:
+-- an admin_comment set for a plain user makes slurmctld refuse his update, and the control loops compare
+-- the job's partition with the advice themselves and leave alone what a user has moved.
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) -- luacheck: no unused args
+  return SUCCESS
+end
+
+log("info", ("loaded, socket %s, %g ms"):format(tostring(settings.socket), settings.budget_ms))
+return SUCCESS
