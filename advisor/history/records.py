@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -32,7 +32,7 @@ class AdviceRecord:
 
     advice: Advice
     job: Job
-    estimates: Estimates = Estimates()
+    estimates: Estimates = field(default_factory=Estimates)
 
 
 def encode(record: AdviceRecord) -> bytes:
@@ -49,7 +49,9 @@ def decode(line: bytes | str) -> AdviceRecord:
         Not such a line, or longer than 1 MiB.
     """
     if len(line) > _MAX_BYTES:
-        raise BadInput("longer than 1 MiB", where="advice record", mend="Remove the line", code="ledger.record")
+        raise BadInput(
+            "longer than 1 MiB", where="advice record", mend="Remove the line", code="ledger.record"
+        )
     try:
         return msgspec.convert(msgspec.json.decode(line), AdviceRecord, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -34,9 +34,12 @@ from advisor.model.job import Job, JobOutcome, JobState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 __all__ = [
+    "STATUS_OF_STATE",
     "Malformed",
     "MalformedLine",
     "MalformedLines",
+    "Progress",
+    "Report",
     "SwfHeader",
     "iter_outcomes",
     "read_header",
@@ -54,6 +57,13 @@ _STATE_OF_STATUS = {
     3: JobState.COMPLETED,  # last part of a job logged in parts
     4: JobState.FAILED,
 }
+STATUS_OF_STATE = dict.fromkeys(JobState, 0) | {
+    JobState.COMPLETED: 1,
+    JobState.CANCELLED: 5,
+    JobState.UNKNOWN: -1,
+}
+"""The format's status number of each state: what is neither completed nor cancelled failed."""
+
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*(.*)")
 _FIRST_NUMBER = re.compile(r"[+-]?\d{1,15}")
 _NAMED_NUMBER = re.compile(r"(-?\d{1,9})\s+(.*)")
@@ -401,9 +411,6 @@ class _Numbers:
         return self._known[key]
 
 
-_STATUS_OF_STATE = {JobState.COMPLETED: 1, JobState.CANCELLED: 5, JobState.UNKNOWN: -1}
-
-
 def _line_of(outcome: JobOutcome, offset: float, numbers: _Numbers) -> str:
     job = outcome.job
     memory = -1.0 if job.memory_mb is None else job.memory_mb * 1024 / job.processors
@@ -418,7 +425,7 @@ def _line_of(outcome: JobOutcome, offset: float, numbers: _Numbers) -> str:
         job.processors,
         job.requested_time,
         memory,
-        _STATUS_OF_STATE.get(outcome.state, 0),
+        STATUS_OF_STATE[outcome.state],
         numbers.of("user", job.user),
         numbers.of("group", job.group),
         numbers.of("executable", job.name),

@@ -1,0 +1,309 @@
+"""Finished jobs in the database: added once each, read as streams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from advisor.history._rows import outcome_of, row_of
+from advisor.history.columns import TableBuilder
+from advisor.history.database import Database, insert_into
+from advisor.history.schema import SAME_MOMENT_SECONDS, advice, advice_job, ingest_cursor, job, job_attempt
+from advisor.model.job import JobOutcome
+from advisor.model.table import JobTable
+
+_BATCH_JOBS = 1000
+_PAGE_JOBS = 5000
+
+_RowKey = tuple[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A run that ended but may not have been the job's last: it was requeued, or may have been.
+
+    Attributes
+    ----------
+    job_id : int
+        The scheduler's id, which a requeue keeps.
+    submit_time, end_time : float
+        This run's, epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
+    start_time : float or None
+        None when it never started.
+    first_submit_time : float
+        The job's first submission.
+    restarts : int
+        Requeues before this run.
+    """
+
+    job_id: int
+    submit_time: float
+    end_time: float
+    first_submit_time: float
+    start_time: float | None = None
+    restarts: int = 0
+
+
+class FinishedJobs:
+    """The part of :class:`advisor.history.store.HistoryStore` that keeps finished jobs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, outcomes: Iterable[JobOutcome], *, source: str = "slurm", cursor: str | None = None) -> int:
+        """Add finished jobs; jobs that are known already change nothing.
+
+        A job is known by source, id and first submission. A later end of a known job (it was requeued
+        after all) replaces what was there. Written in transactions of 1,000 jobs.
+
+        Parameters
+        ----------
+        outcomes : iterable of JobOutcome
+            Times are epoch seconds. An ``advice_id`` also links the job to that advice.
+        source : str
+            Where they come from, e.g. ``"slurm"`` or ``"swf:HPC2N"``.
+        cursor : str, optional
+            How far the source has been read once all of these are in, stored with the last transaction.
+
+        Returns
+        -------
+        int
+            Jobs that were not known.
+
+        Raises
+        ------
+        RetryLater
+            The database is locked or away; whole batches before this one stay.
+        BadInput
+            A time is not finite, or the database cannot be written.
+        """
+        stream = iter(outcomes)
+        added = 0
+        batch = list(islice(stream, _BATCH_JOBS))
+        while batch or cursor is not None:
+            following = list(islice(stream, _BATCH_JOBS))
+            rows = [row_of(outcome, source) for outcome in batch]
+            with self._database.writing() as connection:
+                added += _add_rows(connection, rows, source)
+                if not following and cursor is not None:
+                    _set_cursor(connection, source, cursor)
+            if not following:
+                break
+            batch = following
+        return added
+
+    def recent(self, count: int, *, source: str | None = None) -> list[JobOutcome]:
+        """The ``count`` jobs that ended last, oldest end first."""
+        query = sa.select(job).order_by(job.c.end_time.desc(), job.c.position.desc()).limit(count)
+        if source is not None:
+            query = query.where(job.c.source == source)
+        with self._database.reading() as connection:
+            found = [outcome_of(row) for row in connection.execute(query)]
+        return found[::-1]
+
+    def outcomes(
+        self, since: float | None = None, until: float | None = None, *, source: str | None = None
+    ) -> Iterator[JobOutcome]:
+        """Jobs with ``since <= end time < until`` by end time, read in pages: no long transaction."""
+        for page in self._pages(since, until, source):
+            yield from map(outcome_of, page)
+
+    def added_after(self, position: int, *, source: str | None = None) -> Iterator[tuple[int, JobOutcome]]:
+        """Jobs in the order they were added, after a position, each with its own.
+
+        What a learner keeps its place by: every job comes exactly once, however late it was added.
+        """
+        while True:
+            query = sa.select(job).where(job.c.position > position).order_by(job.c.position)
+            if source is not None:
+                query = query.where(job.c.source == source)
+            with self._database.reading() as connection:
+                page = connection.execute(query.limit(_PAGE_JOBS)).all()
+            for row in page:
+                position = row.position
+                yield position, outcome_of(row)
+            if len(page) < _PAGE_JOBS:
+                return
+
+    def of_job(self, job_id: int, *, source: str | None = None) -> JobOutcome | None:
+        """The last finished job with this id (ids wrap around after years)."""
+        query = sa.select(job).where(job.c.job_id == job_id).order_by(job.c.submit_time.desc()).limit(1)
+        if source is not None:
+            query = query.where(job.c.source == source)
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else outcome_of(row)
+
+    def table(
+        self,
+        since: float | None = None,
+        until: float | None = None,
+        *,
+        source: str | None = None,
+        utc_offset_seconds: float = 0.0,
+        total_processors: int = 0,
+    ) -> JobTable:
+        """Jobs with ``since <= end time < until`` as columns in submission order.
+
+        Names become codes in order of their first appearance; time 0 is the first submission.
+        """
+        builder = TableBuilder()
+        for page in self._pages(since, until, source):
+            builder.add(page)
+        return builder.build(
+            utc_offset_seconds=utc_offset_seconds,
+            total_processors=total_processors,
+            name=source or "history",
+        )
+
+    def count(self, *, source: str | None = None) -> int:
+        """Jobs kept."""
+        query = sa.select(sa.func.count()).select_from(job)
+        if source is not None:
+            query = query.where(job.c.source == source)
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def cursor(self, source: str) -> str | None:
+        """How far a source has been read; None at first."""
+        query = sa.select(ingest_cursor.c.value).where(ingest_cursor.c.source == source)
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar()
+
+    def set_cursor(self, source: str, value: str) -> None:
+        """Remember how far a source has been read."""
+        with self._database.writing() as connection:
+            _set_cursor(connection, source, value)
+
+    def set_cost(self, job_id: int, usd: float, *, source: str = "slurm") -> bool:
+        """Note what the last finished job with this id cost in the cloud; False when it is not known."""
+        last = sa.select(sa.func.max(job.c.position)).where(job.c.source == source, job.c.job_id == job_id)
+        with self._database.writing() as connection:
+            change = sa.update(job).where(job.c.position == last.scalar_subquery()).values(cost_usd=usd)
+            return connection.execute(change).rowcount > 0
+
+    def add_attempts(self, attempts: Iterable[Attempt], *, source: str = "slurm") -> None:
+        """Remember runs that another run may follow (and mend what was stored in the wrong order)."""
+        with self._database.writing() as connection:
+            for attempt in attempts:
+                _add_attempt(connection, attempt, source)
+
+    def attempts(self, job_ids: Iterable[int], *, source: str = "slurm") -> list[Attempt]:
+        """What is remembered of these jobs, oldest first."""
+        columns = [job_attempt.c[name] for name in Attempt.__dataclass_fields__]
+        query = sa.select(*columns).where(
+            job_attempt.c.source == source, job_attempt.c.job_id.in_(sorted(set(job_ids)))
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(job_attempt.c.submit_time))
+            return [Attempt(**row._mapping) for row in rows]  # noqa: SLF001 - documented access by name
+
+    def _pages(
+        self, since: float | None, until: float | None, source: str | None
+    ) -> Iterator[list[sa.Row[Any]]]:
+        base = sa.select(job).order_by(job.c.end_time, job.c.position).limit(_PAGE_JOBS)
+        if source is not None:
+            base = base.where(job.c.source == source)
+        if until is not None:
+            base = base.where(job.c.end_time < until)
+        last = (-math.inf if since is None else since, -1)
+        while True:
+            # row values compare like tuples in both databases and walk the index job_by_end
+            after = sa.tuple_(job.c.end_time, job.c.position) > sa.tuple_(*map(sa.literal, last))
+            with self._database.reading() as connection:
+                page = list(connection.execute(base.where(after)))
+            if page:
+                yield page
+            if len(page) < _PAGE_JOBS:
+                return
+            last = (page[-1].end_time, page[-1].position)
+
+
+def _set_cursor(connection: Connection, source: str, value: str) -> None:
+    insert = insert_into(connection, ingest_cursor).values(source=source, value=value)
+    connection.execute(insert.on_conflict_do_update(index_elements=["source"], set_={"value": value}))
+
+
+def _add_rows(connection: Connection, rows: list[dict[str, Any]], source: str) -> int:
+    """Insert or, where a known job ended later than was known, update; return the new ones."""
+    if not rows:
+        return 0
+    latest: dict[_RowKey, dict[str, Any]] = {}
+    for row in rows:
+        key = (row["job_id"], row["submit_time"])
+        if key not in latest or latest[key]["end_time"] < row["end_time"]:
+            latest[key] = row
+    known = _known(connection, source, [key[0] for key in latest])
+    wanted = [row for key, row in latest.items() if key not in known or known[key] < row["end_time"]]
+    if not wanted:
+        return 0
+    _find_links(connection, source, wanted)
+    insert = insert_into(connection, job)
+    kept = {"source", "job_id", "submit_time"}
+    changes = {name: insert.excluded[name] for name in wanted[0] if name not in kept}
+    changes["advice_id"] = sa.func.coalesce(insert.excluded.advice_id, job.c.advice_id)
+    connection.execute(
+        insert.on_conflict_do_update(
+            index_elements=["source", "job_id", "submit_time"],
+            set_=changes,
+            where=job.c.end_time < insert.excluded.end_time,
+        ),
+        wanted,
+    )
+    return sum((row["job_id"], row["submit_time"]) not in known for row in wanted)
+
+
+def _known(connection: Connection, source: str, job_ids: list[int]) -> dict[_RowKey, float]:
+    """End times of the rows that have one of these ids, by id and submission."""
+    query = sa.select(job.c.job_id, job.c.submit_time, job.c.end_time).where(
+        job.c.source == source, job.c.job_id.in_(sorted(set(job_ids)))
+    )
+    return {(row[0], row[1]): row[2] for row in connection.execute(query)}
+
+
+def _find_links(connection: Connection, source: str, rows: list[dict[str, Any]]) -> None:
+    """Fill in the advice of jobs whose own record does not name it, from the links made earlier."""
+    silent = sorted({row["job_id"] for row in rows if row["advice_id"] is None})
+    if not silent:
+        return
+    query = (
+        sa.select(advice_job.c.job_id, advice.c.advice_id, advice.c.time)
+        .join(advice, advice.c.advice_id == advice_job.c.advice_id)
+        .where(advice_job.c.source == source, advice_job.c.job_id.in_(silent))
+        .order_by(advice.c.time)
+    )
+    links: dict[int, list[tuple[str, float]]] = {}
+    for job_id, advice_id, time in connection.execute(query):
+        links.setdefault(job_id, []).append((advice_id, time))
+    for row in rows:
+        for advice_id, time in links.get(row["job_id"], []):
+            if row["advice_id"] is None and abs(time - row["submit_time"]) <= SAME_MOMENT_SECONDS:
+                row["advice_id"] = advice_id
+
+
+def _add_attempt(connection: Connection, attempt: Attempt, source: str) -> None:
+    values = {name: getattr(attempt, name) for name in Attempt.__dataclass_fields__} | {"source": source}
+    insert = insert_into(connection, job_attempt).values(values)
+    connection.execute(insert.on_conflict_do_nothing())
+    # a following run that was stored first took its own submission for the job's
+    followers = ((job, job.c.submit_time), (job_attempt, job_attempt.c.first_submit_time))
+    for table, submitted in followers:
+        if attempt.end_time == attempt.first_submit_time:
+            continue
+        connection.execute(
+            sa.update(table)
+            .where(table.c.source == source, table.c.job_id == attempt.job_id)
+            .where(submitted == attempt.end_time)
+            .values(
+                {
+                    submitted.name: attempt.first_submit_time,
+                    "restarts": table.c.restarts + attempt.restarts + 1,
+                }
+            )
+        )

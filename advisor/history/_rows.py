@@ -1,0 +1,103 @@
+"""Finished jobs to database rows and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row
+
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome, JobState
+
+_MAX_CHARACTERS = 4096
+_MAX_INTEGER = 2**63 - 1
+_JOB_COLUMNS = {
+    "job_id": "job_id",
+    "submit_time": "submit_time",
+    "processors": "processors",
+    "user": "user_name",
+    "group": "group_name",
+    "queue": "queue",
+    "requested_time": "requested_time",
+    "nodes": "nodes",
+    "memory_mb": "memory_mb",
+    "name": "name",
+    "account": "account",
+    "qos": "qos",
+}
+"""Fields of :class:`Job` that have a column of their own."""
+
+_DETAILS = {field.name: field.default for field in fields(Job) if field.name not in _JOB_COLUMNS}
+"""The other fields and their defaults: kept as JSON, so that the record may grow without a migration."""
+
+_OUTCOME_COLUMNS = {
+    "start_time": "start_time",
+    "end_time": "end_time",
+    "processors_used": "processors_used",
+    "restarts": "restarts",
+    "partition": "partition_name",
+    "nodes": "node_list",
+    "advice_id": "advice_id",
+}
+"""Field of :class:`JobOutcome` to column, without ``job`` and ``state``."""
+
+
+def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
+    """One row of the ``job`` table.
+
+    Raises
+    ------
+    BadInput
+        A time is not finite or a number does not fit.
+    """
+    job = outcome.job
+    row = {column: storable(getattr(job, name)) for name, column in _JOB_COLUMNS.items()}
+    row |= {column: storable(getattr(outcome, name)) for name, column in _OUTCOME_COLUMNS.items()}
+    details = {
+        name: storable(getattr(job, name))
+        for name, default in _DETAILS.items()
+        if getattr(job, name) != default
+    }
+    row |= {
+        "source": source,
+        "state": outcome.state.value,
+        "details": json.dumps(details) if details else None,
+    }
+    if any(row[name] is None for name in ("submit_time", "start_time", "end_time")):
+        raise BadInput(
+            "a time that is not a number", where=f"{source}, job {job.job_id}", mend="Leave the job out"
+        )
+    return row
+
+
+def storable(value: Any) -> Any:
+    """What both databases take: no NUL, no lone surrogate, no endless text, no NaN, 64 bit."""
+    match value:
+        case str():
+            clean = value[:_MAX_CHARACTERS].replace("\0", "")
+            return clean.encode("utf-8", "replace").decode("utf-8")
+        case tuple():
+            return [storable(item) for item in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case int() if abs(value) > _MAX_INTEGER:
+            raise BadInput(f"number out of range: {value}", where="job", mend="Leave the job out")
+    return value
+
+
+def outcome_of(row: Row[Any]) -> JobOutcome:
+    """The finished job a row holds."""
+    values = row._mapping  # noqa: SLF001 - SQLAlchemy's documented way to columns by name
+    submitted: dict[str, Any] = {name: values[column] for name, column in _JOB_COLUMNS.items()}
+    if values["details"]:
+        # a field this release does not know was written by a newer one
+        submitted |= {k: v for k, v in json.loads(values["details"]).items() if k in _DETAILS}
+    return JobOutcome(
+        job=msgspec.convert(submitted, Job),
+        state=JobState(values["state"]),
+        **{name: values[column] for name, column in _OUTCOME_COLUMNS.items()},
+    )

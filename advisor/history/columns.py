@@ -1,0 +1,68 @@
+"""Database rows to a :class:`JobTable`, a page at a time: ten million jobs are never held as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Row
+
+from advisor.history.swf import STATUS_OF_STATE
+from advisor.model.job import JobState
+from advisor.model.table import UNKNOWN_CODE, JobTable
+
+_REAL = ("submit_time", "start_time", "end_time", "requested_time")
+_NOMINAL = ("user_name", "group_name", "queue")
+
+
+class TableBuilder:
+    """Collects pages of rows of the ``job`` table."""
+
+    def __init__(self) -> None:
+        self._whole: list[NDArray[np.int64]] = []
+        self._real: list[NDArray[np.float64]] = []
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in _NOMINAL}
+
+    def add(self, rows: Sequence[Row[Any]]) -> None:
+        """Take one page."""
+        real = [[getattr(row, name) for row in rows] for name in _REAL]
+        self._real.append(np.array(real, dtype=np.float64))  # None becomes NaN
+        whole = [
+            [row.job_id for row in rows],
+            [row.processors for row in rows],
+            [STATUS_OF_STATE[JobState(row.state)] for row in rows],
+        ]
+        whole += [[self._code(name, getattr(row, name)) for row in rows] for name in _NOMINAL]
+        self._whole.append(np.array(whole, dtype=np.int64))
+
+    def _code(self, column: str, name: str | None) -> int:
+        if name is None:
+            return UNKNOWN_CODE
+        codes = self._codes[column]
+        return codes.setdefault(name, len(codes))
+
+    def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
+        """All pages as one table in submission order."""
+        real = np.concatenate(self._real, axis=1) if self._real else np.empty((4, 0))
+        whole = np.concatenate(self._whole, axis=1) if self._whole else np.empty((6, 0), np.int64)
+        order = np.lexsort((whole[0], real[0]))
+        (submit, start, end, requested), whole = real[:, order], whole[:, order]
+        first = float(np.floor(submit[0])) if len(submit) else 0.0
+        return JobTable(
+            job_id=whole[0],
+            processors=whole[1],
+            status=whole[2],
+            user=whole[3],
+            group=whole[4],
+            queue=whole[5],
+            submit=submit - first,
+            wait=start - submit,
+            run=end - start,
+            requested_time=requested,
+            start_of_log=first,
+            utc_offset_seconds=utc_offset_seconds,
+            total_processors=total_processors,
+            name=name,
+        )

@@ -1,0 +1,264 @@
+"""One database, SQLite or PostgreSQL: opened, brought to the newest schema, errors told apart by code."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Connection, Engine
+
+from advisor.history import schema
+from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
+
+_MIGRATION_LOCK = 0x42757273744164  # PostgreSQL advisory lock: one process migrates, the others wait
+_SQLITE_PRAGMAS = (
+    # a power cut may lose the last transactions, never damage the file: cursors make them come again
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA foreign_keys=ON",
+)
+
+# SQLite's primary result codes, PostgreSQL's SQLSTATE classes
+_SQLITE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_SQLITE_MEND = {
+    sqlite3.SQLITE_READONLY: ("read-only", "Give the service write access to the file and its folder"),
+    sqlite3.SQLITE_PERM: ("access denied", "Give the service access to the file and its folder"),
+    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "Check that the folder exists and may be written"),
+    sqlite3.SQLITE_NOTADB: ("not an SQLite database", "Check the path: another file has this name"),
+}
+_SQLITE_ADMIN = {
+    sqlite3.SQLITE_CORRUPT: "damaged: restore a copy, or move the file away and ingest again",
+    sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was lost",
+    sqlite3.SQLITE_IOERR: "the disk reports errors",
+}
+_POSTGRESQL_RETRY = ("08", "40", "53", "55P03", "57P")
+_POSTGRESQL_MEND = {
+    "28": "PostgreSQL refuses the user or password: mend the URL or pg_hba.conf",
+    "3D": "the database does not exist: create it (createdb)",
+    "42501": "the user lacks the right: grant it",
+    "25006": "the server or session is read-only: give the URL of the primary",
+}
+
+
+def insert_into(connection: Connection, table: sa.Table) -> Any:
+    """INSERT that can say ON CONFLICT, in the database's dialect."""
+    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+class Database:
+    """Connections to the history, with short transactions and bounded waiting.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///path`` or ``postgresql://user@host/name``.
+    busy_seconds : float
+        Longest wait for another writer before :class:`RetryLater`.
+
+    Raises
+    ------
+    BadInput
+        URL not understood, folder missing, no permission, not a database, made by a newer release.
+    RetryLater
+        Locked for longer than ``busy_seconds``, or the server cannot be reached.
+    """
+
+    def __init__(self, url: str, *, busy_seconds: float = 10.0) -> None:
+        self._url = _parse(url)
+        self.where = self._url.render_as_string(hide_password=True)
+        self._busy_seconds = busy_seconds
+        self._engine = self._make_engine()
+        try:
+            self._bring_up_to_date()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection for reading."""
+        with self._translated(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A write transaction: committed at the end, rolled back on any error.
+
+        SQLite's write lock is taken at its start, so that a locked database is known before any work.
+        """
+        writer = self._engine.execution_options(advisor_writes=True)
+        with self._translated(), writer.begin() as connection:
+            yield connection
+
+    def _make_engine(self) -> Engine:
+        if self._url.get_backend_name() != "sqlite":
+            timeout = max(1, round(self._busy_seconds))
+            options = f"-c lock_timeout={round(self._busy_seconds * 1000)}"
+            return sa.create_engine(
+                self._url,
+                pool_pre_ping=True,
+                connect_args={"connect_timeout": timeout, "options": options},
+            )
+        self._create_file()
+        engine = sa.create_engine(self._url, connect_args={"timeout": self._busy_seconds})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _create_file(self) -> None:
+        """Make an SQLite file that only the service and its group can read: it names users and jobs."""
+        path = self._url.database
+        if not path or path == ":memory:":
+            raise BadInput(
+                "the history needs a file", where=self.where, mend="Use sqlite:///folder/history.db"
+            )
+        if path.startswith("file:"):
+            return
+        with self._translated():
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o640))
+
+    def _bring_up_to_date(self) -> None:
+        if self._version() == schema.SCHEMA_VERSION:
+            return
+        with self.writing() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            # whoever held the lock before may have done the work
+            if _version_in(connection) != schema.SCHEMA_VERSION:
+                self._migrate(connection)
+
+    def _version(self) -> str | None:
+        with self.reading() as connection:
+            return _version_in(connection)
+
+    def _migrate(self, connection: Connection) -> None:
+        from alembic import command  # noqa: PLC0415 - needed once in the life of a schema
+        from alembic.config import Config  # noqa: PLC0415 - as above
+        from alembic.script import ScriptDirectory  # noqa: PLC0415 - as above
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        current = _version_in(connection)
+        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        if current is not None and current not in known:
+            raise BadInput(
+                f"made by a newer release (schema {current}, this release knows {schema.SCHEMA_VERSION})",
+                where=self.where,
+                mend="Upgrade the advisor; nothing was changed",
+                code="history.newer",
+            )
+        command.upgrade(config, "head")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            raise self._explain(error) from error
+        except OSError as error:
+            raise BadInput(
+                error.strerror or type(error).__name__,
+                where=self.where,
+                mend="Check that the folder exists and the service may write there",
+                code="history.unreadable",
+            ) from error
+
+    def _explain(self, error: sa.exc.DBAPIError) -> AdvisorError:
+        original: Any = error.orig
+        if self._url.get_backend_name() == "sqlite":
+            return self._explain_sqlite((getattr(original, "sqlite_errorcode", None) or 0) & 0xFF, original)
+        state = getattr(original, "sqlstate", None) or ""
+        text = f"{self.where}: {str(original).strip()}"
+        for prefix, mend in _POSTGRESQL_MEND.items():
+            if state.startswith(prefix):
+                what, _, todo = mend.partition(": ")
+                return BadInput(what, where=self.where, mend=todo.capitalize(), code="history.refused")
+        # without a state the server was never reached
+        if state.startswith(_POSTGRESQL_RETRY) or (not state and isinstance(error, sa.exc.OperationalError)):
+            return RetryLater(text, code="history.unreachable")
+        return TellAdmin(text, code="history.database")
+
+    def _explain_sqlite(self, code: int, original: Exception) -> AdvisorError:
+        if code in _SQLITE_BUSY:
+            return RetryLater(
+                f"{self.where}: another process has been writing for more than {self._busy_seconds:g} s. "
+                "Nothing was lost: try again",
+                code="history.locked",
+            )
+        if code in _SQLITE_MEND:
+            what, mend = _SQLITE_MEND[code]
+            return BadInput(f"the database is {what}", where=self.where, mend=mend, code="history.unreadable")
+        detail = _SQLITE_ADMIN.get(code, str(original))
+        return TellAdmin(f"{self.where}: {detail}", code="history.database")
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = sa.make_url(url)
+        backend = parsed.get_backend_name()
+    except (sa.exc.ArgumentError, ValueError):
+        backend = ""
+    if backend == "sqlite":
+        return parsed
+    if backend in ("postgresql", "postgres"):
+        with suppress(ImportError):
+            import psycopg  # noqa: F401, PLC0415 - an extra: said below how to get it
+
+            return parsed.set(drivername="postgresql+psycopg")
+        raise BadInput(
+            "PostgreSQL needs the psycopg package",
+            where="history database",
+            mend="Install burst-advisor[postgresql]",
+            code="history.url",
+        )
+    raise BadInput(
+        "not a database URL that is supported",  # not repeated here: it may carry a password
+        where="history database",
+        mend="Use sqlite:///folder/history.db or postgresql://user@host/name",
+        code="history.url",
+    )
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun below, not by the driver's guesses
+    for pragma in _SQLITE_PRAGMAS:
+        connection.execute(pragma)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("advisor_writes")
+    if writes:
+        (mode,) = connection.exec_driver_sql("PRAGMA journal_mode").one()
+        if mode != "wal":
+            _switch_to_wal(connection)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _switch_to_wal(connection: Connection) -> None:
+    """Readers and the writer shall never wait for each other; the file keeps the mode."""
+    try:
+        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+    except sa.exc.OperationalError as error:
+        # two processes opening a new file at once: the switch does not wait for locks, so the next writer
+        # makes it; the transaction that follows does wait
+        if (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) not in _SQLITE_BUSY:
+            raise
+
+
+def _version_in(connection: Connection) -> str | None:
+    """Revision the database is at; None for an empty one."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    return version

@@ -1,0 +1,232 @@
+"""The ledger of advice: what was decided, for which job, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from advisor.history._rows import storable
+from advisor.history.database import Database, insert_into
+from advisor.history.records import AdviceRecord, decode, encode
+from advisor.history.schema import SAME_MOMENT_SECONDS, advice, advice_job, job
+from advisor.model.advice import Mode, Placement
+
+_BATCH = 1000
+_PAGE = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """Predicted against actual for one job that was advised and has ended.
+
+    Attributes
+    ----------
+    advice_id, time : str, float
+        The advice and when it was given, epoch seconds.
+    job_id : int
+        The job (one of several for an array).
+    user, queue, placement, mode, reason, size : str
+        From the advice; ``reason`` is the decisive answer's code.
+    predicted_wait_seconds, predicted_wait_variance : float
+        What was predicted for waiting on-premise, seconds and seconds squared; NaN when nothing was.
+    predicted_run_seconds, predicted_run_variance : float
+        The same for the run time.
+    actual_wait_seconds, actual_run_seconds : float
+        Where it really ran, from the first submission to the last start, and from there to the end.
+    processors : int
+        Requested processors.
+    saved_seconds_estimate : float or None
+        Predicted on-premise wait minus the actual wait, for jobs that were really moved: an *estimate* of
+        the wait avoided, for nobody knows what would have been. None for the others.
+    cost_usd : float or None
+        Money spent on it; None when nothing was noted.
+    """
+
+    advice_id: str
+    time: float
+    job_id: int
+    user: str | None
+    queue: str | None
+    placement: Placement
+    mode: Mode
+    reason: str
+    size: str
+    predicted_wait_seconds: float
+    predicted_wait_variance: float
+    predicted_run_seconds: float
+    predicted_run_variance: float
+    actual_wait_seconds: float
+    actual_run_seconds: float
+    processors: int
+    saved_seconds_estimate: float | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One advice and the jobs it became (none while the submission has not been seen)."""
+
+    record: AdviceRecord
+    job_ids: tuple[int, ...]
+
+
+class Ledger:
+    """The part of :class:`advisor.history.store.HistoryStore` that keeps the ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add_advice(self, records: Iterable[AdviceRecord]) -> int:
+        """Add advice; what is known by its id already changes nothing. Returns the new ones."""
+        stream = iter(records)
+        added = 0
+        while batch := list(islice(stream, _BATCH)):
+            rows = {record.advice.advice_id: _row_of(record) for record in batch}
+            with self._database.writing() as connection:
+                known = set(
+                    connection.execute(
+                        sa.select(advice.c.advice_id).where(advice.c.advice_id.in_(sorted(rows)))
+                    ).scalars()
+                )
+                new = [row for advice_id, row in rows.items() if advice_id not in known]
+                if new:
+                    connection.execute(insert_into(connection, advice).on_conflict_do_nothing(), new)
+                added += len(new)
+        return added
+
+    def link(self, advice_id: str, job_id: int, *, source: str = "slurm") -> bool:
+        """Say which job an advice became; False when there is no such advice. Repeating it is harmless.
+
+        A finished job that is in the history already, submitted when the advice was given, is joined too.
+        """
+        with self._database.writing() as connection:
+            time = connection.execute(
+                sa.select(advice.c.time).where(advice.c.advice_id == advice_id)
+            ).scalar()
+            if time is None:
+                return False
+            values = {"advice_id": advice_id, "source": source, "job_id": job_id}
+            connection.execute(insert_into(connection, advice_job).values(values).on_conflict_do_nothing())
+            connection.execute(
+                sa.update(job)
+                .where(job.c.source == source, job.c.job_id == job_id, job.c.advice_id.is_(None))
+                .where(job.c.submit_time.between(time - SAME_MOMENT_SECONDS, time + SAME_MOMENT_SECONDS))
+                .values(advice_id=advice_id)
+            )
+        return True
+
+    def advice_of(self, job_id: int, *, source: str = "slurm") -> AdviceRecord | None:
+        """The newest advice given for a job id, by link or by what the finished job said itself."""
+        linked = sa.select(advice_job.c.advice_id).where(
+            advice_job.c.job_id == job_id, advice_job.c.source == source
+        )
+        told = sa.select(job.c.advice_id).where(job.c.job_id == job_id, job.c.source == source)
+        query = (
+            sa.select(advice.c.record)
+            .where(advice.c.advice_id.in_(linked) | advice.c.advice_id.in_(told))
+            .order_by(advice.c.time.desc())
+            .limit(1)
+        )
+        with self._database.reading() as connection:
+            record = connection.execute(query).scalar()
+        return None if record is None else decode(record)
+
+    def decisions(self, since: float | None = None) -> Iterator[Decision]:
+        """Advice given at ``since`` or later, oldest first, read in pages."""
+        for page in self._advice_pages(sa.select(advice.c.advice_id, advice.c.time, advice.c.record), since):
+            ids = [row.advice_id for row in page]
+            jobs: dict[str, set[int]] = {advice_id: set() for advice_id in ids}
+            linked = sa.select(advice_job.c.advice_id, advice_job.c.job_id)
+            told = sa.select(job.c.advice_id, job.c.job_id)
+            with self._database.reading() as connection:
+                for query, column in ((linked, advice_job.c.advice_id), (told, job.c.advice_id)):
+                    for advice_id, job_id in connection.execute(query.where(column.in_(ids))):
+                        jobs[advice_id].add(job_id)
+            for row in page:
+                yield Decision(record=decode(row.record), job_ids=tuple(sorted(jobs[row.advice_id])))
+
+    def ledger(self, since: float | None = None) -> Iterator[LedgerRow]:
+        """Predicted against actual for advice given at ``since`` or later whose job has ended."""
+        columns = [column for column in advice.c if column.name != "record"]
+        for page in self._advice_pages(sa.select(*columns), since):
+            given = {row.advice_id: row for row in page}
+            query = (
+                sa.select(
+                    *(job.c[name] for name in ("advice_id", "job_id", "queue", "processors", "cost_usd")),
+                    (job.c.start_time - job.c.submit_time).label("wait"),
+                    (job.c.end_time - job.c.start_time).label("run"),
+                )
+                .where(job.c.advice_id.in_(list(given)))
+                .order_by(job.c.submit_time, job.c.job_id)
+            )
+            with self._database.reading() as connection:
+                ended = connection.execute(query).all()
+            rows = [_ledger_row(given[row.advice_id], row) for row in ended]
+            yield from sorted(rows, key=lambda row: (row.time, row.advice_id, row.job_id))
+
+    def _advice_pages(self, query: sa.Select[Any], since: float | None) -> Iterator[list[sa.Row[Any]]]:
+        last: tuple[float, str] = (-math.inf if since is None else since, "")
+        base = query.order_by(advice.c.time, advice.c.advice_id).limit(_PAGE)
+        while True:
+            after = sa.tuple_(advice.c.time, advice.c.advice_id) > sa.tuple_(*map(sa.literal, last))
+            with self._database.reading() as connection:
+                page = list(connection.execute(base.where(after)))
+            if page:
+                yield page
+            if len(page) < _PAGE:
+                return
+            last = (page[-1].time, page[-1].advice_id)
+
+
+def _row_of(record: AdviceRecord) -> dict[str, Any]:
+    given, estimates = record.advice, record.estimates
+    row = {
+        "advice_id": given.advice_id,
+        "time": given.time,
+        "user_name": record.job.user,
+        "partition_name": given.partition or record.job.queue,
+        "placement": given.placement.value,
+        "mode": given.mode.value,
+        "reason": given.decisive.reason if given.answers else "",
+        "size_class": given.size,
+        "predicted_wait_seconds": estimates.wait.seconds,
+        "predicted_wait_variance": estimates.wait.variance,
+        "predicted_run_seconds": estimates.run.seconds,
+        "predicted_run_variance": estimates.run.variance,
+    }
+    return {name: storable(value) for name, value in row.items()} | {"record": encode(record).decode()}
+
+
+def _ledger_row(given: Any, ended: Any) -> LedgerRow:
+    placement, mode = Placement(given.placement), Mode(given.mode)
+    predicted_wait = math.nan if given.predicted_wait_seconds is None else given.predicted_wait_seconds
+    moved = placement is Placement.BURST and mode is Mode.ACT and math.isfinite(predicted_wait)
+    return LedgerRow(
+        advice_id=given.advice_id,
+        time=given.time,
+        job_id=ended.job_id,
+        user=given.user_name,
+        queue=ended.queue,
+        placement=placement,
+        mode=mode,
+        reason=given.reason,
+        size=given.size_class,
+        predicted_wait_seconds=predicted_wait,
+        predicted_wait_variance=_or_unknown(given.predicted_wait_variance, math.inf),
+        predicted_run_seconds=_or_unknown(given.predicted_run_seconds, math.nan),
+        predicted_run_variance=_or_unknown(given.predicted_run_variance, math.inf),
+        actual_wait_seconds=ended.wait,
+        actual_run_seconds=ended.run,
+        processors=ended.processors,
+        saved_seconds_estimate=predicted_wait - ended.wait if moved else None,
+        cost_usd=ended.cost_usd,
+    )
+
+
+def _or_unknown(value: float | None, unknown: float) -> float:
+    return unknown if value is None else value

@@ -1,0 +1,331 @@
+"""What ``sacct`` says about ended jobs. Pure: nothing is run here, text comes in as lines.
+
+Users type names and comments, and Slurm 22.05 hands them on byte by byte: delimiters, line ends, control
+characters, whole lines that look like another job (tried on a real slurmdbd). So the delimiter carries a
+random word of each call, the first and the last column hold numbers that no user can type, and a record
+ends where its columns are complete, not where a line ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from advisor.decide.wording import parse_admin_comment
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome, JobState
+
+_WANTED: Final = (
+    "JobIDRaw",  # first: a number
+    "JobID",
+    "State",
+    "Submit",
+    "Start",
+    "End",
+    "TimelimitRaw",
+    "ReqCPUS",
+    "AllocCPUS",
+    "ReqNodes",
+    "ReqMem",
+    "Partition",
+    "User",
+    "UID",
+    "Group",
+    "Account",
+    "QOS",
+    "NodeList",
+    "Reservation",
+    "Constraints",
+    "Restarts",
+    "Licenses",
+    "AdminComment",
+    "Comment",
+    "JobName",
+    "DBIndex",  # last: a number
+)
+_NOT_IN_EVERY_RELEASE: Final = frozenset({"Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"})
+_LAST_RESORT: Final = "ElapsedRaw"  # a number too, and older than every release in use
+
+ENDED_STATES: Final = ("CD", "F", "CA", "TO", "OOM", "NF", "PR", "RQ", "BF", "DL")
+ENVIRONMENT: Final = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+"""What sacct must be run with: times as epoch seconds, so that no time zone is ever guessed."""
+
+_STATES: Final = {
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+    "DEADLINE": JobState.TIMEOUT,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+    "NODE_FAIL": JobState.NODE_FAIL,
+    "BOOT_FAIL": JobState.NODE_FAIL,
+    "PREEMPTED": JobState.PREEMPTED,
+}
+_INTERRUPTED: Final = frozenset({"REQUEUED", "RESIZING", "SPECIAL_EXIT"})
+_MAYBE_CONTINUED: Final = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
+_UNFINISHED: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING"})
+
+_MAX_RECORD_CHARACTERS = 1024 * 1024
+_MAX_TEXT = 1000
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([KMGTP]?)([cn]?)")
+_MEMORY_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """One record of sacct that ended: the run of a job, not always its last.
+
+    Attributes
+    ----------
+    outcome : JobOutcome or None
+        None for a run that was certainly not the last (state ``REQUEUED``).
+    job_id : int
+        Slurm's id (of an array task or component: its own raw id).
+    submit_time, end_time : float
+        This run's, epoch seconds. After a requeue SubmitTime is the requeue's.
+    start_time : float or None
+        None when it never started.
+    may_continue : bool
+        True when another run of the same job may follow.
+    """
+
+    outcome: JobOutcome | None
+    job_id: int
+    submit_time: float
+    start_time: float | None
+    end_time: float
+    may_continue: bool
+
+
+@dataclass(slots=True)
+class SacctReport:
+    """What became of the records that gave no outcome.
+
+    Attributes
+    ----------
+    records : int
+        Records read.
+    steps, unfinished, never_started, malformed : int
+        Job steps; jobs pending or running; cancelled before their start; not understood.
+    problems : list of str
+        The first few that were not understood, and why.
+    """
+
+    records: int = 0
+    steps: int = 0
+    unfinished: int = 0
+    never_started: int = 0
+    malformed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def malformed_record(self, why: str) -> None:
+        """Count one."""
+        self.malformed += 1
+        if len(self.problems) < 20:
+            self.problems.append(why)
+
+
+def choose_fields(helpformat: str) -> tuple[str, ...]:
+    """The columns to ask this release for, from what ``sacct --helpformat`` prints.
+
+    22.05 has no ``Restarts`` and no ``Licenses``.
+
+    Raises
+    ------
+    BadInput
+        A column that every release has is missing: this is not sacct's answer.
+    """
+    known = set(helpformat.split())
+    missing = [name for name in _WANTED if name not in known and name not in _NOT_IN_EVERY_RELEASE]
+    if missing:
+        raise BadInput(
+            f"columns {', '.join(missing)} are unknown to it",
+            where="sacct --helpformat",
+            mend="Check that slurm_bin names the folder of Slurm's own commands",
+            code="sacct.fields",
+        )
+    chosen = tuple(name for name in _WANTED if name in known)
+    return chosen if chosen[-1] == "DBIndex" else (*chosen, _LAST_RESORT)
+
+
+def delimiter(word: str) -> str:
+    """The column delimiter of one call: a control character and a word nobody can know beforehand.
+
+    ``word`` comes from a random source of the caller, at least 16 letters or digits.
+    """
+    return f"\x1e{word}\x1f"
+
+
+def arguments(
+    fields: Sequence[str], *, since: float, until: float | None, delimited_by: str
+) -> tuple[str, ...]:
+    """Arguments of the sacct call (run with :data:`ENVIRONMENT`) for runs that ended in a period.
+
+    Parameters
+    ----------
+    fields : sequence of str
+        From :func:`choose_fields`.
+    since, until : float
+        Epoch seconds; ``until=None`` means now. 22.05 takes no epoch numbers here, hence UTC dates.
+    delimited_by : str
+        From :func:`delimiter`.
+    """
+    start = datetime.fromtimestamp(max(0.0, since), UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    end = "now" if until is None else datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return (
+        "--allusers",
+        "--allocations",  # no steps
+        "--duplicates",  # the earlier runs of requeued jobs
+        "--parsable2",
+        "--noheader",
+        f"--delimiter={delimited_by}",
+        f"--format={','.join(fields)}",
+        f"--starttime={start}",
+        f"--endtime={end}",  # without it a state selects nothing
+        f"--state={','.join(ENDED_STATES)}",
+    )
+
+
+def parse(
+    lines: Iterable[str], fields: Sequence[str], delimited_by: str, report: SacctReport | None = None
+) -> Iterator[EndedRun]:
+    """Read the records of ended runs.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        sacct's standard output by lines (with or without their line ends); undecodable bytes replaced.
+    fields, delimited_by
+        As given to :func:`arguments`.
+    report : SacctReport, optional
+        Counts what is left out.
+    """
+    report = report or SacctReport()
+    for record in _records(lines, len(fields), delimited_by, report):
+        report.records += 1
+        run = _run_of(dict(zip(fields, record, strict=True)), report)
+        if run is not None:
+            yield run
+
+
+def _records(
+    lines: Iterable[str], columns: int, delimited_by: str, report: SacctReport
+) -> Iterator[list[str]]:
+    """Put records together again that a line end inside a name has torn apart."""
+    held = ""
+    for line in lines:
+        text = line.removesuffix("\n")
+        held = f"{held}\n{text}" if held else text
+        found = held.count(delimited_by) + 1
+        if found > columns or len(held) > _MAX_RECORD_CHARACTERS:
+            report.malformed_record(f"{found} columns instead of {columns}: {held[:80]!a}")
+            held = ""
+        elif found == columns:
+            yield held.split(delimited_by)
+            held = ""
+    if held:
+        report.malformed_record(f"the output ends inside a record: {held[:80]!a}")
+
+
+def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
+    if "." in record["JobIDRaw"]:
+        report.steps += 1
+        return None
+    words = record["State"].split()  # "CANCELLED by 1000"
+    state = words[0].rstrip("+") if words else ""
+    job_id, submit = _whole(record["JobIDRaw"]), _whole(record["Submit"])
+    start, end = _whole(record["Start"]), _whole(record["End"])
+    if state in _UNFINISHED:
+        report.unfinished += 1
+        return None
+    if job_id is None or submit is None or end is None or state not in _STATES.keys() | _INTERRUPTED:
+        why = ", ".join(f"{name}={record[name][:40]!a}" for name in ("JobIDRaw", "State", "Submit", "End"))
+        report.malformed_record(why)
+        return None
+    started = start is not None and submit <= start <= end
+    if state in _INTERRUPTED:
+        outcome = None
+    elif started and start is not None:
+        outcome = _outcome_of(record, job_id, (submit, start, end), _STATES[state])
+    else:
+        # cancelled in the queue, or a start that makes no sense: nothing to learn a wait or run from
+        report.never_started += 1
+        return None
+    return EndedRun(
+        outcome=outcome,
+        job_id=job_id,
+        submit_time=float(submit),
+        start_time=float(start) if started and start is not None else None,
+        end_time=float(end),
+        may_continue=state in _INTERRUPTED | _MAYBE_CONTINUED,
+    )
+
+
+def _outcome_of(
+    record: dict[str, str], job_id: int, times: tuple[int, int, int], state: JobState
+) -> JobOutcome:
+    submit, start, end = times
+    used = _whole(record["AllocCPUS"]) or 0
+    processors = max(1, _whole(record["ReqCPUS"]) or used)
+    minutes = _whole(record["TimelimitRaw"])  # else UNLIMITED, Partition_Limit or nothing
+    nodes = _whole(record["ReqNodes"])
+    constraint = _text(record.get("Constraints"))
+    job = Job(
+        job_id=job_id,
+        submit_time=float(submit),
+        processors=processors,
+        user=_text(record["User"]) or _text(record["UID"]),  # a deleted user still has a number
+        group=_text(record["Group"]),
+        queue=_text(record["Partition"].partition(",")[0]),
+        requested_time=None if minutes is None else minutes * 60.0,
+        nodes=nodes if nodes and nodes > 1 else None,  # 1 is what Slurm writes when nobody asked
+        memory_mb=_memory_mb(record["ReqMem"], processors, nodes or 1),
+        name=_text(record["JobName"]),
+        account=_text(record["Account"]),
+        qos=_text(record["QOS"]),
+        comment=_text(record["Comment"]),
+        features=tuple(word for word in re.split(r"[&|,\[\]()]", constraint or "") if word),
+        licenses=_text(record.get("Licenses")),
+        reservation=_text(record["Reservation"]),
+        heterogeneous="+" in record["JobID"],
+    )
+    return JobOutcome(
+        job=job,
+        start_time=float(start),
+        end_time=float(end),
+        state=state,
+        processors_used=used or processors,
+        restarts=_whole(record.get("Restarts", "")) or 0,
+        partition=_text(record["Partition"]),
+        nodes=_text(record["NodeList"]),
+        advice_id=advice_id_of(record.get("AdminComment", "")),
+    )
+
+
+def advice_id_of(admin_comment: str) -> str | None:
+    """The advice id that our hook left in a job's AdminComment; None when the text is not ours."""
+    recorded = parse_admin_comment(admin_comment)
+    return recorded.advice_id if recorded and len(recorded.advice_id) <= 100 else None
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _text(value: str | None) -> str | None:
+    if value is None or value in {"", "Unknown", "None assigned", "(null)"}:
+        return None
+    return value[:_MAX_TEXT]
+
+
+def _memory_mb(text: str, processors: int, nodes: int) -> int | None:
+    """``4G`` is the whole job's; before 21.08 ``4Gc`` was per processor and ``4Gn`` per node."""
+    match = _MEMORY.fullmatch(text)
+    if not match:
+        return None
+    times = {"c": processors, "n": nodes, "": 1}[match[3]]
+    return round(float(match[1]) * _MEMORY_MB[match[2]] * times) or None

@@ -1,0 +1,122 @@
+"""The tables of the history, as the newest migration leaves them.
+
+Times are epoch seconds (double), names and ids as the scheduler gave them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = "0001"
+"""Revision of the newest migration."""
+
+SAME_MOMENT_SECONDS = 300.0
+"""How far a submission and its advice may lie apart: the advice is given while slurmctld stamps the job."""
+
+metadata = MetaData()
+
+# SQLite counts rows by itself only in a column that is INTEGER to the letter
+_row_number = BigInteger().with_variant(Integer, "sqlite")
+
+job = Table(
+    "job",
+    metadata,
+    Column("position", _row_number, primary_key=True, autoincrement=True),
+    Column("source", Text, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("submit_time", Double, nullable=False),
+    Column("start_time", Double, nullable=False),
+    Column("end_time", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("processors", BigInteger, nullable=False),
+    Column("processors_used", BigInteger, nullable=False),
+    Column("restarts", Integer, nullable=False),
+    Column("user_name", Text),
+    Column("group_name", Text),
+    Column("queue", Text),
+    Column("partition_name", Text),
+    Column("node_list", Text),
+    Column("requested_time", Double),
+    Column("nodes", BigInteger),
+    Column("memory_mb", BigInteger),
+    Column("name", Text),
+    Column("account", Text),
+    Column("qos", Text),
+    Column("details", Text),
+    Column("advice_id", Text),
+    Column("cost_usd", Double),
+    UniqueConstraint("source", "job_id", "submit_time", name="job_once"),
+    Index("job_by_end", "end_time", "position"),
+    Index("job_by_id", "job_id"),
+    Index("job_by_advice", "advice_id"),
+)
+"""Finished jobs, one row a job: id, source and *first* submission tell it from every other one.
+
+A requeue changes Slurm's SubmitTime and a site's ids wrap around, so neither the id nor the id with the
+last submission would do. ``details`` is JSON: the fields of the submission that no query asks for.
+"""
+
+job_attempt = Table(
+    "job_attempt",
+    metadata,
+    Column("source", Text, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("submit_time", Double, nullable=False),
+    Column("start_time", Double),
+    Column("end_time", Double, nullable=False),
+    Column("first_submit_time", Double, nullable=False),
+    Column("restarts", Integer, nullable=False),
+    PrimaryKeyConstraint("source", "job_id", "submit_time", name="job_attempt_once"),
+)
+"""Ended runs that may be followed by another one: what a requeued job's first submission is found by."""
+
+advice = Table(
+    "advice",
+    metadata,
+    Column("advice_id", Text, primary_key=True),
+    Column("time", Double, nullable=False),
+    Column("user_name", Text),
+    Column("partition_name", Text),
+    Column("placement", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("size_class", Text, nullable=False),
+    Column("predicted_wait_seconds", Double),
+    Column("predicted_wait_variance", Double),
+    Column("predicted_run_seconds", Double),
+    Column("predicted_run_variance", Double),
+    Column("record", Text, nullable=False),
+    Index("advice_by_time", "time", "advice_id"),
+)
+"""The ledger: ``record`` is the whole of it as JSON, the other columns are for finding and joining."""
+
+advice_job = Table(
+    "advice_job",
+    metadata,
+    Column("advice_id", Text, ForeignKey("advice.advice_id"), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    PrimaryKeyConstraint("advice_id", "source", "job_id", name="advice_job_once"),
+    Index("advice_job_by_job", "job_id", "source"),
+)
+"""Which job an advice became; the tasks of an array share one."""
+
+ingest_cursor = Table(
+    "ingest_cursor",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""How far each source has been read; what the text means is the source's own affair."""

@@ -1,0 +1,58 @@
+"""The history of one site: finished jobs and the ledger of advice, in one database."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from advisor.history._jobs import Attempt, FinishedJobs
+from advisor.history.database import Database
+from advisor.history.ledger import Decision, Ledger, LedgerRow
+
+__all__ = ["Attempt", "Decision", "HistoryStore", "LedgerRow"]
+
+
+class HistoryStore(FinishedJobs, Ledger):
+    """Finished jobs and the ledger; opening it brings the database to this release's schema.
+
+    May be used from several threads and opened by several processes at once. Each call is its own short
+    transaction (long reads go page by page), so that no reader holds up a writer.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///folder/history.db`` or ``postgresql://user@host/name``.
+    busy_seconds : float
+        Longest wait for another writer.
+
+    Raises
+    ------
+    BadInput
+        The database cannot be opened or written, or a newer release made it.
+    RetryLater
+        It is locked for longer than ``busy_seconds``, or its server cannot be reached.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, HistoryStore(f"sqlite:///{folder}/history.db") as history:
+    ...     history.count()
+    0
+    """
+
+    def __init__(self, url: str, *, busy_seconds: float = 10.0) -> None:
+        database = Database(url, busy_seconds=busy_seconds)
+        FinishedJobs.__init__(self, database)
+        Ledger.__init__(self, database)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
