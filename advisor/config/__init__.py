@@ -1,1 +1,6 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Settings: read, checked, explained and written back; they are defined in ``advisor.model.settings``."""
+
+from advisor.config.checking import Finding, check
+from advisor.config.loading import DEFAULT_PATH, LoadedSettings, Origin, load
+
+__all__ = ["DEFAULT_PATH", "Finding", "LoadedSettings", "Origin", "check", "load"]

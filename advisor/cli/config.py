@@ -1,0 +1,166 @@
+"""``advisor config``: show, check, explain and change the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, loaded_settings
+from advisor.cli.output import Format, FormatOption, emit
+
+if TYPE_CHECKING:
+    from advisor.config import Finding, LoadedSettings
+
+config_app = typer.Typer(no_args_is_help=True, help="Settings: show, check, explain, change.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor config``."""
+    app.add_typer(config_app, name="config")
+
+
+@config_app.command("show")
+def show(
+    config: ConfigOption = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Also where each value comes from.")] = False,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Print every setting in force."""
+    from advisor.config.definitions import definitions
+    from advisor.config.reference import toml_text, values_of
+
+    loaded = loaded_settings(config)
+    values = values_of(loaded.settings)
+    rows = [
+        {
+            "key": definition.key,
+            "value": values[definition.key],
+            "unit": definition.unit,
+            "default": definition.default,
+            "source": loaded.origins[definition.key].source,
+            "origin": str(loaded.origins[definition.key]),
+        }
+        for definition in definitions()
+    ]
+
+    def draw(console: Console) -> None:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("setting", no_wrap=True)
+        table.add_column("value", overflow="fold")
+        table.add_column("unit", no_wrap=True)
+        if origin:
+            table.add_column("from", overflow="fold")
+        for row in rows:
+            changed = "bold" if row["origin"] != "default" else ""
+            cells = [Text(row["key"]), Text(toml_text(row["value"]), style=changed), Text(row["unit"])]
+            table.add_row(*cells, *([Text(row["origin"])] if origin else []))
+        console.print(table)
+
+    emit({"path": loaded.path, "settings": [_json_row(row) for row in rows]}, output, draw)
+
+
+def _json_row(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: there it is the text ``inf``, so that it differs from an unset value."""
+    return {
+        name: "inf" if isinstance(value, float) and value == float("inf") else value
+        for name, value in row.items()
+    }
+
+
+@config_app.command("check")
+def check(
+    config: ConfigOption = None,
+    partitions: Annotated[
+        str | None,
+        typer.Option(
+            help="Partitions the cluster has, a,b,c; default: ask slurm.conf's PartitionName lines."
+        ),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Look for mistakes; exit code 2 when there are any."""
+    from advisor.config import check as check_settings
+
+    loaded = loaded_settings(config)
+    existing = _named(partitions) if partitions is not None else _partitions_of_the_cluster(loaded)
+    found = check_settings(loaded, existing)
+    errors = [finding for finding in found if finding.severity == "error"]
+
+    def draw(console: Console) -> None:
+        _draw_findings(console, found, loaded, existing)
+
+    result = {
+        "path": loaded.path,
+        "ok": not errors,
+        "partitions_checked": existing is not None,
+        "findings": found,
+    }
+    emit(result, output, draw)
+    if errors:
+        raise typer.Exit(2)
+
+
+def _draw_findings(
+    console: Console, found: list[Finding], loaded: LoadedSettings, existing: set[str] | None
+) -> None:
+    for finding in found:
+        style = "bold red" if finding.severity == "error" else "yellow"
+        console.print(
+            Text(
+                f"{finding.severity}: {finding.key} ({finding.where}): {finding.what}. {finding.mend}", style
+            )
+        )
+    if existing is None:
+        conf = loaded.settings.paths.slurm_conf
+        console.print(Text(f"partitions not checked: {conf} cannot be read and --partitions was not given"))
+    if not found:
+        console.print(Text(f"{loaded.path or 'defaults'}: no mistakes found", "green"))
+
+
+def _named(partitions: str) -> set[str]:
+    return {name.strip() for name in partitions.split(",") if name.strip()}
+
+
+def _partitions_of_the_cluster(loaded: LoadedSettings) -> set[str] | None:
+    from advisor.config.slurm_conf import partition_names
+
+    return partition_names(loaded.settings.paths.slurm_conf)
+
+
+@config_app.command("reference")
+def reference() -> None:
+    """Print docs/settings.md: every setting with type, range, unit, default and reason."""
+    from advisor.config.reference import reference as text
+
+    typer.echo(text(), nl=False)
+
+
+@config_app.command("sample")
+def sample() -> None:
+    """Print a commented settings file with every default."""
+    from advisor.config.reference import sample as text
+
+    typer.echo(text(), nl=False)
+
+
+@config_app.command("set")
+def set_values(
+    changes: Annotated[list[str], typer.Argument(help="section.name=VALUE, the value as TOML.")],
+    config: ConfigOption = None,
+) -> None:
+    """Change settings in the file, keeping its comments."""
+    from advisor.config.editing import parse_changes, write_back
+
+    loaded = loaded_settings(config)
+    write_back(config or loaded.path or _default_path(), parse_changes(changes))
+
+
+def _default_path() -> Path:
+    from advisor.config import DEFAULT_PATH
+
+    return DEFAULT_PATH

@@ -1,0 +1,172 @@
+"""Settings against the site: what no single value can show to be wrong."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.config.loading import LoadedSettings, did_you_mean
+from advisor.model.advice import Mode
+from advisor.model.settings import Settings
+
+SOCKET_PATH_LIMIT: Final = 107
+"""Longest path of a Unix socket on Linux, bytes (``sun_path`` less its closing NUL)."""
+
+
+class Severity(enum.StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong or suspicious.
+
+    Attributes
+    ----------
+    severity : Severity
+        An error makes ``advisor config check`` end with exit code 2.
+    key : str
+        The setting.
+    where : str
+        Where its value comes from.
+    what, mend : str
+        What is wrong; how to mend it.
+    """
+
+    severity: Severity
+    key: str
+    where: str
+    what: str
+    mend: str
+
+
+def check(loaded: LoadedSettings, cluster_partitions: Collection[str] | None) -> list[Finding]:
+    """Look for settings that contradict each other or the cluster.
+
+    Parameters
+    ----------
+    loaded : LoadedSettings
+        As read.
+    cluster_partitions : collection of str or None
+        Partitions the scheduler has; None when it could not be asked (they are then not checked).
+
+    Returns
+    -------
+    list of Finding
+        Errors first; empty when all is well.
+    """
+    found = [*_partitions(loaded, cluster_partitions), *_paths(loaded), *_rules(loaded), *_burst(loaded)]
+    return sorted(found, key=lambda finding: finding.severity is not Severity.ERROR)
+
+
+def _finding(loaded: LoadedSettings, key: str, what: str, mend: str, *, warn: bool = False) -> Finding:
+    severity = Severity.WARNING if warn else Severity.ERROR
+    return Finding(severity=severity, key=key, where=str(loaded.origins[key]), what=what, mend=mend)
+
+
+def _partitions(loaded: LoadedSettings, existing: Collection[str] | None) -> Iterator[Finding]:
+    cluster = loaded.settings.cluster
+    named = [("cluster.on_premise_partitions", name) for name in cluster.on_premise_partitions]
+    named.append(("cluster.burst_partition", cluster.burst_partition))
+    for key, name in named if existing is not None else ():
+        if name not in (existing or ()):
+            yield _finding(
+                loaded,
+                key,
+                f"the cluster has no partition {name!r}",
+                did_you_mean_partition(name, existing or ()),
+            )
+    for name in cluster.modes:
+        if name not in cluster.on_premise_partitions:
+            yield _finding(
+                loaded,
+                "cluster.modes",
+                f"{name!r} is not one of on_premise_partitions, so its mode is never used",
+                did_you_mean_partition(name, cluster.on_premise_partitions),
+            )
+
+
+def did_you_mean_partition(name: str, existing: Collection[str]) -> str:
+    """Nearest partition, else all of them."""
+    near = did_you_mean(name, existing)
+    return near if near.startswith("Did") else f"It has: {', '.join(sorted(existing)) or 'none'}"
+
+
+def _paths(loaded: LoadedSettings) -> Iterator[Finding]:
+    paths = loaded.settings.paths
+    for name in ("state", "run", "slurm_conf", "slurm_bin"):
+        if not getattr(paths, name).is_absolute():
+            yield _finding(
+                loaded,
+                f"paths.{name}",
+                f"{getattr(paths, name)} is not an absolute path",
+                "Services start in / and commands anywhere: write the whole path",
+            )
+    for socket in (paths.submit_socket, paths.control_socket):
+        length = len(str(socket).encode())
+        if length > SOCKET_PATH_LIMIT:
+            yield _finding(
+                loaded,
+                "paths.run",
+                f"the socket path {socket} has {length} bytes; Linux allows {SOCKET_PATH_LIMIT}",
+                "Choose a shorter folder, such as /run/advisor",
+            )
+
+
+def _rules(loaded: LoadedSettings) -> Iterator[Finding]:
+    rules = loaded.settings.rules
+    for kind in ("users", "accounts"):
+        both = set(getattr(rules, f"allow_{kind}")) & set(getattr(rules, f"deny_{kind}"))
+        if both:
+            yield _finding(
+                loaded,
+                f"rules.deny_{kind}",
+                f"{', '.join(sorted(both))}: both allowed and denied",
+                "Deny wins; take the name out of one list",
+                warn=True,
+            )
+    if len(rules.opt_out_comment.split()) > 1:
+        yield _finding(
+            loaded,
+            "rules.opt_out_comment",
+            f"{rules.opt_out_comment!r} is more than one word and will never be found",
+            "Choose one word without blanks",
+        )
+
+
+def _burst(loaded: LoadedSettings) -> Iterator[Finding]:
+    settings = loaded.settings
+    if _acts(settings) and not settings.ec2.image_id:
+        yield _finding(
+            loaded,
+            "ec2.image_id",
+            "jobs are moved (mode act), but there is no image to boot their nodes from",
+            "Set the AMI of the compute nodes, or leave the nodes to another ResumeProgram",
+            warn=True,
+        )
+    if settings.submit.budget_seconds > 0.1:
+        yield _finding(
+            loaded,
+            "submit.budget_seconds",
+            f"{settings.submit.budget_seconds} s: so long slurmctld holds its locks when the advisor hangs",
+            "0.05 s is ample",
+            warn=True,
+        )
+    for account, cap in settings.waiting.account_daily_cap_usd.items():
+        if cap < 0:
+            yield _finding(
+                loaded,
+                "waiting.account_daily_cap_usd",
+                f"{account}: {cap} USD is below 0",
+                "0 means no cap; rules.deny_accounts keeps an account out of the cloud",
+            )
+
+
+def _acts(settings: Settings) -> bool:
+    cluster = settings.cluster
+    return any(cluster.mode_of(partition) is Mode.ACT for partition in cluster.on_premise_partitions)

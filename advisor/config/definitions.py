@@ -1,0 +1,167 @@
+"""The definitions of all settings as data: loader, ``config show`` and the reference are made from it."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from advisor.model.settings import Settings
+
+_KIND: dict[Any, str] = {
+    float: "number",
+    int: "whole number",
+    bool: "true or false",
+    str: "text",
+    Path: "path",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One setting.
+
+    Attributes
+    ----------
+    section, name : str
+        ``placement`` and ``boot_seconds`` of ``placement.boot_seconds``.
+    kind : str
+        The type in words.
+    choices : tuple of str
+        Allowed words; empty when any value of the kind will do.
+    limits : str
+        Range in words, e.g. ``at least 0``; empty without one.
+    unit : str
+        Empty for a plain number or a text.
+    default : Any
+        As the model has it.
+    reason : str
+        What it is and why the default is what it is.
+    is_text : bool
+        True when an environment variable's value is taken as it is, False when it is read as TOML.
+    """
+
+    section: str
+    name: str
+    kind: str
+    choices: tuple[str, ...]
+    limits: str
+    unit: str
+    default: Any
+    reason: str
+    is_text: bool
+
+    @property
+    def key(self) -> str:
+        """``section.name``."""
+        return f"{self.section}.{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """Environment variable that overrides it."""
+        return f"ADVISOR_{self.section.upper()}__{self.name.upper()}"
+
+
+def section_models() -> dict[str, type[BaseModel]]:
+    """The sections in the order they are defined."""
+    return {
+        name: info.annotation
+        for name, info in Settings.model_fields.items()
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
+    }
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """Every setting, in the order of definition."""
+    return tuple(_all())
+
+
+@cache
+def by_key() -> dict[str, Definition]:
+    """Every setting by ``section.name``."""
+    return {definition.key: definition for definition in definitions()}
+
+
+def _all() -> Iterator[Definition]:
+    for section, model in section_models().items():
+        for name, info in model.model_fields.items():
+            extra = info.json_schema_extra
+            unit = extra.get("unit", "") if isinstance(extra, dict) else ""
+            yield Definition(
+                section=section,
+                name=name,
+                kind=_kind_of(info.annotation),
+                choices=_choices_of(info.annotation),
+                limits=_limits_of(info),
+                unit=str(unit),
+                default=info.get_default(call_default_factory=True),
+                reason=info.description or "",
+                is_text=_bare(info.annotation) not in (tuple, dict),
+            )
+
+
+def _optional(annotation: Any) -> Any:
+    """``T`` of ``T | None``; anything else unchanged."""
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        parts = [part for part in typing.get_args(annotation) if part is not type(None)]
+        return parts[0] if len(parts) == 1 else annotation
+    return annotation
+
+
+def _bare(annotation: Any) -> Any:
+    inner = _optional(annotation)
+    return typing.get_origin(inner) or inner
+
+
+def _choices_of(annotation: Any) -> tuple[str, ...]:
+    inner = _optional(annotation)
+    if typing.get_origin(inner) is Literal:
+        return tuple(str(choice) for choice in typing.get_args(inner))
+    if isinstance(inner, type) and issubclass(inner, enum.Enum):
+        return tuple(str(member.value) for member in inner)
+    return ()
+
+
+def _kind_of(annotation: Any) -> str:
+    inner = _optional(annotation)
+    optional = " or nothing" if inner is not annotation else ""
+    if choices := _choices_of(inner):
+        return " or ".join(f"`{choice}`" for choice in choices) + optional
+    arguments = typing.get_args(inner)
+    match typing.get_origin(inner):
+        case builtin if builtin is tuple:
+            return f"list of {_kind_of(arguments[0])}" + optional
+        case builtin if builtin is dict:
+            return f"table of name = {_kind_of(arguments[1])}" + optional
+    return _KIND[inner] + optional
+
+
+def _limits_of(info: FieldInfo) -> str:
+    words = []
+    for limit in info.metadata:
+        match limit:
+            case annotated_types.Ge(ge=value):
+                words.append(f"at least {value:g}")
+            case annotated_types.Gt(gt=value):
+                words.append(f"more than {value:g}")
+            case annotated_types.Le(le=value):
+                words.append(f"at most {_number(value)}")
+            case annotated_types.Lt(lt=value):
+                words.append(f"less than {_number(value)}")
+            case annotated_types.MinLen(min_length=value):
+                words.append("not empty" if value == 1 else f"at least {value} characters")
+    return ", ".join(words)
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -1,0 +1,315 @@
+"""From a TOML file and the environment to :class:`~advisor.model.settings.Settings`, with origins.
+
+Later wins: defaults, then the file, then ``ADVISOR_<SECTION>__<NAME>`` variables. A wrong file never half
+works: the first mistake is reported with file, line, key and how to mend it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from advisor.config.definitions import Definition, by_key, section_models
+from advisor.model.errors import BadInput
+from advisor.model.settings import Settings
+
+DEFAULT_PATH: Final = Path("/etc/advisor/advisor.toml")
+PATH_VARIABLE: Final = "ADVISOR_CONFIG"
+_OVERRIDE: Final = re.compile(r"ADVISOR_(?P<section>[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*)__(?P<name>\w+)")
+_LIMIT_BYTES: Final = 1_000_000
+
+
+class Source(enum.StrEnum):
+    """Where a value comes from."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where one value comes from.
+
+    Attributes
+    ----------
+    source : Source
+        Default, file or environment.
+    where : str
+        ``/etc/advisor/advisor.toml:12``, a variable's name, or empty for a default.
+    """
+
+    source: Source
+    where: str = ""
+
+    def __str__(self) -> str:
+        return self.where or self.source.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSettings:
+    """Settings in force and where each value comes from.
+
+    Attributes
+    ----------
+    settings : Settings
+        Checked.
+    origins : mapping of ``section.name`` to Origin
+        One for every setting.
+    path : Path or None
+        The file that was read; None when there is none.
+    """
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    path: Path | None = None
+
+
+def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
+    """Read the settings.
+
+    Parameters
+    ----------
+    path : path or None
+        A TOML file. None: the one ``ADVISOR_CONFIG`` names, else ``/etc/advisor/advisor.toml`` where it
+        exists, else no file.
+    environ : mapping
+        The environment (passed in, so that tests need not change their own).
+
+    Raises
+    ------
+    BadInput
+        Unreadable file, wrong TOML, unknown or wrong setting: what, file and line, how to mend.
+    """
+    found = _path_of(path, environ)
+    text = _read(found) if found else ""
+    document = _parse(found, text) if found else {}
+    _refuse_unknown(document, found, text)
+    origins = {key: Origin(source=Source.DEFAULT) for key in by_key()}
+    for section, values in document.items():
+        for name in values:
+            line = _line_of(text, section, name)
+            where = f"{found}:{line}" if line else str(found)
+            origins[f"{section}.{name}"] = Origin(source=Source.FILE, where=where)
+    values = {section: dict(entries) for section, entries in document.items()}
+    for variable, (definition, value) in _overrides(environ).items():
+        values.setdefault(definition.section, {})[definition.name] = value
+        origins[definition.key] = Origin(source=Source.ENVIRONMENT, where=variable)
+    return LoadedSettings(
+        settings=_validate(values, origins, found), origins=MappingProxyType(origins), path=found
+    )
+
+
+def _path_of(path: str | Path | None, environ: Mapping[str, str]) -> Path | None:
+    if path is not None:
+        return Path(path)
+    if environ.get(PATH_VARIABLE):
+        return Path(environ[PATH_VARIABLE])
+    try:
+        return DEFAULT_PATH if DEFAULT_PATH.exists() else None
+    except PermissionError:
+        return DEFAULT_PATH  # there, and reading it will say why it can't be read
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        raise BadInput(
+            "there is no such file",
+            where=str(path),
+            mend="`advisor config sample` prints one to start from",
+            code="config.missing",
+        ) from None
+    except OSError as error:
+        raise BadInput(
+            f"cannot be read ({error.strerror})",
+            where=str(path),
+            mend="the settings must be a file this user may read",
+            code="config.unreadable",
+        ) from None
+    if len(content) > _LIMIT_BYTES:
+        raise BadInput(
+            f"is larger than {_LIMIT_BYTES:,} bytes",
+            where=str(path),
+            mend="that is no settings file",
+            code="config.unreadable",
+        )
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BadInput(
+            "is not UTF-8 text", where=f"{path}:{line}", mend="save it as UTF-8", code="config.toml"
+        ) from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        match = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        where = f"{path}:{match[1]}:{match[2]}" if match else f"{path}:{text.count(chr(10)) + 1}"
+        what = str(error).split(" (at ")[0]
+        raise BadInput(
+            f"is not TOML: {what[:1].lower()}{what[1:]}",
+            where=where,
+            mend='texts stand in "quotes", lists in [brackets], sections are [names] on a line of their own',
+            code="config.toml",
+        ) from None
+
+
+def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -> None:
+    """A mistyped section or name is an error, with the nearest right one."""
+    models = section_models()
+    for section, values in document.items():
+        if section not in models:
+            raise _unknown(section, models, path, _line_of(text, section, None), "section")
+        if not isinstance(values, dict):
+            raise BadInput(
+                f"{section} is a section, not a value",
+                where=_place(path, _line_of(text, "", section)),
+                mend=f"write [{section}] on a line of its own and its settings below",
+                code="config.section",
+            )
+        for name in values:
+            if name not in models[section].model_fields:
+                line = _line_of(text, section, name)
+                raise _unknown(f"{section}.{name}", by_key(), path, line, "setting")
+
+
+def _unknown(
+    key: str, known: Iterable[str], path: Path | str | None, line: int | None, kind: str
+) -> BadInput:
+    return BadInput(
+        f"there is no {kind} {key}",
+        where=_place(path, line),
+        mend=did_you_mean(key, known),
+        code="config.unknown",
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``Did you mean x?``, from the nearest known word; else where the list is."""
+    candidates = list(known)
+    near = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
+    if not near and "." in word:  # the right name in the wrong section
+        name = word.split(".", 1)[1]
+        near = [key for key in candidates if key.endswith(f".{name}")][:1]
+    return f"Did you mean {near[0]}?" if near else "`advisor config show` lists them all"
+
+
+def _place(path: Path | str | None, line: int | None) -> str:
+    return f"{path}:{line}" if line else str(path)
+
+
+def _line_of(text: str, section: str, name: str | None) -> int | None:
+    """Line of ``[section]`` (name None) or of a name in it; None where the text writes it another way."""
+    current = ""
+    in_section = re.compile(rf"""\s*(["']?){re.escape(name or "")}\1\s*[.=]""")
+    dotted = re.compile(rf"\s*{re.escape(section)}\s*\.\s*{re.escape(name or '')}\s*[.=]?")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if header := re.match(r"\s*\[+\s*([^\[\]]+?)\s*\]", line):
+            current = header[1].replace(" ", "").replace('"', "")
+            if current == (section if name is None else f"{section}.{name}"):
+                return number
+        elif current == section:
+            if name is not None and in_section.match(line):
+                return number
+        elif not current and dotted.match(line):
+            return number
+    return None
+
+
+def _overrides(environ: Mapping[str, str]) -> dict[str, tuple[Definition, Any]]:
+    """Settings in the environment, sorted by variable."""
+    found: dict[str, tuple[Definition, Any]] = {}
+    known = {definition.variable: definition for definition in by_key().values()}
+    for variable in sorted(environ):
+        if not _OVERRIDE.fullmatch(variable):
+            continue
+        if variable not in known:
+            raise _unknown(variable, known, "environment", None, "setting")
+        definition = known[variable]
+        found[variable] = (definition, _value_of(definition, environ[variable], variable))
+    return found
+
+
+def _value_of(definition: Definition, text: str, variable: str) -> Any:
+    """A variable's value: plain text for texts and numbers, TOML for lists and tables (or ``a,b``)."""
+    if definition.is_text:
+        return None if text == "" and definition.default is None else text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        if definition.kind.startswith("list"):
+            return [item.strip() for item in text.split(",") if item.strip()]
+        raise BadInput(
+            f"{text!r} is no TOML table",
+            where=f"environment {variable}",
+            mend="write it like { name = value, other = value }",
+            code="config.value",
+        ) from None
+
+
+def _validate(
+    values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, Origin], path: Path | None
+) -> Settings:
+    _refuse_nan_and_booleans(values, origins)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        location = [str(part) for part in first["loc"]]
+        key = ".".join(location[:2])
+        definition = by_key().get(key)
+        origin = origins.get(key)
+        where = f"{origin}, {'.'.join(location)}" if origin else f"{path or 'environment'}, section {key}"
+        what = first["msg"].removeprefix("Value error, ")
+        raise BadInput(
+            f"{what[:1].lower()}{what[1:]}" + (f", got {first['input']!r:.80}" if definition else ""),
+            where=where,
+            mend=f"It must be: {describe(definition)}" if definition else "See docs/settings.md",
+            code="config.value",
+        ) from None
+
+
+def _refuse_nan_and_booleans(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, Origin]) -> None:
+    """NaN slips through every comparison and ``true`` counts as 1: neither is a number here."""
+    for section, entries in values.items():
+        for name, value in entries.items():
+            definition = by_key()[f"{section}.{name}"]
+            is_nan = _is_nan(value)
+            if is_nan or (isinstance(value, bool) and "number" in definition.kind):
+                raise BadInput(
+                    f"{'nan' if is_nan else str(value).lower()} is not a number",
+                    where=f"{origins[definition.key]}, {definition.key}",
+                    mend=f"It must be: {describe(definition)}",
+                    code="config.value",
+                )
+
+
+def _is_nan(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_is_nan(item) for item in value.values())
+    if isinstance(value, str):
+        return value.strip().lower().lstrip("+-") == "nan"
+    return isinstance(value, float) and math.isnan(value)
+
+
+def describe(definition: Definition) -> str:
+    """What a value must be, in words."""
+    unit = f" in {definition.unit}" if definition.unit else ""
+    limits = f", {definition.limits}" if definition.limits else ""
+    return f"{definition.kind}{unit}{limits}"
