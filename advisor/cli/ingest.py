@@ -1,0 +1,105 @@
+"""``advisor ingest``: history from logs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+if TYPE_CHECKING:
+    from advisor.history.ingest import IngestReport
+
+ingest = typer.Typer(no_args_is_help=True, help="Add finished jobs to the history.")
+
+DatabaseOption = Annotated[
+    str | None, typer.Option("--database", help="SQLAlchemy URL of the history; the settings' by default.")
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings file.", dir_okay=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(ingest, name="ingest")
+
+
+def history_url(database: str | None, config: Path | None) -> str:
+    """URL of the history: the option's, else the settings'."""
+    if database is not None:
+        return database
+    from advisor.config import load
+
+    return load(config, os.environ).settings.paths.history_url
+
+
+@ingest.command("swf")
+def ingest_swf(
+    files: Annotated[list[Path], typer.Argument(help="Logs in Standard Workload Format, plain or gzip.")],
+    source: Annotated[
+        str | None, typer.Option(help="Name to keep the jobs under; `swf:` and the file's name by default.")
+    ] = None,
+    refuse_malformed: Annotated[
+        bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
+    ] = False,
+    database: DatabaseOption = None,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Add the jobs of workload logs. Repeating it, or going on after a stop, adds nothing twice."""
+    from advisor.history import ingest as ingestion
+    from advisor.history.store import HistoryStore
+
+    reports = []
+    with HistoryStore(history_url(database, config)) as store:
+        for file in files:
+            with _progress_of(file) as tick:
+                report = ingestion.ingest_swf(
+                    store,
+                    file,
+                    source=source,
+                    malformed="refuse" if refuse_malformed else "skip",
+                    progress=tick,
+                )
+            reports.append(report)
+        total = store.count()
+    emit({"sources": [asdict(report) for report in reports], "jobs": total}, output, _show(reports, total))
+
+
+def _show(reports: list[IngestReport], total: int) -> Any:
+    def show(console: Console) -> None:
+        for report in reports:
+            console.print(
+                f"{report.source}: {report.read:,} finished jobs read, {report.added:,} new", markup=False
+            )
+            if report.malformed:
+                console.print(f"  {report.malformed:,} malformed lines skipped, among them:")
+                for problem in report.problems:
+                    console.print(f"    {problem}", markup=False, highlight=False)
+        console.print(f"{total:,} jobs in the history")
+
+    return show
+
+
+class _progress_of:  # noqa: N801 - reads as a verb where it is used
+    """A progress bar on standard error, shown on a terminal only."""
+
+    def __init__(self, file: Path) -> None:
+        from rich.progress import Progress
+
+        self._progress = Progress(console=stderr, transient=True, disable=not stderr.is_terminal)
+        self._task = self._progress.add_task(f"reading {file.name}", total=None)
+
+    def __enter__(self) -> Any:
+        self._progress.start()
+        return self._tick
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def _tick(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total or None)
