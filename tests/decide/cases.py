@@ -1,0 +1,88 @@
+"""Jobs, sites and estimates for the tests of the decision."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import Any
+
+from advisor.decide import advise
+from advisor.model import (
+    Advice,
+    CloudState,
+    ClusterState,
+    Estimate,
+    Estimates,
+    Job,
+    Mode,
+    SiteState,
+    SizeEstimate,
+)
+from advisor.model.settings import ClusterSettings, Settings
+
+CLUSTER = ClusterState(
+    time=1000.0,
+    queue_size=3,
+    queued_work_core_seconds=5e5,
+    remaining_work_core_seconds=1e5,
+    free_processors=0,
+    total_processors=64,
+    running_jobs=4,
+    running_mean_processors=16.0,
+    running_mean_age_seconds=100.0,
+    waiting_mean_processors=8.0,
+    waiting_mean_age_seconds=50.0,
+)
+ACT = ClusterSettings(default_mode=Mode.ACT)
+
+
+def make_job(**fields: Any) -> Job:
+    return Job(**{"job_id": 0, "submit_time": 1000.0, "processors": 4} | fields)
+
+
+def make_estimates(
+    wait: float = 7200.0,
+    run: float = 3600.0,
+    *,
+    wait_variance: float = 100.0,
+    run_variance: float = 100.0,
+    size: SizeEstimate | None = None,
+) -> Estimates:
+    return Estimates(
+        wait=Estimate(seconds=wait, variance=wait_variance),
+        run=Estimate(seconds=run, variance=run_variance),
+        **({"size": size} if size else {}),
+    )
+
+
+def make_settings(**sections: dict[str, Any]) -> Settings:
+    """Settings in act mode; ``make_settings(placement={"boot_seconds": 0})``."""
+    cluster = {"default_mode": Mode.ACT} | sections.pop("cluster", {})
+    return Settings.model_validate({"cluster": cluster} | sections)
+
+
+def make_cloud(**fields: Any) -> CloudState:
+    by_account = fields.pop("spent_today_by_account", {})
+    return CloudState(spent_today_by_account=MappingProxyType(by_account), **fields)
+
+
+def ask(
+    job: Job | None = None,
+    estimates: Estimates | None = None,
+    *,
+    cloud: CloudState | None = None,
+    cluster: ClusterState | None = CLUSTER,
+    settings: Settings | None = None,
+) -> Advice:
+    """One advice, from parts that move a job unless told otherwise."""
+    return advise(
+        job or make_job(),
+        SiteState(time=1000.0, cluster=cluster, cloud=cloud or CloudState()),
+        estimates or make_estimates(),
+        settings or make_settings(),
+        advice_id="advice-1",
+    )
+
+
+NOTHING_KNOWN = Estimates()
+NAN = math.nan

@@ -1,0 +1,110 @@
+"""Question 3 on hand-computed cases (Ambati et al. 2021, section 2.1)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from advisor.decide.demand import cost_usd, nodes_needed
+from advisor.decide.reasons import Reason
+from advisor.model import Capacity, Placement, Verdict
+from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
+
+# 4 processors, s = 1, boot 0, spot at 0.10 USD a core hour, one hour: 0.40 USD.
+CHEAP = {"placement": {"overhead_per_processor": 0.0, "boot_seconds": 0.0}}
+PRICED = make_cloud(spot_usd_per_core_hour=0.10, on_demand_usd_per_core_hour=0.30)
+
+
+def answers(estimates=None, *, job=None, cloud=PRICED, **waiting):
+    settings = make_settings(**CHEAP, waiting=waiting)
+    advice = ask(job, estimates, cloud=cloud, settings=settings)
+    return advice, advice.answers[2]
+
+
+@pytest.mark.parametrize(("wait", "reason"), [(899.0, Reason.SHORT_WAIT), (900.0, Reason.WORTH_PAYING)])
+def test_short_waits_wait(wait, reason):
+    advice, answer = answers(make_estimates(wait=wait), short_wait_seconds=900.0)
+    assert answer.reason == reason
+    assert (advice.placement is Placement.ON_PREMISE) == (reason is Reason.SHORT_WAIT)
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [(86401.0, Reason.LONG_JOB), (86400.0, Reason.WORTH_PAYING), (NAN, Reason.LENGTH_UNKNOWN)],
+)
+def test_long_jobs_wait(run, reason):
+    _, answer = answers(make_estimates(run=run), long_job_seconds=86400.0)
+    assert answer.reason == reason
+    assert (answer.verdict is Verdict.UNSURE) == (reason is Reason.LENGTH_UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("spent", "reason"), [(0.60, Reason.WORTH_PAYING), (0.61, Reason.DAILY_CAP), (5.0, Reason.DAILY_CAP)]
+)
+def test_the_daily_cap_counts_this_job(spent, reason):
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_today_usd=spent)
+    advice, answer = answers(cloud=cloud, daily_cap_usd=1.0)
+    assert answer.reason == reason
+    assert dict(answer.numbers)["predicted_cost"].value == pytest.approx(0.40)
+    assert (advice.placement is Placement.ON_PREMISE) == (reason is Reason.DAILY_CAP)
+
+
+@pytest.mark.parametrize(("account", "reason"), [("chem", Reason.ACCOUNT_CAP), ("bio", Reason.WORTH_PAYING)])
+def test_caps_of_accounts(account, reason):
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_today_by_account={"chem": 0.7, "bio": 0.7})
+    job = make_job(account=account)
+    _, answer = answers(job=job, cloud=cloud, account_daily_cap_usd={"chem": 1.0})
+    assert answer.reason == reason
+    if reason is Reason.ACCOUNT_CAP:
+        assert answer.detail == "chem"
+
+
+def test_a_job_without_account_is_only_under_the_sites_cap():
+    _, answer = answers(account_daily_cap_usd={"chem": 0.01})
+    assert answer.reason == Reason.WORTH_PAYING
+
+
+def test_no_gate_is_skipped_and_says_the_cost():
+    _, answer = answers()
+    assert answer.verdict is Verdict.SKIPPED
+    assert dict(answer.numbers)["predicted_cost"].value == pytest.approx(0.40)
+
+
+def test_a_cost_that_is_unknown_is_doubt_under_a_cap_only():
+    unknown = make_estimates(run=NAN)
+    assert answers(unknown, daily_cap_usd=1e9)[1].reason == Reason.COST_UNKNOWN
+    assert answers(unknown)[0].placement is Placement.BURST
+
+
+def test_reserved_nodes_cost_nothing_more():
+    cloud = make_cloud(reserved_free_nodes=4, spent_today_usd=1.0)
+    advice, answer = answers(make_estimates(run=NAN), cloud=cloud, daily_cap_usd=1.0)
+    assert answer.reason == Reason.WORTH_PAYING
+    assert advice.capacity is Capacity.RESERVED
+
+
+def test_cost_by_hand():
+    settings = make_settings(placement={"boot_seconds": 600.0}, ec2={"on_demand_usd_per_hour": 0.8})
+    # 10 processors on nodes of 4: three nodes, 12 cores billed for (3000 + 600) s = 1 h at 0.2 USD; 5 tasks.
+    cloud = make_cloud(processors_per_node=4)
+    job = make_job(processors=10, array_tasks=5)
+    assert cost_usd(job, 3000.0, Capacity.ON_DEMAND, cloud, settings) == pytest.approx(12 * 0.2 * 5)
+    # Size of a node unknown: each core pays for a whole instance.
+    assert cost_usd(job, 3000.0, Capacity.ON_DEMAND, make_cloud(), settings) == pytest.approx(10 * 0.8 * 5)
+    assert cost_usd(job, 3000.0, Capacity.RESERVED, cloud, settings) == 0.0
+    assert math.isnan(cost_usd(job, NAN, Capacity.SPOT, cloud, settings))
+
+
+@pytest.mark.parametrize(
+    ("job", "per_node", "expected"),
+    [
+        ({"processors": 9}, 4, 3),
+        ({"processors": 9, "nodes": 9}, 4, 9),
+        ({"processors": 9, "nodes": 1}, 4, 3),
+        ({"processors": 9, "nodes": 2}, 0, 2),
+        ({"processors": 9}, 0, None),
+    ],
+)
+def test_nodes_needed(job, per_node, expected):
+    assert nodes_needed(make_job(**job), make_cloud(processors_per_node=per_node)) == expected
