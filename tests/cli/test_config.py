@@ -1,0 +1,100 @@
+"""``advisor config`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app, run
+from tests.conftest import ROOT
+
+runner = CliRunner()
+
+
+def call(*arguments: str) -> str:
+    result = runner.invoke(app, ["config", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def words(text: str) -> str:
+    """Text without the line breaks of a narrow terminal."""
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "advisor.toml"
+    path.write_text("[placement]\nboot_seconds = 90\n")
+    return path
+
+
+def test_show_says_where_values_come_from(file):
+    found = json.loads(call("show", "--config", str(file), "--format", "json"))
+    rows = {row["key"]: row for row in found["settings"]}
+    assert rows["placement.boot_seconds"] == {
+        "key": "placement.boot_seconds",
+        "value": 90.0,
+        "unit": "s",
+        "default": 120.0,
+        "source": "file",
+        "origin": f"{file}:2",
+    }
+    assert rows["waiting.long_job_seconds"]["value"] == "inf"
+    assert rows["cluster.name"]["origin"] == "default"
+    text = call("show", "--config", str(file), "--origin")
+    assert "placement.boot_seconds" in text
+    assert "default" in text
+    assert "from" not in call("show", "--config", str(file)).splitlines()[0]
+
+
+def test_check_ends_with_2_on_an_unknown_partition(file):
+    good = call("check", "--config", str(file), "--partitions", "onprem,burst")
+    assert "no mistakes" in words(good)
+    bad = runner.invoke(app, ["config", "check", "--config", str(file), "--partitions", "onprem,bust"])
+    assert bad.exit_code == 2
+    assert "Did you mean bust?" in words(bad.stdout)
+    as_json = runner.invoke(
+        app, ["config", "check", "--config", str(file), "--partitions", "x", "--format", "json"]
+    )
+    assert as_json.exit_code == 2
+    found = json.loads(as_json.stdout)
+    assert not found["ok"]
+    assert {finding["key"] for finding in found["findings"]} == {
+        "cluster.on_premise_partitions",
+        "cluster.burst_partition",
+    }
+
+
+def test_check_reads_the_partitions_of_slurm_conf(tmp_path):
+    (tmp_path / "slurm.conf").write_text("PartitionName=onprem\n")
+    path = tmp_path / "advisor.toml"
+    path.write_text(f'[paths]\nslurm_conf = "{tmp_path}/slurm.conf"\n')
+    result = runner.invoke(app, ["config", "check", "--config", str(path)])
+    assert result.exit_code == 2
+    assert "cluster.burst_partition" in result.stdout
+    (tmp_path / "slurm.conf").unlink()
+    assert "not checked" in words(call("check", "--config", str(path)))
+
+
+def test_reference_and_sample_are_printed(file, tmp_path):
+    assert call("reference") == (ROOT / "docs" / "settings.md").read_text("utf-8")
+    sample = tmp_path / "sample.toml"
+    sample.write_text(call("sample"))
+    call("set", "--config", str(sample), "placement.boot_seconds=33")
+    assert '"placement.boot_seconds", "value": 33.0' in call(
+        "show", "--config", str(sample), "--format", "json"
+    )
+
+
+def test_a_wrong_file_ends_with_2_and_says_how_to_mend_it(file, monkeypatch, capsys):
+    file.write_text("[placement]\nboot_second = 90\n")
+    monkeypatch.setattr("sys.argv", ["advisor", "config", "show", "--config", str(file)])
+    with pytest.raises(SystemExit) as caught:
+        run()
+    assert caught.value.code == 2
+    message = words(capsys.readouterr().err)
+    assert "boot_second" in message
+    assert "Did you mean" in message

@@ -1,0 +1,80 @@
+"""What no single value can show to be wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.config import check, load
+from advisor.config.slurm_conf import partition_names
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def write(text: str):
+        path = tmp_path / "advisor.toml"
+        path.write_text(text)
+        return load(path, {})
+
+    return write
+
+
+def test_good_settings_have_no_findings(settings):
+    assert check(settings(""), {"onprem", "burst", "gpu"}) == []
+    assert check(settings(""), None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "severity", "mend"),
+    [
+        ('[cluster]\nburst_partition = "brust"\n', "cluster.burst_partition", "error", "Did you mean burst?"),
+        (
+            '[cluster]\non_premise_partitions = ["onprem", "zzz"]\n',
+            "cluster.on_premise_partitions",
+            "error",
+            "It has: burst, onprem",
+        ),
+        ('[cluster.modes]\nonperm = "act"\n', "cluster.modes", "error", "Did you mean onprem?"),
+        ('[paths]\nstate = "var"\n', "paths.state", "error", "whole path"),
+        (f'[paths]\nrun = "/{"r" * 100}"\n', "paths.run", "error", "shorter"),
+        (
+            '[rules]\nallow_users = ["eve"]\ndeny_users = ["eve"]\n',
+            "rules.deny_users",
+            "warning",
+            "Deny wins",
+        ),
+        ('[rules]\nopt_out_comment = "stay here"\n', "rules.opt_out_comment", "error", "one word"),
+        ('[cluster]\ndefault_mode = "act"\n', "ec2.image_id", "warning", "AMI"),
+        ("[submit]\nbudget_seconds = 0.4\n", "submit.budget_seconds", "warning", "0.05"),
+        ("[waiting.account_daily_cap_usd]\nchem = -1\n", "waiting.account_daily_cap_usd", "error", "0 means"),
+    ],
+)
+def test_findings(settings, text, key, severity, mend):
+    found = check(settings(text), {"onprem", "burst"})
+    assert {finding.key for finding in found} == {key}
+    assert found[0].severity == severity
+    assert mend in found[0].mend
+    assert found[0].what
+
+
+def test_errors_come_first(settings):
+    found = check(settings('[cluster]\ndefault_mode = "act"\nburst_partition = "x"\n'), {"onprem"})
+    assert [finding.severity for finding in found] == ["error", "warning"]
+    assert ":3" in found[0].where
+
+
+def test_partitions_of_a_slurm_conf(tmp_path):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(
+        "# PartitionName=old\nPartitionName=DEFAULT State=UP\n"
+        "partitionname=onprem Nodes=n1\ninclude more.conf\n"
+    )
+    assert partition_names(conf) is None
+    (tmp_path / "more.conf").write_text("PartitionName=burst,gpu Nodes=c1\n")
+    assert partition_names(conf) == {"onprem", "burst", "gpu"}
+    assert partition_names(tmp_path / "none.conf") is None
+
+
+def test_a_slurm_conf_that_includes_itself_ends(tmp_path):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("PartitionName=a\nInclude slurm.conf\n")
+    assert partition_names(conf) is None

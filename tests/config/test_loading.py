@@ -1,0 +1,186 @@
+"""Settings from file and environment: right ones with their origin, wrong ones with a clear message."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from advisor.config import DEFAULT_PATH, load
+from advisor.config import loading as loading_module
+from advisor.config.definitions import by_key, definitions
+from advisor.model import BadInput, Mode
+from advisor.model.settings import Settings
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str | bytes) -> Path:
+        path = tmp_path / "advisor.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_defaults_without_a_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(loading_module, "DEFAULT_PATH", tmp_path / "none.toml")
+    loaded = load(None, {})
+    assert loaded.settings == Settings()
+    assert loaded.path is None
+    assert {str(origin) for origin in loaded.origins.values()} == {"default"}
+    assert set(loaded.origins) == set(by_key())
+
+
+def test_the_default_place_is_read_where_it_exists(monkeypatch, file):
+    path = file('[cluster]\nname = "hpc"\n')
+    monkeypatch.setattr(loading_module, "DEFAULT_PATH", path)
+    assert load(None, {}).settings.cluster.name == "hpc"
+    assert DEFAULT_PATH.is_absolute()
+
+
+def test_a_file_and_where_each_value_stands(file):
+    path = file(
+        'waiting.daily_cap_usd = 5\n[cluster]\n# ours\nname = "hpc"\n\n[placement]\n"boot_seconds" = 90\n'
+        "[cluster.modes]\nonprem = 'act'\n[waiting.account_daily_cap_usd]\nchem = 3.5\n"
+    )
+    loaded = load(path, {})
+    assert loaded.settings.cluster.name == "hpc"
+    assert loaded.settings.cluster.modes == {"onprem": Mode.ACT}
+    assert loaded.settings.placement.boot_seconds == 90.0
+    assert loaded.settings.waiting.account_daily_cap_usd == {"chem": 3.5}
+    lines = {key: str(origin) for key, origin in loaded.origins.items() if str(origin) != "default"}
+    assert lines == {
+        "waiting.daily_cap_usd": f"{path}:1",
+        "cluster.name": f"{path}:4",
+        "placement.boot_seconds": f"{path}:7",
+        "cluster.modes": f"{path}:8",
+        "waiting.account_daily_cap_usd": f"{path}:10",
+    }
+
+
+def test_inline_tables_have_an_origin_even_without_a_line(file):
+    path = file("placement = {boot_seconds = 7, use_cutoff = false}\n")
+    loaded = load(path, {})
+    assert loaded.settings.placement.boot_seconds == 7.0
+    assert str(loaded.origins["placement.boot_seconds"]) == str(path)
+
+
+def test_the_environment_overrides_the_file(file):
+    path = file("[placement]\nboot_seconds = 90\n")
+    environ = {
+        "ADVISOR_CONFIG": str(path),
+        "ADVISOR_PLACEMENT__BOOT_SECONDS": "30",
+        "ADVISOR_PLACEMENT__USE_CUTOFF": "false",
+        "ADVISOR_WAITING__LONG_JOB_SECONDS": "inf",
+        "ADVISOR_CLUSTER__NAME": "123",
+        "ADVISOR_CLUSTER__ON_PREMISE_PARTITIONS": "one, two",
+        "ADVISOR_RULES__DENY_USERS": '["eve"]',
+        "ADVISOR_WAITING__ACCOUNT_DAILY_CAP_USD": "{chem = 3}",
+        "ADVISOR_PATHS__DATABASE_URL": "",
+        "ADVISOR_TRACES": "ignored",
+        "HOME": "ignored",
+    }
+    loaded = load(None, environ)
+    settings = loaded.settings
+    assert settings.placement.boot_seconds == 30.0
+    assert settings.placement.use_cutoff is False
+    assert math.isinf(settings.waiting.long_job_seconds)
+    assert settings.cluster.name == "123"
+    assert settings.cluster.on_premise_partitions == ("one", "two")
+    assert settings.rules.deny_users == ("eve",)
+    assert settings.waiting.account_daily_cap_usd == {"chem": 3.0}
+    assert settings.paths.database_url is None
+    assert str(loaded.origins["placement.boot_seconds"]) == "ADVISOR_PLACEMENT__BOOT_SECONDS"
+
+
+WRONG = [
+    ("[placement]\nboot_second = 3\n", ":2", "placement.boot_second", "Did you mean placement.boot_seconds?"),
+    ("[placment]\nboot_seconds = 3\n", ":1", "placment", "Did you mean placement?"),
+    ("[zzz]\n", ":1", "zzz", "config show"),
+    ("[rules]\nboot_seconds = 3\n", ":2", "rules.boot_seconds", "Did you mean placement.boot_seconds?"),
+    ("placement = 3\n", ":1", "placement", "[placement]"),
+    ("[placement]\nboot_seconds = -3\n", ":2, placement.boot_seconds", "-3", "at least 0"),
+    ('[placement]\nrule = "best"\n', ":2, placement.rule", "'best'", "`published` or `advisor`"),
+    ("[placement]\nboot_seconds = true\n", ":2, placement.boot_seconds", "true", "number in s"),
+    ("[placement]\nboot_seconds = nan\n", ":2, placement.boot_seconds", "nan", "number in s"),
+    (
+        "[waiting.account_daily_cap_usd]\nchem = nan\n",
+        "account_daily_cap_usd",
+        "nan",
+        "table of name = number",
+    ),
+    ('[cluster.modes]\nonprem = "on"\n', "cluster.modes.onprem", "'on'", "`shadow` or `act`"),
+    ('[cluster]\nburst_partition = "onprem"\n', "section cluster", "also an on-premise", "docs/settings.md"),
+    ("[cluster]\non_premise_partitions = []\n", "section cluster", "empty", "docs/settings.md"),
+    ("[cluster\n", ":1:", "not TOML", '"quotes"'),
+    ("[cluster]\nname = hpc\n", ":2:", "not TOML", '"quotes"'),
+    ("[cluster]\n[cluster]\n", ":2:", "not TOML", '"quotes"'),
+    (b"[cluster]\nname = '\xff'\n", ":2", "UTF-8", "UTF-8"),
+    (b"#" * 1_000_001, "", "larger", "settings file"),
+]
+
+
+@pytest.mark.parametrize(("text", "where", "what", "mend"), WRONG)
+def test_a_wrong_file_says_where_what_and_how_to_mend(file, text, where, what, mend):
+    path = file(text)
+    with pytest.raises(BadInput) as caught:
+        load(path, {})
+    error = caught.value
+    assert str(path) in error.where
+    assert where in error.where
+    assert what in error.what
+    assert mend in error.mend
+
+
+def test_crlf_and_a_byte_order_mark_are_fine(file):
+    path = file(b"\xef\xbb\xbf[placement]\r\nboot_seconds = 5\r\n")
+    assert load(path, {}).settings.placement.boot_seconds == 5.0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "mend"),
+    [
+        ("ADVISOR_PLACEMENT__BOOT_SECOND", "3", "Did you mean ADVISOR_PLACEMENT__BOOT_SECONDS?"),
+        ("ADVISOR_PLACEMENT__BOOT_SECONDS", "soon", "at least 0"),
+        ("ADVISOR_PLACEMENT__BOOT_SECONDS", "nan", "at least 0"),
+        ("ADVISOR_CLUSTER__MODES", "onprem=act", "{ name = value"),
+    ],
+)
+def test_a_wrong_variable_is_named(variable, value, mend, monkeypatch, tmp_path):
+    monkeypatch.setattr(loading_module, "DEFAULT_PATH", tmp_path / "none.toml")
+    with pytest.raises(BadInput) as caught:
+        load(None, {variable: value})
+    assert variable in str(caught.value)
+    assert mend in caught.value.mend
+
+
+def test_a_named_file_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(BadInput, match="no such file"):
+        load(tmp_path / "none.toml", {})
+    with pytest.raises(BadInput, match="no such file"):
+        load(None, {"ADVISOR_CONFIG": str(tmp_path / "none.toml")})
+
+
+def test_a_folder_cannot_be_read(tmp_path):
+    with pytest.raises(BadInput, match="cannot be read"):
+        load(tmp_path, {})
+
+
+def test_definitions_cover_every_setting_and_say_why():
+    for definition in definitions():
+        assert definition.reason, definition.key
+        section = getattr(Settings(), definition.section)
+        assert getattr(section, definition.name) == definition.default
+        assert definition.variable == f"ADVISOR_{definition.section}__{definition.name}".upper()
+    assert len(definitions()) == sum(
+        len(type(getattr(Settings(), section)).model_fields) for section in Settings.model_fields
+    )
+
+
+def test_loading_reads_nothing_from_this_process(file):
+    before = dict(os.environ)
+    load(file(""), {})
+    assert dict(os.environ) == before
