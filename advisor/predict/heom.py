@@ -75,7 +75,8 @@ def distance(
 
 def kernel(length: float, omega: float) -> float:
     """Eq. 2: the Gaussian kernel."""
-    return math.exp(-((length / omega) ** 2))
+    ratio = length / omega
+    return math.exp(-ratio * ratio)
 
 
 def nearest(
