@@ -1,0 +1,478 @@
+"""Standard Workload Format: hostile files, round trips, and the archive's logs with their traps."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.history import _swf_rows, swf
+from advisor.model import BadInput, Job, JobOutcome, JobState
+
+LINE = "1 10 5 100 4 -1 -1 8 3600 -1 1 7 3 2 1 0 -1 -1"
+
+
+def log(tmp_path: Path, *lines: str, name: str = "log.swf") -> Path:
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_line_becomes_a_row(tmp_path: Path) -> None:
+    table = swf.read_table(log(tmp_path, "; UnixStartTime: 1000", "; MaxProcs: 64", LINE))
+    assert (table.job_id[0], table.submit[0], table.wait[0], table.run[0]) == (1, 10, 5, 100)
+    assert (table.processors[0], table.requested_time[0], table.status[0]) == (8, 3600, 1)
+    assert (table.user[0], table.group[0], table.queue[0]) == (7, 3, 1)
+    assert (table.start_of_log, table.total_processors, table.name) == (1000, 64, "log")
+
+
+def test_a_line_becomes_an_outcome(tmp_path: Path) -> None:
+    path = log(tmp_path, "; UnixStartTime: 1000", LINE)
+    (outcome,) = swf.iter_outcomes(path)
+    assert outcome == JobOutcome(
+        job=Job(
+            job_id=1,
+            submit_time=10,
+            processors=8,
+            user="7",
+            group="3",
+            queue="1",
+            requested_time=3600,
+            name="2",
+        ),
+        start_time=15,
+        end_time=115,
+        state=JobState.COMPLETED,
+        processors_used=4,
+        partition="0",
+    )
+    (dated,) = swf.iter_outcomes(path, clock="epoch")
+    assert (dated.job.submit_time, dated.start_time, dated.end_time) == (1010, 1015, 1115)
+
+
+def test_unknowns_are_unknown(tmp_path: Path) -> None:
+    path = log(tmp_path, "1 10 -1 5 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1")
+    table = swf.read_table(path)
+    assert table.processors[0] == 1
+    assert math.isnan(table.requested_time[0])
+    assert table.user[0] == table.group[0] == table.queue[0] == -1
+    (outcome,) = swf.iter_outcomes(path)
+    assert outcome.job.user is outcome.job.requested_time is outcome.job.name is None
+    assert outcome.start_time == 10
+    assert outcome.state is JobState.UNKNOWN
+
+
+def test_processors_are_the_requested_else_the_used(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        "1 0 0 9 4 -1 -1 8 -1 -1 1 1 1 1 1 1 -1 -1",
+        "2 0 0 9 4 -1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1",
+        "3 0 0 9 4 -1 -1 0 -1 -1 1 1 1 1 1 1 -1 -1",
+        "4 0 0 9 0 -1 -1 0 -1 -1 1 1 1 1 1 1 -1 -1",
+    )
+    assert swf.read_table(path).processors.tolist() == [8, 4, 4, 1]
+
+
+def test_keep_says_which_rows(tmp_path: Path) -> None:
+    never = LINE.replace(" 100 ", " 0 ", 1)
+    cancelled = LINE.replace(" 100 ", " -1 ", 1)
+    path = log(tmp_path, never, LINE, cancelled)
+    assert swf.read_table(path).run.tolist() == [100]
+    assert swf.read_table(path, keep="all").run.tolist() == [0, 100, -1]
+    assert len(list(swf.iter_outcomes(path, keep="all"))) == 3
+    assert min(outcome.run_seconds for outcome in swf.iter_outcomes(path, keep="all")) == 0
+
+
+def test_header_as_the_archive_writes_it(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        ";  UnixStartTime: 1091615532",
+        ";       TimeZone: 3600\t # DEPRECATED; use TimeZoneString + tzset()",
+        "; TimeZoneString: Europe/Paris",
+        "; MaxNodes: 184  ( 6,  171,   7)",
+        "; MaxProcs: 1664 (72, 1368, 224)",
+        "; Computer: IBM p655/p690",
+        "; Queue:  1  express   (p655 /  2hr)",
+        "; Queues: Queues enforce a limit",
+        "; Partition: 0 gpu",
+        ";    Note: MaxProcs: 3",
+        LINE,
+        "; MaxProcs: 9",
+    )
+    header = swf.read_header(path)
+    assert header.max_processors == 1664
+    assert header.max_nodes == 184
+    assert header.unix_start_time == 1091615532
+    assert header.utc_offset_seconds == 3600
+    assert header.time_zone == "Europe/Paris"
+    assert header.queues == {1: "express   (p655 /  2hr)"}
+    assert header.partitions == {0: "gpu"}
+    assert len(header.comments) == 10
+
+
+@pytest.mark.parametrize(
+    ("lines", "offset"),
+    [
+        (["; TimeZoneString: Europe/Paris", "; UnixStartTime: 1091615532"], 3600),  # August, yet winter's
+        (["; TimeZoneString: Nowhere/Land"], 0),
+        (["; TimeZoneString: ../../etc/passwd"], 0),
+        (["; TimeZoneString: "], 0),
+        (["; TimeZone: 99999999"], 0),
+        (["; TimeZone: -28800"], -28800),
+        ([], 0),
+    ],
+)
+def test_offset_from_utc(tmp_path: Path, lines: list[str], offset: float) -> None:
+    assert swf.read_header(log(tmp_path, *lines, LINE)).utc_offset_seconds == offset
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "-5", "soon", "", "1e99"])
+def test_a_header_without_sense_is_no_header(tmp_path: Path, value: str) -> None:
+    header = swf.read_header(log(tmp_path, f"; UnixStartTime: {value}", f"; MaxProcs: {value}", LINE))
+    assert header.unix_start_time in (0, 1)
+    assert header.max_processors >= 0
+
+
+def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    packed = tmp_path / "log.swf"
+    packed.write_bytes(gzip.compress(f"{LINE}\n".encode()))
+    plain = log(tmp_path, LINE, name="other.swf.gz")
+    assert len(swf.read_table(packed)) == len(swf.read_table(plain)) == 1
+    assert swf.read_table(plain).name == "other"
+
+
+MALFORMED = {
+    "seventeen columns": "1 10 5 100 4 -1 -1 8 3600 -1 1 7 3 2 1 0 -1",
+    "nineteen columns": LINE + " 1",
+    "text": LINE.replace("3600", "hour"),
+    "not a number": LINE.replace("3600", "nan"),
+    "infinite": LINE.replace("3600", "inf"),
+    "overflow": LINE.replace("3600", "1e400"),
+    "huge": LINE.replace("3600", "9" * 30),
+    "underscore": LINE.replace("3600", "3_600"),
+    "two minuses": LINE.replace("3600", "--3600"),
+    "joined by a minus": LINE.replace("3600", "36-00"),
+    "joined by a point": LINE.replace("3600", "3.6.0"),
+    "a lone minus": LINE.replace("3600", "-"),
+    "a lone point": LINE.replace("3600", "."),
+    "hexadecimal": LINE.replace("3600", "0x10"),
+    "fraction of a processor": LINE.replace(" 8 ", " 8.5 "),
+    "fraction of a job": "1.5" + LINE[1:],
+    "negative submit time": LINE.replace("1 10 ", "1 -10 ", 1),
+    "NUL": LINE.replace("3600", "36\x0000"),
+    "other digits": LINE.replace("3600", "\u0663\u0666"),
+    "too long": LINE + " " * 10_000,
+    "very long": "1 " * 20_000,
+}
+
+
+@pytest.mark.parametrize("line", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_lines_are_reported_by_number(tmp_path: Path, line: str) -> None:
+    path = log(tmp_path, "; comment", LINE, line, "", LINE.replace("1 ", "2 ", 1), line)
+    problems = swf.MalformedLines()
+    table = swf.read_table(path, report=problems)
+    assert table.job_id.tolist() == [1, 2]
+    assert [problem.number for problem in problems.first] == [3, 6]
+    assert all(problem.text.isprintable() and problem.reason for problem in problems.first)
+    with pytest.raises(BadInput, match="log.swf, line 3") as caught:
+        swf.read_table(path, malformed="refuse")
+    assert caught.value.code == "trace.malformed"
+
+
+WELL_FORMED = {
+    "exponent": LINE.replace("3600", "3.6e3"),
+    "plus": LINE.replace("3600", "+3600"),
+    "no digit before the point": LINE.replace("3600", "3600").replace(" -1 -1 8", " .5 -1 8"),
+    "no digit after the point": LINE.replace("3600", "3600."),
+    "tabs": LINE.replace(" ", "\t"),
+    "carriage return": LINE + "\r",
+    "blanks around": f"   {LINE}   ",
+}
+
+
+@pytest.mark.parametrize("line", WELL_FORMED.values(), ids=WELL_FORMED.keys())
+def test_unusual_but_right(tmp_path: Path, line: str) -> None:
+    table = swf.read_table(log(tmp_path, LINE, line, LINE), malformed="refuse")
+    assert table.requested_time.tolist() == [3600] * 3
+
+
+def test_errors_that_cancel_out_in_a_count_are_found(tmp_path: Path) -> None:
+    """One line reads as nineteen numbers for numpy, another as seventeen: the sum is right."""
+    path = log(tmp_path, LINE, LINE.replace("3600", "3-6"), LINE.rsplit(" ", 1)[0] + " -")
+    problems = swf.MalformedLines()
+    assert len(swf.read_table(path, report=problems)) == 1
+    assert problems.count == 2
+
+
+def test_a_line_without_end_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.swf"
+    path.write_bytes(gzip.compress(f"{LINE}\n".encode() + b"1" * 50_000_000 + f"\n{LINE}\n".encode(), 1))
+    problems = swf.MalformedLines()
+    assert len(swf.read_table(path, report=problems)) == 2
+    assert [problem.number for problem in problems.first] == [2]
+
+
+def test_blocks_are_cut_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{i} {i} 0 {i + 1} 1 -1 -1 1 60 -1 1 1 1 1 1 1 -1 -1" for i in range(300)]
+    lines[10] = lines[20] = "; a comment in between"
+    lines[30] = "nonsense"
+    path = log(tmp_path, *lines)
+    whole = swf.read_table(path)
+    for size in (1, 7, 64, 1000):
+        monkeypatch.setattr(_swf_rows, "_BLOCK_BYTES", size)
+        problems = swf.MalformedLines()
+        table = swf.read_table(path, report=problems)
+        np.testing.assert_array_equal(table.job_id, whole.job_id)
+        np.testing.assert_array_equal(table.run, whole.run)
+        assert [problem.number for problem in problems.first] == [31]
+
+
+def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(LINE + "\n" + LINE)
+    assert len(swf.read_table(path)) == 2
+
+
+def test_progress_ends_at_the_files_size(tmp_path: Path) -> None:
+    path = log(tmp_path, *[LINE] * 100)
+    seen: list[tuple[int, int]] = []
+    swf.read_table(path, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+def _missing(tmp_path: Path) -> Path:
+    return tmp_path / "missing.swf"
+
+
+def _folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def _empty(tmp_path: Path) -> Path:
+    (tmp_path / "empty").write_bytes(b"")
+    return tmp_path / "empty"
+
+
+def _empty_gzip(tmp_path: Path) -> Path:
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
+    return tmp_path / "empty.gz"
+
+
+def _comments_only(tmp_path: Path) -> Path:
+    return log(tmp_path, "; MaxProcs: 5")
+
+
+def _truncated(tmp_path: Path) -> Path:
+    lines = "".join(f"{i} {LINE[2:]}\n" for i in range(10_000))
+    (tmp_path / "cut.swf.gz").write_bytes(gzip.compress(lines.encode())[:-2000])
+    return tmp_path / "cut.swf.gz"
+
+
+def _damaged(tmp_path: Path) -> Path:
+    packed = bytearray(gzip.compress("".join(f"{i} {LINE[2:]}\n" for i in range(10_000)).encode()))
+    packed[len(packed) // 2 : len(packed) // 2 + 20] = b"\xff" * 20
+    (tmp_path / "damaged.swf.gz").write_bytes(packed)
+    return tmp_path / "damaged.swf.gz"
+
+
+def _binary(tmp_path: Path) -> Path:
+    (tmp_path / "binary").write_bytes(bytes(range(256)) * 100)
+    return tmp_path / "binary"
+
+
+def _web_page(tmp_path: Path) -> Path:
+    return log(tmp_path, "<html>", *["<p>404 not found"] * 5000)
+
+
+def _xz(tmp_path: Path) -> Path:
+    (tmp_path / "log.xz").write_bytes(b"\xfd7zXZ\x00data")
+    return tmp_path / "log.xz"
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (_missing, "trace.unreadable"),
+        (_folder, "trace.unreadable"),
+        (_empty, "trace.empty"),
+        (_empty_gzip, "trace.empty"),
+        (_comments_only, "trace.empty"),
+        (_truncated, "trace.truncated"),
+        (_damaged, "trace.damaged"),
+        (_binary, "trace.not_swf"),
+        (_web_page, "trace.not_swf"),
+        (_xz, "trace.compression"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, make, code: str) -> None:
+    path = make(tmp_path)
+    for read in (swf.read_table, lambda path: list(swf.iter_outcomes(path))):
+        with pytest.raises(BadInput) as caught:
+            read(path)
+        assert caught.value.code == code
+        assert str(path) in caught.value.where
+        assert caught.value.mend
+
+
+def test_a_file_that_may_not_be_read(open_folder: Path, without_rights) -> None:
+    path = log(open_folder, LINE)
+    path.chmod(0o000)
+    with without_rights(), pytest.raises(BadInput, match="Permission denied") as caught:
+        swf.read_table(path)
+    assert caught.value.code == "trace.unreadable"
+
+
+def test_an_unwritable_log_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        swf.write(tmp_path / "nowhere" / "log.swf", [])
+    (tmp_path / "log.swf").mkdir()
+    with pytest.raises(BadInput):
+        swf.write(tmp_path / "log.swf", [])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["log.swf"]
+
+
+seconds = st.integers(0, 10**9).map(float) | st.floats(0, 1e9).map(lambda x: round(x, 3))
+names = st.none() | st.integers(0, 10**6).map(str)
+outcomes_in_swf = st.builds(
+    lambda job, wait, run, state, used, partition: JobOutcome(
+        job=job,
+        start_time=job.submit_time + wait,
+        end_time=job.submit_time + wait + run,
+        state=state,
+        processors_used=used,
+        partition=partition,
+    ),
+    job=st.builds(
+        Job,
+        job_id=st.integers(0, 10**9),
+        submit_time=seconds,
+        processors=st.integers(1, 10**6),
+        user=names,
+        group=names,
+        queue=names,
+        name=names,
+        requested_time=st.none() | st.integers(1, 10**8).map(float),
+        memory_mb=st.none() | st.integers(1, 10**7),
+    ),
+    wait=seconds,
+    run=seconds,
+    state=st.sampled_from([JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.UNKNOWN]),
+    used=st.integers(1, 10**6),
+    partition=names,
+)
+
+
+@given(outcomes=st.lists(outcomes_in_swf, min_size=1, max_size=20), packed=st.booleans())
+@settings(deadline=None)
+def test_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, outcomes: list[JobOutcome], packed: bool
+) -> None:
+    path = tmp_path_factory.mktemp("swf") / ("log.swf.gz" if packed else "log.swf")
+    header = swf.SwfHeader(
+        unix_start_time=1e9, utc_offset_seconds=3600, max_processors=99, max_nodes=9, queues={1: "a b"}
+    )
+    assert swf.write(path, outcomes, header) == len(outcomes)
+    back = list(swf.iter_outcomes(path, keep="all", malformed="refuse"))
+    assert [outcome.job for outcome in back] == [outcome.job for outcome in outcomes]
+    for found, given_ in zip(back, outcomes, strict=True):
+        assert (found.state, found.processors_used, found.partition) == (
+            given_.state,
+            given_.processors_used,
+            given_.partition,
+        )
+        assert found.start_time == pytest.approx(given_.start_time, abs=1e-5)
+        assert found.end_time == pytest.approx(given_.end_time, abs=1e-5)
+    read = swf.read_header(path)
+    assert (read.unix_start_time, read.utc_offset_seconds, read.max_processors) == (1e9, 3600, 99)
+    assert read.queues == {1: "a b"}
+    with gzip.open(path) if packed else path.open("rb") as file:
+        assert file.read(2) == b"; "
+
+
+def test_a_header_is_written_as_it_was_read(tmp_path: Path) -> None:
+    path = log(tmp_path, "; MaxProcs: 1664 (72, 1368, 224)", "; Note: hello", LINE)
+    header = swf.read_header(path)
+    swf.write(tmp_path / "copy.swf", swf.iter_outcomes(path), header)
+    assert swf.read_header(tmp_path / "copy.swf") == header
+
+
+def test_names_become_numbers(tmp_path: Path, make_outcome) -> None:
+    users = ["ann", "7", "bob", "ann", "007", None, "line\nend"]
+    path = tmp_path / "log.swf"
+    swf.write(path, [make_outcome(i, user=user) for i, user in enumerate(users)])
+    codes = swf.read_table(path, malformed="refuse").user.tolist()
+    assert codes == [1_000_001, 7, 1_000_002, 1_000_001, 1_000_003, -1, 1_000_004]
+
+
+def test_epoch_times_are_written_relative_to_the_start(tmp_path: Path, make_outcome) -> None:
+    path = tmp_path / "log.swf"
+    swf.write(path, [make_outcome(submit=5060.0)], swf.SwfHeader(unix_start_time=5000.0), clock="epoch")
+    assert swf.read_table(path).submit.tolist() == [60]
+    assert next(swf.iter_outcomes(path, clock="epoch")).job.submit_time == 5060
+
+
+@given(data=st.binary(max_size=3000) | st.text("0123456789 .-+e\n;\t", max_size=3000).map(str.encode))
+@settings(deadline=None)
+def test_any_bytes_give_rows_or_a_clear_refusal(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("swf") / "log.swf"
+    path.write_bytes(data)
+    try:
+        table = swf.read_table(path, keep="all")
+    except BadInput as error:
+        assert error.code.startswith("trace.")
+    else:
+        assert len(table) > 0
+        assert np.isfinite(table.submit).all()
+
+
+plain = st.from_regex(r"\A-?[0-9]{1,12}(\.[0-9]{0,6})?\Z")
+
+
+@given(rows=st.lists(st.lists(plain, min_size=18, max_size=18), min_size=1, max_size=10))
+@settings(deadline=None)
+def test_the_fast_way_equals_the_careful_way(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]
+) -> None:
+    for row in rows:
+        for column in (0, 4, 7, 10, 11, 12, 13, 14, 15):
+            row[column] = row[column].partition(".")[0]
+        row[1] = row[1].lstrip("-")
+    path = tmp_path_factory.mktemp("swf") / "log.swf"
+    path.write_text("".join(" ".join(row) + "\n" for row in rows))
+    (values,) = _swf_rows.iter_rows(path, malformed="refuse")
+    assert values.tolist() == [[float(word) for word in row] for row in rows]
+
+
+LOGS = {
+    "CTC-SP2-1996-3.1-cln": (77222, 77205, 338),
+    "DOST-ASTI-COARE-Saliksik-2020-cln": (19760, 19760, 1728),
+    "HPC2N-2002-2.2-cln": (202871, 202871, 240),
+    "KTH-SP2-1996-2.1-cln": (28476, 28468, 100),
+    "LPC-EGEE-2004-1.2-cln": (234889, 214322, 140),
+    "SDSC-BLUE-2000-4.2-cln": (243306, 232536, 1152),
+    "SDSC-DS-2004-2.1-cln": (96069, 84893, 1664),
+    "SDSC-SP2-1998-4.2-cln": (59715, 54034, 128),
+}
+
+
+@pytest.mark.traces
+@pytest.mark.parametrize("name", LOGS)
+def test_real_logs(traces: Path, name: str) -> None:
+    rows, ran, processors = LOGS[name]
+    table = swf.read_table(traces / f"{name}.swf.gz", keep="all", malformed="refuse")
+    assert len(table) == rows
+    assert int((table.run > 0).sum()) == ran
+    assert table.total_processors == processors
+    assert table.processors.min() >= 1
+    assert (np.diff(table.submit) >= 0).all()
+    if name.startswith("SDSC-DS"):
+        assert int((table.wait < 0).sum()) == 149
+    if name.startswith("HPC2N"):
+        assert int((table.status == -1).sum()) == 878
