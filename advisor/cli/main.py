@@ -13,7 +13,7 @@ from advisor.cli.output import stderr
 from advisor.model.errors import AdvisorError, BadInput
 
 # Each module has `register(app)`. Order is the order of `advisor --help`.
-COMMANDS: tuple[str, ...] = ("config", "ingest")
+COMMANDS: tuple[str, ...] = ("serve", "config", "ingest")
 
 app = typer.Typer(
     name="advisor",

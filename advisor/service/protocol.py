@@ -187,7 +187,7 @@ class MetricsReply(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-_request_decoder: Final = msgspec.json.Decoder(Request)
+_request_decoder: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _encoder: Final = msgspec.json.Encoder()
 
 

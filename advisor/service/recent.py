@@ -1,8 +1,8 @@
 """Jobs advised since the snapshot was taken, laid over it.
 
 `advisor control` looks at the queue every few seconds. Without this, a thousand submissions within that time
-would each be judged on the queue as it was before the first of them: all would stay (queue looks empty) or all
-would be moved (the day's money looks unspent). So the submit server keeps its own account:
+would each be judged on the queue as it was before the first of them: all would stay (the queue looks empty)
+or all would be moved (the day's money looks unspent). So the submit server keeps its own account:
 
 * A job that stays joins the on-premise queue: queue size and queued work grow. If nobody waits and its
   processors are free, it is taken to start at once, as first come first served would do, and takes them.

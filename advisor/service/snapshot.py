@@ -1,4 +1,4 @@
-"""The cluster as ``advisor control`` last saw it: a small file, replaced atomically, read by ``advisor serve``.
+"""The cluster as `advisor control` last saw it: a small file, replaced atomically, read by `advisor serve`.
 
 Two processes share nothing else about the present: the submit server never asks Slurm anything, because
 slurmctld may be waiting for its answer at that very moment.
@@ -14,9 +14,8 @@ from typing import Any, Final, get_origin
 
 import msgspec
 
-from advisor.model.cluster import ClusterState
 from advisor.model.errors import UseFallback
-from advisor.model.site import CloudState, SiteState
+from advisor.model.site import SiteState
 
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 * 1024 * 1024

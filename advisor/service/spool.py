@@ -1,9 +1,9 @@
 """Advice given and not yet in the ledger: JSON lines, written off the hot path.
 
-The submit server appends to a file ending in ``.open`` and renames it to ``.jsonl`` when it is complete (every
-few seconds, or at a size). `advisor control` takes complete files only: reads, stores, deletes. A file left
-``.open`` by a server that was killed is completed at the next start; its last, half line is skipped by the
-reader.
+The submit server appends to a file ending in ``.open`` and renames it to ``.jsonl`` when it is complete
+(every few seconds, or at a size). `advisor control` takes complete files only: reads, stores, deletes. A
+file left ``.open`` by a server that was killed is completed at the next start; its last, half line is
+skipped by the reader.
 
 The hot path never waits: records go through a bounded queue, and when that is full they are dropped and
 counted.

@@ -73,9 +73,7 @@ def feature_words(expression: str | None) -> tuple[str, ...]:
     return tuple(word for word in _FEATURE_WORD.findall(expression) if not word.isdigit())
 
 
-def job_of(
-    request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]
-) -> Job:
+def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]) -> Job:
     """Build the job a request describes.
 
     Parameters

@@ -1,0 +1,202 @@
+"""From a request to an advice to a reply: the hot path, in memory only.
+
+Nothing here reads a file, starts a program or asks a name service: slurmctld holds its locks until the reply
+is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.decide import advise, wording
+from advisor.decide.demand import nodes_needed, requeueable
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import Advice, Capacity, Mode, Placement
+from advisor.model.cluster import ClusterState
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, SiteState
+from advisor.service.protocol import VERSION, AdviseReply, AdviseRequest
+from advisor.service.recent import RecentSubmissions, Submission
+from advisor.service.snapshot import Snapshot
+from advisor.service.state_holder import Knowledge, StateHolder
+from advisor.service.submission import job_of
+
+_CONJUNCTION: Final = re.compile(r"[\w.&-]+\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One advice as given: the reply's content and the record for the ledger."""
+
+    reply: AdviseReply
+    record: AdviceRecord
+
+
+class Answerer:
+    """Answers one question at a time.
+
+    The lock makes the account of recent submissions exact; there is nothing to gain by answering two at once,
+    since slurmctld's own mutex lets one hook run at a time.
+
+    Parameters
+    ----------
+    holder : StateHolder
+        What is known.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(self, holder: StateHolder, *, clock: Callable[[], float] = time.time) -> None:
+        self._holder = holder
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._recent = RecentSubmissions()
+        self._recent_base: Snapshot | None = None
+        # unique across restarts: start time, a random part, a counter
+        self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
+        self._ids = itertools.count(1)
+        self.estimator_errors = 0
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Held while an answer is worked out; the watchdog takes it to see that answers end."""
+        return self._lock
+
+    def answer(self, request: AdviseRequest) -> Answered:
+        """Advise one submission and, unless it is dry, count it as submitted."""
+        knowledge = self._holder.current
+        with self._lock:
+            now = self._clock()
+            state = self._site_state(knowledge, now)
+            job = self._job(request, knowledge, now)
+            estimates = self._estimates(knowledge, job, state.cluster)
+            advice_id = f"{self._id_prefix}{next(self._ids):x}"
+            advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
+            if not request.dry:
+                self._recent.add(submission_of(job, advice, state.cloud, knowledge.settings))
+        reply = reply_to(request, job, advice, knowledge)
+        return Answered(reply, AdviceRecord(advice=advice, job=job, estimates=estimates))
+
+    def _site_state(self, knowledge: Knowledge, now: float) -> SiteState:
+        snapshot = knowledge.snapshot
+        if snapshot is not self._recent_base:
+            self._recent_base = snapshot
+            self._recent.rebase(None if snapshot is None else snapshot.state)
+        state = self._recent.state(now)
+        if is_believable(snapshot, now, knowledge.settings):
+            return state
+        return SiteState(time=now, cluster=None, cloud=state.cloud)
+
+    def _job(self, request: AdviseRequest, knowledge: Knowledge, now: float) -> Job:
+        if request.gid is not None and request.gid not in knowledge.group_names:
+            self._holder.want_group(request.gid)
+        return job_of(
+            request,
+            now=now,
+            default_queue=knowledge.settings.cluster.on_premise_partitions[0],
+            group_names=knowledge.group_names,
+        )
+
+    def _estimates(self, knowledge: Knowledge, job: Job, cluster: ClusterState | None) -> Estimates:
+        if knowledge.model is None or cluster is None:
+            return Estimates()
+        try:
+            return knowledge.model.estimator.estimate(job, cluster)
+        except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
+            self.estimator_errors += 1
+            return Estimates()
+
+
+def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> bool:
+    """Whether a snapshot is young enough; one from the future (the clock was set back) is not believed."""
+    return snapshot is not None and abs(now - snapshot.state.time) <= settings.submit.snapshot_max_age_seconds
+
+
+def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Settings) -> Submission:
+    """What the advised job does to the site. In shadow mode it goes where the user sent it."""
+    moved = advice.mode is Mode.ACT and advice.partition is not None
+    burst_by_hand = job.queue == settings.cluster.burst_partition
+    managed = any(name in settings.cluster.on_premise_partitions for name in (job.queue or "").split(","))
+    reserved = 0
+    if moved and advice.capacity is Capacity.RESERVED:
+        reserved = nodes_needed(job, cloud) or job.processors
+    return Submission(
+        time=advice.time,
+        # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
+        processors=job.processors,
+        tasks=job.array_tasks if managed or moved or burst_by_hand else 0,
+        requested_seconds=job.requested_time or 0.0,
+        on_premise=not moved and not burst_by_hand,
+        committed_usd=_predicted_cost(advice) if moved else 0.0,
+        account=job.account,
+        reserved_nodes=reserved,
+    )
+
+
+def _predicted_cost(advice: Advice) -> float:
+    for answer in advice.answers:
+        for name, quantity in answer.numbers:
+            if name == "predicted_cost" and math.isfinite(quantity.value):
+                return quantity.value
+    return 0.0
+
+
+def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowledge) -> AdviseReply:
+    """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
+    settings = knowledge.settings
+    features, prefer = _node_features(request, job, advice, knowledge)
+    offset = advice.priority_offset if advice.mode is Mode.ACT else 0
+    partition = advice.partition if advice.mode is Mode.ACT else None
+    message = None
+    if partition is not None and settings.submit.tell_user:
+        message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment)
+    return AdviseReply(
+        v=VERSION,
+        seq=request.seq,
+        ok=True,
+        id=advice.advice_id,
+        placement=advice.placement.value,
+        mode=advice.mode.value,
+        reason=advice.decisive.reason,
+        partition=partition,
+        features=features,
+        prefer=prefer,
+        # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
+        site_factor=offset if offset > 0 else None,
+        nice=-offset if offset < 0 else None,
+        admin_comment=wording.admin_comment(advice),
+        message=message,
+    )
+
+
+def _node_features(
+    request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowledge
+) -> tuple[str | None, str | None]:
+    """``(features, prefer)`` for a moved job.
+
+    slurmctld rejects a job that names a feature no node has, so only features seen on burst nodes are named.
+    A job that may not be requeued gets a hard constraint, for a preference could still end on spot. Where
+    Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated in it;
+    where his is more than a plain conjunction nothing is added to it.
+    """
+    known = knowledge.snapshot.burst_features if knowledge.snapshot is not None else ()
+    if advice.placement is not Placement.BURST or advice.partition is None:
+        return None, None
+    wanted = "&".join(feature for feature in advice.prefer if feature in known)
+    if not wanted:
+        return None, None
+    if request.features:
+        if not _CONJUNCTION.match(request.features):
+            return None, None
+        wanted = f"{request.features}&{wanted}"
+    return (None, wanted) if requeueable(job, knowledge.settings) else (wanted, None)
