@@ -181,9 +181,9 @@ def weigh(base: Base, scratch: Scratch, found: int, omega: float, coverage: floa
             place -= 1
         ordered[0, place] = label
         ordered[1, place] = kernel
-    estimate = weighted / total
-    if not math.isfinite(estimate):  # 0/0: every kernel underflowed, or there is no neighbour
+    if not total > 0.0:  # every kernel underflowed, or there is no neighbour
         return
+    estimate = weighted / total
     result[SECONDS] = estimate
     if total > 1.0:
         squares = 0.0
@@ -202,6 +202,7 @@ def _interval(ordered: Floats, found: int, total: float, coverage: float, result
     neighbours are too few for that, their whole span is the interval.
     """
     tail = (1.0 - coverage) / 2.0 * (total + 1.0) - 1.0
+    tail += 1e-9 * total  # so that rounding keeps no whole neighbour
     last = found - 1
     low = 0
     below = ordered[1, 0]

@@ -3,7 +3,9 @@
 Slow and plain on purpose: it is what the compiled search of :mod:`advisor.predict.knn` is tested against.
 Where the paper leaves a case open, the choice is made here, in the open:
 
-- a feature whose known values in the knowledge base are all equal has no range; it is compared by overlap;
+- a feature whose known values in the knowledge base are all equal (up to 1e-290, where a quotient would not
+  be finite) has no range; it is compared by overlap;
+- a feature of weight 0 is left out, however far apart its values are;
 - an unknown label teaches nothing; a case with one is no neighbour;
 - without neighbours, or when all kernels are 0, the estimate is NaN (section IV-B);
 - when the kernels sum to at most 1, Eq. 4 has no meaning and the variance is infinite.
@@ -14,8 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["Case", "distance", "estimate", "kernel", "nearest", "ranges", "rmse", "variance"]
+
+SMALLEST_RANGE: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,11 @@ def ranges(cases: Sequence[Case]) -> list[tuple[float, float]]:
     return found
 
 
+def square(x: float) -> float:
+    """Return x times x, infinite where it overflows (``x ** 2`` raises)."""
+    return x * x
+
+
 def overlap(x: float, y: float) -> float:
     """overlap_f: 0 for equal values, else 1."""
     return 0.0 if x == y else 1.0
@@ -44,7 +54,7 @@ def overlap(x: float, y: float) -> float:
 
 def difference(x: float, y: float, low: float, high: float) -> float:
     """diff_f: the difference as a share of the feature's range; overlap where there is no range."""
-    if not high > low:
+    if not high - low > SMALLEST_RANGE:
         return overlap(x, y)
     return abs(x - y) / (high - low)
 
@@ -67,16 +77,16 @@ def distance(
     """Eq. 1: HEOM with weights."""
     return math.sqrt(
         sum(
-            weight * feature_distance(a, b, nominal=kind, low=low, high=high) ** 2
+            weight * square(feature_distance(a, b, nominal=kind, low=low, high=high))
             for a, b, kind, (low, high), weight in zip(x, y, nominal, limits, weights, strict=True)
+            if weight > 0
         )
     )
 
 
 def kernel(length: float, omega: float) -> float:
     """Eq. 2: the Gaussian kernel."""
-    ratio = length / omega
-    return math.exp(-ratio * ratio)
+    return math.exp(-square(length / omega))
 
 
 def nearest(
