@@ -169,7 +169,9 @@ local function scan_string(line, at)
   end
   local raw = line:sub(from, quote - 1)
   if raw:find("%c") then return nil end
-  return decode_string(raw), quote + 1
+  local value = decode_string(raw)
+  if not value then return nil end -- no position either: a bad string is not a null
+  return value, quote + 1
 end
 
 local LITERALS = {["true"] = true, ["false"] = false}
@@ -438,7 +440,10 @@ local function changes_for(job, answer)
   local changes = {}
   local function change(name, value) changes[#changes + 1] = {name, value} end
   if answer.partition then change("partition", answer.partition) end
-  if answer.features and not text(job.features) then change("features", answer.features) end
+  local own = text(job.features) -- a constraint of the user's may only be narrowed, never replaced
+  if answer.features and (not own or answer.features:sub(1, #own + 1) == own .. "&") then
+    change("features", answer.features)
+  end
   if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
   if answer.site_factor and not number(job.site_factor, 32) then change("site_factor", answer.site_factor) end
   if answer.nice and answer.nice > 0 and not number(job.nice, 32) then

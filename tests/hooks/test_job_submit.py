@@ -1,0 +1,234 @@
+"""What the hook asks, what it sets, and that nothing ever keeps a job from being accepted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.service import protocol
+from advisor.service.protocol import AdviseRequest
+from tests.hooks.slurm_double import (
+    INFINITE,
+    NICE_OFFSET,
+    NO_VAL,
+    NO_VAL64,
+    PARTITIONS,
+    Network,
+    SlurmDouble,
+)
+
+MOVE = {
+    "partition": "burst",
+    "prefer": "spot",
+    "admin_comment": '{"burst_advisor":1,"id":"x","n":{"predicted_wait":3.5}}',
+    "message": 'Burst Advisor: starts in the cloud, 100 % "sooner"',
+}
+
+
+def replying(**fields: Any) -> Network:
+    """A server that answers every question with these fields."""
+
+    def answer(line: bytes) -> bytes:
+        seq = json.loads(line.decode("utf-8", "replace"))["seq"]
+        return json.dumps({"v": 1, "seq": seq, "ok": True, **fields}).encode() + b"\n"
+
+    return Network(answer)
+
+
+def request_of(network: Network) -> AdviseRequest:
+    request = protocol.decode_request(network.requests[-1])
+    assert isinstance(request, AdviseRequest)
+    return request
+
+
+def test_moves_a_job_and_tells_its_user_once(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE), tmp_path)
+    done = slurm.submit({})
+    assert done.code == 0
+    assert done.changes == {name: MOVE[name] for name in ("partition", "prefer", "admin_comment")}
+    assert done.messages == [MOVE["message"]]
+    assert slurm.violations == []
+
+
+def test_an_advice_to_stay_sets_priority_and_comment_and_says_nothing(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(site_factor=1000, admin_comment="{}", message="never shown"), tmp_path)
+    done = slurm.submit({})
+    assert done.changes == {"site_factor": 1000.0, "admin_comment": "{}"}
+    assert done.messages == []
+
+
+def test_what_the_user_or_another_plugin_set_stays(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE, features="spot", site_factor=5, nice=7), tmp_path)
+    mine = {"prefer": "bigmem", "features": "x86", "site_factor": 3.0, "nice": NICE_OFFSET + 50}
+    done = slurm.submit({**mine, "admin_comment": "mine"})
+    assert done.changes == {"partition": "burst"}
+
+
+def test_a_users_constraint_may_be_narrowed(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(partition="burst", features="x86&on-demand"), tmp_path)
+    assert slurm.submit({"features": "x86"}).changes["features"] == "x86&on-demand"
+    assert "features" not in slurm.submit({"features": "x86&on"}).changes
+
+
+def test_nice_is_offset_and_only_ever_lowers(lua: str, tmp_path: Path) -> None:
+    assert SlurmDouble(lua, replying(nice=100), tmp_path).submit({}).changes == {"nice": NICE_OFFSET + 100}
+    assert SlurmDouble(lua, replying(nice=0), tmp_path).submit({}).changes == {}
+    # an answer that would raise the job's place is no valid answer
+    assert SlurmDouble(lua, replying(nice=-5, partition="burst"), tmp_path).submit({}).changes == {}
+
+
+def test_describes_the_job(lua: str, tmp_path: Path) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit(
+        {
+            "min_cpus": 65534.0, "num_tasks": 6.0, "cpus_per_task": 2.0, "min_nodes": 2.0,
+            "ntasks_per_node": 3.0, "time_limit": 90.0, "requeue": 0.0, "array_inx": "1-7%2",
+            "min_mem_per_cpu": 50.0, "account": "physics", "comment": "no-burst", "features": "x86&fast",
+            "tres_per_node": "gres:gpu:1", "req_nodes": "onprem2", "partition": "onprem", "script": None,
+        }
+    )  # fmt: skip
+    asked = request_of(network)
+    assert slurm.violations == []
+    assert (asked.uid, asked.gid, asked.user, asked.name) == (1000, 1000, "alice", "wrap")
+    assert (asked.min_cpus, asked.num_tasks, asked.cpus_per_task) == (65534, 6, 2)
+    assert (asked.min_nodes, asked.ntasks_per_node, asked.memory_per_cpu) == (2, 3, 50)
+    assert (asked.time_limit, asked.requeue, asked.array) == (90, False, "1-7%2")
+    assert (asked.partition, asked.default_partition) == ("onprem", "onprem")
+    assert (asked.account, asked.comment, asked.features) == ("physics", "no-burst", "x86&fast")
+    assert (asked.generic_resources, asked.req_nodes, asked.interactive) == ("gres:gpu:1", "onprem2", True)
+
+
+def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
+    network = replying()
+    unset = {
+        "time_limit": INFINITE, "min_mem_per_node": NO_VAL64, "name": "", "num_tasks": NO_VAL, "qos": None,
+    }  # fmt: skip
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit(unset)
+    sent = json.loads(network.requests[-1])
+    assert set(sent) == {
+        "v", "op", "seq", "uid", "user", "gid", "default_partition", "interactive", "min_cpus",
+    }  # fmt: skip
+    assert sent["interactive"] is False
+    assert slurm.violations == []
+
+
+def test_sends_the_limit_that_holds_when_the_user_gave_none(lua: str, tmp_path: Path) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit({"partition": "burst"})
+    assert request_of(network).partition_time_limit == 1440
+    limited = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "default_time": 30.0}}
+    slurm.submit({"partition": "burst"}, limited)
+    assert request_of(network).partition_time_limit == 30
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['say "hi"', "a\nb\r\nc\tTab", "back\\slash", "\x01\x1f\x7f", "nul-free", "x" * 10_000, "\xff\xfe latin"],
+)
+def test_whatever_a_user_types_is_data(lua: str, tmp_path: Path, name: str) -> None:
+    network = replying(partition="burst", message="moved")
+    slurm = SlurmDouble(lua, network, tmp_path)
+    done = slurm.submit({"name": name})
+    assert done.changes == {"partition": "burst"}
+    assert network.requests[-1].count(b"\n") == 1
+    expected = name[:256].encode("latin-1").decode("utf-8", "replace")
+    assert request_of(network).name == expected
+
+
+def test_a_comment_too_long_to_be_judged_leaves_the_job_alone(lua: str, tmp_path: Path) -> None:
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path)
+    assert slurm.submit({"comment": "x" * 20_000 + " no-burst"}).changes == {}
+    assert network.requests == []
+    # escaping makes it longer than the server reads
+    assert slurm.submit({"comment": "\x01" * 16_000}).changes == {}
+    assert slurm.submit({"comment": "x" * 16_000}).changes != {}
+
+
+def test_heterogeneous_jobs_are_not_touched(lua: str, tmp_path: Path) -> None:
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path)
+    for offset in (0.0, 1.0):
+        assert slurm.submit({"het_job_offset": offset}).changes == {}
+    assert network.requests == []
+
+
+def test_a_modification_is_accepted_as_it_is(lua: str, tmp_path: Path) -> None:
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path)
+    assert slurm.modify({"partition": "onprem", "admin_comment": "x"}) == (0, 0)
+    assert network.requests == []
+
+
+@pytest.mark.parametrize(
+    ("job", "partition"),
+    [
+        ({}, {"state_up": 1.0}),  # takes submissions, starts nothing
+        ({}, {"state_up": 0.0}),
+        ({"time_limit": 2000.0}, {}),  # over MaxTime: rejected or pending for ever
+        ({"min_nodes": 4.0}, {}),
+        ({"min_nodes": 3.0}, {"total_nodes": 2.0, "max_nodes": INFINITE}),
+        ({"min_cpus": 13.0}, {}),
+    ],
+)
+def test_a_job_that_would_not_start_there_is_not_moved(
+    lua: str, tmp_path: Path, job: dict[str, float], partition: dict[str, float]
+) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE), tmp_path)
+    partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], **partition}}
+    assert slurm.submit(job, partitions).changes == {}
+    assert slurm.submit({}, PARTITIONS).changes["partition"] == "burst"
+
+
+def test_a_partition_the_user_may_not_use_is_not_set(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE), tmp_path)
+    done = slurm.submit({}, {"onprem": PARTITIONS["onprem"]})
+    assert done.changes == {}
+    assert done.messages == []
+
+
+def test_reports_its_own_failures_with_the_next_question(lua: str, tmp_path: Path) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    network.refuse = "connection refused"
+    for _ in range(7):
+        slurm.submit({})
+    network.refuse = None
+    network.now += 60
+    slurm.submit({})
+    asked = request_of(network)
+    assert (asked.hook_failed, asked.hook_skipped) == (5, 2)
+    slurm.submit({})
+    assert request_of(network).hook_failed == 0
+
+
+def test_settings_file(lua: str, tmp_path: Path) -> None:
+    conf = "# hook\n socket = /run/x y.sock \nbudget_ms=20\nbreaker_failures = 1\nbreaker_seconds=x\nwhat=1\n"
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path, conf)
+    assert any("/run/x y.sock, 20 ms" in line for line in slurm.logs)
+    assert any("breaker_seconds must be" in line for line in slurm.logs)
+    network.silent = True
+    assert slurm.submit({}).seconds == pytest.approx(0.02)
+    slurm.submit({})
+    assert len(network.requests) == 1  # one failure opened the breaker
+
+
+def test_switched_off(lua: str, tmp_path: Path) -> None:
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path, "enabled = false\n")
+    assert slurm.submit({}).changes == {}
+    assert network.connects == 0
+
+
+def test_without_lua_socket_jobs_are_accepted(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(), tmp_path, with_socket=False)
+    assert slurm.loaded_code == 0
+    assert slurm.submit({}).code == 0
+    assert any("lua-socket is missing" in line for line in slurm.logs)

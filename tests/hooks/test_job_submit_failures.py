@@ -1,0 +1,231 @@
+"""The advisor is down, slow, or answers nonsense (FAULTS.md F30): jobs are accepted as submitted, in time."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.service import protocol
+from tests.hooks.slurm_double import LUA_VERSIONS, PLAIN_JOB, Network, SlurmDouble
+
+BUDGET_SECONDS = 0.05
+GOOD = {
+    "v": 1, "ok": True, "id": "a-1", "partition": "burst", "prefer": "spot", "site_factor": 10,
+    "nice": 5, "admin_comment": "{}", "message": "moved", "features": "spot",
+}  # fmt: skip
+SET_BY_GOOD = {"partition", "prefer", "site_factor", "nice", "admin_comment", "features"}
+
+
+def seq_of(line: bytes) -> Any:
+    return json.loads(line.decode("utf-8", "replace"))["seq"]
+
+
+def good_line(line: bytes, **changed: Any) -> bytes:
+    return json.dumps({**GOOD, "seq": seq_of(line), **changed}).encode() + b"\n"
+
+
+def unharmed(slurm: SlurmDouble) -> None:
+    done = slurm.submit({})
+    assert done.code == 0
+    assert done.changes == {}
+    assert done.messages == []
+    assert done.seconds <= BUDGET_SECONDS + 1e-9
+    assert slurm.violations == []
+
+
+BAD_ANSWERS = {
+    "hangs up at once": lambda _line: [(0.0, b"")],
+    "half a line, then silence": lambda line: good_line(line)[:20],
+    "half a line, then hangs up": lambda line: [(0.0, good_line(line)[:20]), (0.001, b"")],
+    "no JSON": lambda _line: b"<html>502</html>\n",
+    "an empty line": lambda _line: b"\n",
+    "a list": lambda _line: b"[1]\n",
+    "nested": lambda line: good_line(line, extra={"a": 1}),
+    "two lines": lambda line: good_line(line) * 2,
+    "1 MB": lambda _line: b"x" * 1_000_000 + b"\n",
+    "1 MB of a good answer": lambda line: good_line(line, message="x" * 1_000_000),
+    "deep": lambda _line: b"[" * 10_000 + b"\n",
+    "drips a byte every 10 ms": lambda line: [(0.01, bytes([byte])) for byte in good_line(line)],
+    "drips fast without end": lambda _line: [(0.0001, b"x")] * 100_000,
+    "another job's": lambda line: good_line(line, seq=seq_of(line) + 1),
+    "another version": lambda line: good_line(line, v=2),
+    "no verdict": lambda line: good_line(line, ok=None),
+    "trailing text": lambda line: good_line(line)[:-1] + b"x\n",
+    "a raw control character": lambda line: good_line(line, message="@").replace(b"@", b"\x01"),
+    "a wrong escape": lambda line: good_line(line, message="@").replace(b"@", b"\\x"),
+    "half a surrogate pair": lambda line: good_line(line, message="@").replace(b"@", b"\\ud800"),
+    "latin-1": lambda _line: b"\xff\xfe\n",
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_bad_answers_change_nothing(lua: str, tmp_path: Path, kind: str) -> None:
+    network = Network(BAD_ANSWERS[kind])
+    slurm = SlurmDouble(lua, network, tmp_path)
+    for _ in range(5):
+        unharmed(slurm)
+    asked = len(network.requests)
+    unharmed(slurm)
+    assert len(network.requests) == asked, "the breaker is open"
+    network.now += 10.01
+    network.answer = good_line
+    assert set(slurm.submit({}).changes) == SET_BY_GOOD, "and closes when all is well again"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"partition": ""}, {"partition": 7}, {"partition": "burst; rm"}, {"partition": "b" * 300},
+        {"prefer": "spot\nx"}, {"prefer": True}, {"prefer": "a b"}, {"site_factor": 1.5},
+        {"site_factor": "10"}, {"site_factor": 3e9}, {"nice": -1}, {"nice": 2.5}, {"admin_comment": ""},
+        {"admin_comment": "x" * 5000}, {"admin_comment": "a\u0007"}, {"message": ""},
+        {"message": "m" * 600}, {"message": "two\nlines"}, {"features": "a;b"}, {"ok": "yes"}, {"v": "1"},
+    ],
+)  # fmt: skip
+def test_one_wrong_field_spoils_the_whole_answer(lua: str, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    slurm = SlurmDouble(lua, Network(lambda line: good_line(line, **wrong)), tmp_path)
+    unharmed(slurm)
+
+
+def test_a_refusal_is_no_failure(lua: str, tmp_path: Path) -> None:
+    def refuse(line: bytes) -> bytes:
+        return protocol.refusal("server.failed", seq_of(line))
+
+    network = Network(refuse)
+    slurm = SlurmDouble(lua, network, tmp_path)
+    for _ in range(20):
+        unharmed(slurm)
+    assert len(network.requests) == 20, "it costs nothing to ask a server that answers at once"
+    assert network.connects == 1
+
+
+def test_silence_costs_the_budget_five_times_and_then_nothing(lua: str, tmp_path: Path) -> None:
+    network = Network(good_line)
+    network.silent = True
+    slurm = SlurmDouble(lua, network, tmp_path)
+    spent = [slurm.submit({}).seconds for _ in range(50)]
+    assert spent[:5] == pytest.approx([BUDGET_SECONDS] * 5)
+    assert spent[5:] == [0.0] * 45
+    network.now += 10.01
+    assert slurm.submit({}).seconds == pytest.approx(BUDGET_SECONDS), "one probe"
+    assert slurm.submit({}).seconds == 0.0
+    assert network.open == 0, "no connection is kept on which an answer may still come"
+
+
+def test_an_answer_that_comes_late_is_never_taken_for_the_next(lua: str, tmp_path: Path) -> None:
+    network = Network(lambda line: [(0.06, good_line(line))])
+    slurm = SlurmDouble(lua, network, tmp_path)
+    unharmed(slurm)
+    network.answer = lambda line: good_line(line, partition="onprem")
+    assert slurm.submit({}).changes["partition"] == "onprem"
+
+
+def test_a_kept_connection_the_server_closed_is_opened_again_once(lua: str, tmp_path: Path) -> None:
+    network = Network(good_line)
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit({})
+    slurm.submit({})
+    assert network.connects == 1
+    slurm.connections[-1].closed_by_peer = True  # the server was restarted
+    assert set(slurm.submit({}).changes) == SET_BY_GOOD
+    assert network.connects == 2
+
+
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+def test_a_clock_that_is_set_neither_stalls_nor_locks_the_hook_out(
+    lua: str, tmp_path: Path, step: float
+) -> None:
+    network = Network(good_line)
+    network.silent = True
+    slurm = SlurmDouble(lua, network, tmp_path)
+    for _ in range(6):
+        slurm.submit({})
+    network.silent = False
+    network.now += step
+    assert set(slurm.submit({}).changes) == SET_BY_GOOD
+
+
+def test_the_clock_is_set_back_in_the_middle_of_a_question(lua: str, tmp_path: Path) -> None:
+    network = Network(good_line)
+
+    def set_back(line: bytes) -> list[tuple[float, bytes]]:
+        network.now -= 3600
+        return [(10.0, good_line(line))]
+
+    network.answer = set_back
+    slurm = SlurmDouble(lua, network, tmp_path)
+    before = network.now
+    slurm.submit({})
+    assert network.now - before + 3600 <= 2 * BUDGET_SECONDS
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3)
+    ),
+    max_leaves=6,
+)
+lua_versions = st.sampled_from(LUA_VERSIONS)
+
+
+@given(lua=lua_versions, raw=st.binary(max_size=300), end=st.sampled_from([b"", b"\n"]))
+def test_any_bytes_are_survived(lua: str, raw: bytes, end: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        slurm = SlurmDouble(lua, Network(lambda _line: raw + end), Path(folder))
+        unharmed(slurm)
+
+
+@given(
+    lua=lua_versions,
+    fields=st.dictionaries(st.sampled_from([*GOOD, "seq", "other"]), json_values, min_size=1, max_size=4),
+)
+def test_any_json_is_judged_as_a_whole(lua: str, fields: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        slurm = SlurmDouble(lua, Network(lambda line: good_line(line, **fields)), Path(folder))
+        done = slurm.submit({})
+        assert done.code == 0
+        assert slurm.violations == []
+        if done.changes:  # then it was valid: an object of plain values of the right kinds
+            assert all(not isinstance(value, list | dict) for value in fields.values())
+            assert fields.get("v", 1) == 1
+            assert fields.get("ok", True) is True
+            for name, value in done.changes.items():
+                sent = fields.get(name, GOOD.get(name))
+                assert value == (sent + 2147483648 if name == "nice" else sent)
+
+
+lua_text = st.text(st.characters(min_codepoint=1, max_codepoint=255), max_size=400)
+lua_number = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from(
+    [4294967294.0, 4294967295.0, 65534.0, 65535.0, 18446744073709551614.0, 0.0, -1.0]
+)
+jobs = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("name", "comment", "features", "array_inx", "account", "partition"), lua_text),
+        **{name: lua_number for name in PLAIN_JOB if isinstance(PLAIN_JOB[name], float)},
+        "min_mem_per_cpu": lua_number,
+    },
+)
+
+
+@given(lua=lua_versions, job=jobs)
+def test_any_job_makes_a_question_the_server_can_read(lua: str, job: dict[str, Any]) -> None:
+    network = Network(good_line)
+    with tempfile.TemporaryDirectory() as folder:
+        slurm = SlurmDouble(lua, network, Path(folder))
+        assert slurm.submit(job).code == 0
+    assert slurm.violations == []
+    for line in network.requests:
+        assert len(line) <= 65536
+        request = protocol.decode_request(line)
+        assert isinstance(request, protocol.AdviseRequest)
+        if job.get("name"):
+            expected = job["name"][:256].encode("latin-1").decode("utf-8", "replace")
+            assert request.name == expected
