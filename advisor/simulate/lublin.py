@@ -107,7 +107,8 @@ def sizes(
 def short_probability(job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
     """Probability that a job of this many processors is drawn from the gamma of short run times."""
     line = parameters.short_slope * job_processors + parameters.short_intercept
-    return np.clip(line, 0.0, 1.0).astype(np.float64)
+    probability: Floats = np.clip(line, 0.0, 1.0)
+    return probability
 
 
 def run_times(quantiles: Floats, job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:

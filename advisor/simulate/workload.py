@@ -10,7 +10,7 @@ are the round numbers people type, and generous (Tsafrir et al., "Modeling user 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba
@@ -19,6 +19,8 @@ from scipy import special
 
 from advisor.model.table import JobTable
 from advisor.simulate import lublin
+from advisor.simulate.demand import demand_of
+from advisor.simulate.engine import Progress, simulate
 from advisor.simulate.lublin import Floats, Ints
 
 MONDAY = 1_704_067_200.0  # 2024-01-01 00:00 UTC: synthetic logs begin on a Monday midnight
@@ -63,10 +65,10 @@ class Habits:
 
     users_per_job: float = 1.0
     zipf_exponent: float = 1.0
-    jobs_per_session: float = 8.0
+    jobs_per_session: float = 5.0
     idle_jobs: int = 40
-    same_again: float = 0.78
-    recent_again: float = 0.16
+    same_again: float = 0.60
+    recent_again: float = 0.32
     similarity: float = 0.97
     always_the_limit: float = 0.12
 
@@ -166,7 +168,7 @@ def submissions(
     *,
     jobs: int,
     processors: int = 128,
-    load: float = 0.8,
+    load: float = 0.5,
     habits: Habits = HABITS,
 ) -> JobTable:
     """Jobs as they are submitted, before any cluster has run them (every wait is 0).
@@ -181,7 +183,8 @@ def submissions(
         Size of the machine.
     load : float
         Offered load: work per processor and second of the log, above 0. The published arrival process is
-        stretched evenly to meet it.
+        stretched evenly to meet it. Users who repeat large jobs make it bursty: a half loaded machine has
+        waits like the archive's machines loaded to two thirds.
 
     Returns
     -------
@@ -222,3 +225,23 @@ def submissions(
         total_processors=processors,
         name="synthetic",
     )
+
+
+def workload(
+    generator: np.random.Generator,
+    *,
+    jobs: int,
+    processors: int = 128,
+    load: float = 0.5,
+    habits: Habits = HABITS,
+    progress: Progress | None = None,
+) -> JobTable:
+    """Draw a history: :func:`submissions` after an FCFS cluster with EASY backfilling has run them.
+
+    Parameters are those of :func:`submissions`; ``progress`` that of
+    :func:`~advisor.simulate.engine.simulate`. Waits are what the simulated cluster gave each job, so that
+    they can be learned from, as a real log's.
+    """
+    table = submissions(generator, jobs=jobs, processors=processors, load=load, habits=habits)
+    schedule = simulate(demand_of(table), processors, progress=progress)
+    return replace(table, wait=schedule.start - table.submit)

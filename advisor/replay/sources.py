@@ -1,0 +1,71 @@
+"""Where a replay's jobs come from: a log, or a synthetic workload when no log is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from advisor.history import swf
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+from advisor.simulate.workload import workload
+
+SYNTHETIC = "synthetic"
+SYNTHETIC_JOBS = 20_000
+SYNTHETIC_PROCESSORS = 128
+_MOST_SYNTHETIC_JOBS = 10_000_000
+
+
+def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progress | None = None) -> JobTable:
+    """Jobs of a replay, in submission order (jobs submitted at the same second stay in the log's order).
+
+    Parameters
+    ----------
+    spec : str or path
+        A ``.swf`` or ``.swf.gz`` file, or ``synthetic[:jobs[:seed]]``: a workload by
+        ``advisor.simulate.workload`` on 128 processors, 20,000 jobs with seed 1 unless said otherwise.
+    keep : {"ran", "all"}
+        As for ``swf.read_table``; synthetic jobs all ran.
+    progress : callable, optional
+        Called with (done, all): bytes of a file, jobs of a synthetic workload.
+
+    Raises
+    ------
+    BadInput
+        An unreadable or malformed log, or numbers out of range.
+    """
+    if str(spec) == SYNTHETIC or str(spec).startswith(f"{SYNTHETIC}:"):
+        return _synthetic(str(spec), progress)
+    table = swf.read_table(spec, keep=keep, progress=progress)
+    if not len(table):
+        raise BadInput(
+            "no job in it ever ran", where=str(spec), mend="Give a log of finished jobs", code="trace.empty"
+        )
+    if np.all(np.diff(table.submit) >= 0):
+        return table
+    return table.select(np.argsort(table.submit, kind="stable"))
+
+
+def _synthetic(spec: str, progress: swf.Progress | None) -> JobTable:
+    """``synthetic[:jobs[:seed]]``."""
+    words = spec.split(":")[1:]
+    numbers = [int(word) for word in words if word.isdecimal() and len(word) <= 18]
+    if len(numbers) != len(words) or len(words) > 2:
+        raise BadInput(
+            f"{spec!r} is not synthetic[:jobs[:seed]]",
+            where="--trace",
+            mend="Write for instance synthetic:20000:1",
+            code="trace.synthetic",
+        )
+    jobs, seed = [*numbers, *(SYNTHETIC_JOBS, 1)[len(numbers) :]]
+    if not 1 <= jobs <= _MOST_SYNTHETIC_JOBS:
+        raise BadInput(
+            f"{jobs} jobs",
+            where="--trace",
+            mend=f"Ask for 1 to {_MOST_SYNTHETIC_JOBS} synthetic jobs",
+            code="trace.synthetic",
+        )
+    return workload(
+        np.random.default_rng(seed), jobs=jobs, processors=SYNTHETIC_PROCESSORS, progress=progress
+    )

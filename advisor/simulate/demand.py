@@ -1,0 +1,128 @@
+"""What a simulated cluster is asked to run: jobs as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+STARVED, SMALL, PROBED, LARGE = 0, 1, 2, 3
+"""Classes in the order they are served; no job is submitted as starved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Demand:
+    """Jobs in submission order, one array a column, all of length n; times in seconds.
+
+    Attributes
+    ----------
+    submit, run : float64
+        Submission (ascending) and true run time (above 0).
+    processors : int64
+        At least 1.
+    requested : float64
+        What the order goes by (SPF, SAF, WFP); above 0.
+    planned : float64
+        What the first attempt is planned with.
+    limit : float64
+        The first attempt is killed when it has run this long (the divider, or a probe's length) and queued
+        again, once, as large, without limit; infinite: never.
+    planned_again : float64
+        What the second attempt is planned with.
+    job_class : int64
+        SMALL, PROBED or LARGE.
+    user : int64
+        0 or more; used by EASY++ only.
+    patience : float64
+        A job that waited this long goes to the cloud; infinite: never; below 0: at once, never queued.
+    """
+
+    submit: Floats
+    run: Floats
+    processors: Ints
+    requested: Floats
+    planned: Floats
+    limit: Floats
+    planned_again: Floats
+    job_class: Ints
+    user: Ints
+    patience: Floats
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+
+def demand_of(
+    table: JobTable,
+    *,
+    planned: Floats | None = None,
+    requested: Floats | None = None,
+    limit: Floats | None = None,
+    planned_again: Floats | None = None,
+    job_class: Ints | None = None,
+    patience: Floats | None = None,
+) -> Demand:
+    """Jobs of a table that ran, with what is planned for them (by default: what their users requested).
+
+    A job without a requested time counts as having requested what it used: the log's site had no limit for
+    it, and any other number would be invented.
+
+    Raises
+    ------
+    BadInput
+        Jobs out of submission order, or without run time or processors.
+    """
+    count = len(table)
+    if requested is None:
+        requested = np.where(np.isnan(table.requested_time), table.run, table.requested_time)
+    never = np.full(count, np.inf)
+    users = np.unique(table.user, return_inverse=True)[1]
+    demand = Demand(
+        submit=table.submit,
+        run=table.run,
+        processors=table.processors,
+        requested=requested,
+        planned=requested if planned is None else planned,
+        limit=never if limit is None else limit,
+        planned_again=requested if planned_again is None else planned_again,
+        job_class=np.full(count, LARGE) if job_class is None else job_class,
+        user=users.astype(np.int64),
+        patience=never if patience is None else patience,
+    )
+    check(demand)
+    return demand
+
+
+def check(demand: Demand) -> None:
+    """Refuse what no cluster could run.
+
+    Raises
+    ------
+    BadInput
+        Columns of different length, disorder, or values out of range.
+    """
+    troubles = {
+        "columns differ in length": len({len(getattr(demand, column.name)) for column in fields(demand)}) > 1,
+        "jobs are not in submission order": bool(np.any(np.diff(demand.submit) < 0)),
+        "a job has no run time": not np.all((demand.run > 0) & np.isfinite(demand.run)),
+        "a job has no processors": bool(np.any(demand.processors < 1)),
+        "a planned or requested time is not above 0": not all(
+            np.all(column > 0) for column in (demand.requested, demand.planned, demand.planned_again)
+        ),
+        "a limit is not above 0": not np.all(demand.limit > 0),
+        "a class is unknown": not np.all((demand.job_class >= SMALL) & (demand.job_class <= LARGE)),
+        "a user is below 0": bool(np.any(demand.user < 0)),
+        "a patience is not a number": bool(np.any(np.isnan(demand.patience))),
+    }
+    for trouble, found in troubles.items():
+        if found:
+            raise BadInput(
+                trouble, where="simulated workload", mend="Clean the jobs first", code="simulate.demand"
+            )
