@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
 import numpy as np
@@ -34,6 +34,8 @@ class JobTable:
         Nominal codes; ``UNKNOWN_CODE`` where unknown.
     status : int64
         SWF status (1 completed, 0 failed, 5 cancelled, -1 unknown).
+    executable : int64
+        Code of the job's name or executable (SWF column 14); all ``UNKNOWN_CODE`` when not given.
     start_of_log : float
         Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week days.
     utc_offset_seconds : float
@@ -54,10 +56,15 @@ class JobTable:
     group: NDArray[np.int64]
     queue: NDArray[np.int64]
     status: NDArray[np.int64]
+    executable: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     start_of_log: float = 0.0
     utc_offset_seconds: float = 0.0
     total_processors: int = 0
     name: str = ""
+
+    def __post_init__(self) -> None:
+        if not len(self.executable):
+            object.__setattr__(self, "executable", np.full(len(self.submit), UNKNOWN_CODE, np.int64))
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -75,8 +82,8 @@ class JobTable:
     def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
         """The same table with some rows only (boolean mask, row numbers or slice), in that order."""
         columns = {
-            field.name: getattr(self, field.name)[rows]
-            for field in fields(self)
-            if isinstance(getattr(self, field.name), np.ndarray)
+            column.name: getattr(self, column.name)[rows]
+            for column in fields(self)
+            if isinstance(getattr(self, column.name), np.ndarray)
         }
         return replace(self, **columns)
