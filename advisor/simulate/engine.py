@@ -12,7 +12,7 @@ import numpy as np
 from advisor.model.errors import BadInput
 from advisor.simulate._kernel import advance
 from advisor.simulate._state import CLOUD, CLUSTER, DONE, ENDING, JOB, Rules, State
-from advisor.simulate.demand import Demand, Floats, Ints
+from advisor.simulate.demand import LARGE, Demand, Floats, Ints
 from advisor.simulate.policies import EASY, Correction, Order, Policy
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -134,8 +134,8 @@ def refuse_too_large(demand: Demand, processors: int) -> None:
 
 
 def _rules_of(demand: Demand, processors: int, policy: Policy, cloud: Cloud) -> Rules:
-    # among jobs of one class first come, first served, the starved are at the front already
-    needless = policy.order is Order.FCFS and np.all(demand.job_class == demand.job_class[:1])
+    # among large jobs first come, first served, the starved are at the front already
+    needless = policy.order is Order.FCFS and np.all(demand.job_class == LARGE)
     return Rules(
         total=processors,
         order=int(policy.order),

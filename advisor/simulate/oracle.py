@@ -1,0 +1,256 @@
+"""The simulated cluster once more, plainly: slow, short, and obviously right.
+
+The test oracle of ``advisor.simulate.engine`` and the peer of ``advisor bench simulate``. It knows no
+shortcut: at every moment something can happen it sorts all waiting jobs anew and goes through all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from advisor.simulate.demand import LARGE, STARVED, Demand
+from advisor.simulate.engine import Cloud, Schedule, refuse_too_large
+from advisor.simulate.policies import EASY, STEPS_SECONDS, Backfill, Correction, Order, Policy
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One job on its way."""
+
+    row: int
+    submit: float
+    run: float
+    processors: int
+    requested: float
+    planned: float
+    planned_again: float
+    limit: float
+    rank: int
+    user: int
+    patience: float
+    in_cloud: bool = False
+    start: float = math.nan
+    end: float = math.nan
+    attempts: int = 0
+    lost: float = 0.0
+    planned_end: float = math.nan
+    corrections: int = 0
+    patience_is_over: bool = False
+
+    @property
+    def attempt_ends(self) -> float:
+        """When the running attempt truly ends: done, or killed."""
+        return self.start + min(self.run, self.limit)
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Everything there is at one moment."""
+
+    policy: Policy
+    cloud: Cloud
+    total: int
+    jobs: list[_Job]
+    now: float = 0.0
+    ahead: deque[_Job] = field(default_factory=deque)
+    waiting: list[_Job] = field(default_factory=list)
+    running: list[_Job] = field(default_factory=list)
+    judged: int = 0  # jobs before this row have ended or passed the starvation threshold
+    finished: dict[int, list[float]] = field(default_factory=dict)
+
+    @property
+    def free(self) -> int:
+        return self.total - sum(job.processors for job in self.running)
+
+
+def simulate(
+    demand: Demand, processors: int, policy: Policy = EASY, *, cloud: Cloud | None = None
+) -> Schedule:
+    """Do what :func:`advisor.simulate.engine.simulate` does, with the same schedule.
+
+    Raises
+    ------
+    BadInput
+        A job that waits for the machine is larger than it.
+    """
+    refuse_too_large(demand, processors)
+    cluster = _Cluster(policy, cloud or Cloud(), processors, list(_jobs_of(demand)))
+    cluster.ahead.extend(cluster.jobs)
+    events = 0
+    while (moment := _next_moment(cluster)) < math.inf:
+        cluster.now = moment
+        events += 1
+        _end_attempts(cluster)
+        _submit(cluster)
+        _promote_starved(cluster)
+        if policy.correction is Correction.STEPS:
+            _correct(cluster)
+        _schedule(cluster)
+        if _lose_patience(cluster):
+            _schedule(cluster)
+    jobs = cluster.jobs
+    return Schedule(
+        start=np.array([job.start for job in jobs], np.float64),
+        end=np.array([job.end for job in jobs], np.float64),
+        attempts=np.array([job.attempts for job in jobs], np.int64),
+        lost=np.array([job.lost for job in jobs], np.float64),
+        in_cloud=np.array([job.in_cloud for job in jobs], np.bool_),
+        events=events,
+    )
+
+
+def _jobs_of(demand: Demand) -> Iterator[_Job]:
+    for row in range(len(demand)):
+        yield _Job(
+            row=row,
+            submit=float(demand.submit[row]),
+            run=float(demand.run[row]),
+            processors=int(demand.processors[row]),
+            requested=float(demand.requested[row]),
+            planned=float(demand.planned[row]),
+            planned_again=float(demand.planned_again[row]),
+            limit=float(demand.limit[row]),
+            rank=int(demand.job_class[row]),
+            user=int(demand.user[row]),
+            patience=float(demand.patience[row]),
+        )
+
+
+def _next_moment(cluster: _Cluster) -> float:
+    here = cluster.waiting + cluster.running
+    moments = [job.submit + job.patience for job in here if job.patience >= 0 and not job.patience_is_over]
+    moments += [job.attempt_ends for job in cluster.running]
+    moments += [cluster.ahead[0].submit] if cluster.ahead else []
+    return min(moments, default=math.inf)
+
+
+def _end_attempts(cluster: _Cluster) -> None:
+    ending = [job for job in cluster.running if job.attempt_ends <= cluster.now]
+    for job in sorted(ending, key=lambda job: job.row):
+        cluster.running.remove(job)
+        if job.limit < job.run:
+            job.lost, job.limit = job.limit, math.inf
+            job.planned = job.planned_again
+            job.rank = STARVED if job.row < cluster.judged else LARGE
+            cluster.waiting.append(job)
+        else:
+            job.end = cluster.now
+            cluster.finished.setdefault(job.user, []).append(job.run)
+
+
+def _submit(cluster: _Cluster) -> None:
+    while cluster.ahead and cluster.ahead[0].submit == cluster.now:
+        job = cluster.ahead.popleft()
+        if job.patience < 0:
+            _send_to_cloud(cluster, job)
+            continue
+        cluster.waiting.append(job)
+        runs = cluster.finished.get(job.user, [])
+        if cluster.policy.predict_recent and len(runs) >= 2:
+            job.planned = min((runs[-1] + runs[-2]) / 2, job.requested)
+
+
+def _send_to_cloud(cluster: _Cluster, job: _Job) -> None:
+    job.in_cloud = True
+    job.attempts += 1
+    job.start = cluster.now + cluster.cloud.boot_seconds
+    job.end = job.start + job.run * cluster.cloud.slowdown
+
+
+def _promote_starved(cluster: _Cluster) -> None:
+    waiting_work = sum(job.planned * job.processors for job in cluster.waiting)
+    threshold = max(
+        cluster.policy.starvation_seconds,
+        cluster.policy.starvation_load_factor * waiting_work / cluster.total,
+    )
+    submitted = len(cluster.jobs) - len(cluster.ahead)
+    while cluster.judged < submitted:
+        job = cluster.jobs[cluster.judged]
+        has_ended = not math.isnan(job.end)
+        if not has_ended and not job.submit + threshold < cluster.now:
+            return
+        cluster.judged += 1
+        if job in cluster.waiting:
+            job.rank = STARVED
+
+
+def _correct(cluster: _Cluster) -> None:
+    for job in cluster.running:
+        latest = job.start + job.requested
+        while job.planned_end <= cluster.now and job.planned_end < latest:
+            if job.corrections == len(STEPS_SECONDS):
+                break
+            job.planned_end = min(job.planned_end + STEPS_SECONDS[job.corrections], latest)
+            job.corrections += 1
+
+
+def _in_order(cluster: _Cluster) -> list[_Job]:
+    """Waiting jobs in the order they are served."""
+
+    def key(job: _Job) -> tuple[int, float, int]:
+        value = 0.0
+        match cluster.policy.order:
+            case Order.WFP:
+                ratio = (cluster.now - job.submit) / job.requested
+                value = -(ratio * ratio * ratio) * job.processors
+            case Order.SPF:
+                value = job.requested
+            case Order.SAF:
+                value = job.requested * job.processors
+        return (job.rank, 0.0 if job.rank == STARVED else value, job.row)
+
+    return sorted(cluster.waiting, key=key)
+
+
+def _start(cluster: _Cluster, job: _Job) -> None:
+    cluster.waiting.remove(job)
+    cluster.running.append(job)
+    job.attempts += 1
+    job.start = cluster.now
+    job.planned_end = cluster.now + job.planned
+
+
+def _schedule(cluster: _Cluster) -> None:
+    queue = _in_order(cluster)
+    while queue and queue[0].processors <= cluster.free:
+        _start(cluster, queue.pop(0))
+    if not queue:
+        return
+    head, behind = queue[0], queue[1:]
+    shadow, spare = _reservation(cluster, head)
+    if cluster.policy.backfill is Backfill.SHORTEST_FIRST:
+        behind.sort(key=lambda job: job.planned)
+    for job in behind:
+        ends_in_time = cluster.now + job.planned <= shadow
+        if job.processors <= cluster.free and (ends_in_time or job.processors <= spare):
+            spare -= 0 if ends_in_time else job.processors
+            _start(cluster, job)
+
+
+def _reservation(cluster: _Cluster, head: _Job) -> tuple[float, int]:
+    """When the head can start by plan, and the processors it leaves over then."""
+    running = cluster.running
+    ends = {max(job.planned_end, cluster.now) for job in running}
+    for shadow in sorted(ends):
+        released = sum(job.processors for job in running if max(job.planned_end, cluster.now) <= shadow)
+        if cluster.free + released >= head.processors:
+            return shadow, cluster.free + released - head.processors
+    raise AssertionError("a job larger than the machine was let in")
+
+
+def _lose_patience(cluster: _Cluster) -> bool:
+    """Send to the cloud whoever's patience is over; whether anybody went."""
+    gone = False
+    here = cluster.waiting + cluster.running
+    for job in [job for job in here if job.patience >= 0 and job.submit + job.patience <= cluster.now]:
+        if job in cluster.waiting and not job.patience_is_over:
+            cluster.waiting.remove(job)
+            _send_to_cloud(cluster, job)
+            gone = True
+        job.patience_is_over = True
+    return gone
