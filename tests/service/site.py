@@ -1,0 +1,127 @@
+"""A site in a temporary folder: settings, snapshots, an estimator that says what it is told."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.model import (
+    CloudState,
+    ClusterState,
+    Estimate,
+    Estimates,
+    Job,
+    Mode,
+    SiteState,
+    SizeEstimate,
+)
+from advisor.model.settings import (
+    ClusterSettings,
+    PathSettings,
+    RuleSettings,
+    Settings,
+    SubmitSettings,
+    WaitingSettings,
+)
+from advisor.service.answering import Answerer
+from advisor.service.protocol import VERSION, AdviseRequest
+from advisor.service.snapshot import Snapshot
+from advisor.service.state_holder import LoadedModel, StateHolder
+
+NOW = 1_800_000_000.0
+
+
+def make_cluster(**changed: Any) -> ClusterState:
+    values: dict[str, Any] = {
+        "time": NOW,
+        "queue_size": 4,
+        "queued_work_core_seconds": 4000.0,
+        "remaining_work_core_seconds": 8000.0,
+        "free_processors": 0,
+        "total_processors": 64,
+        "running_jobs": 8,
+        "running_mean_processors": 8.0,
+        "running_mean_age_seconds": 100.0,
+        "waiting_mean_processors": 2.0,
+        "waiting_mean_age_seconds": 50.0,
+    }
+    return ClusterState(**{**values, **changed})
+
+
+def make_snapshot(
+    now: float = NOW,
+    cluster: ClusterState | None = None,
+    features: tuple[str, ...] = ("spot", "on-demand", "x86"),
+    **cloud: Any,
+) -> Snapshot:
+    shape = {"nodes_total": 100, "processors_per_node": 4, "features": ("x86",)}
+    return Snapshot(
+        state=SiteState(
+            time=now, cluster=cluster or make_cluster(time=now), cloud=CloudState(**{**shape, **cloud})
+        ),
+        burst_features=features,
+    )
+
+
+def make_settings(folder: Path, *, mode: Mode = Mode.ACT, **sections: Any) -> Settings:
+    run, state = folder / "run", folder / "state"
+    for made in (run, state):
+        made.mkdir(exist_ok=True)
+    submit = {"snapshot_max_age_seconds": 60.0, **sections.pop("submit", {})}
+    return Settings(
+        cluster=ClusterSettings(default_mode=mode),
+        paths=PathSettings(run=run, state=state, slurm_conf=folder / "slurm.conf"),
+        submit=SubmitSettings(**submit),
+        waiting=WaitingSettings(**sections.pop("waiting", {})),
+        rules=RuleSettings(**sections.pop("rules", {})),
+    )
+
+
+@dataclass
+class FixedEstimator:
+    """Says the same of every job, and remembers what it was shown."""
+
+    wait: float = 7200.0
+    run: float = 600.0
+    seen: list[tuple[Job, ClusterState]] = field(default_factory=list)
+    fails: bool = False
+
+    def estimate(self, job: Job, state: ClusterState) -> Estimates:
+        self.seen.append((job, state))
+        if self.fails:
+            msg = "damaged knowledge base"
+            raise RuntimeError(msg)
+        return Estimates(
+            wait=Estimate(seconds=self.wait, variance=1.0, lower=self.wait, upper=self.wait, neighbours=9),
+            run=Estimate(seconds=self.run, variance=1.0, lower=self.run, upper=self.run, neighbours=9),
+            # no NaN: records are compared after a round trip
+            size=SizeEstimate(is_small=False, probability_small=0.2, divider_seconds=300.0),
+        )
+
+
+class Clock:
+    """A clock that stands still until told."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_answerer(
+    settings: Settings, snapshot: Snapshot | None, estimator: FixedEstimator | None, clock: Any = time.time
+) -> tuple[Answerer, StateHolder]:
+    from dataclasses import replace
+
+    holder = StateHolder(settings, load_model=lambda _version: None)
+    model = None if estimator is None else LoadedModel("1", estimator)
+    holder.current = replace(holder.current, snapshot=snapshot, model=model)
+    return Answerer(holder, clock=clock), holder
+
+
+def ask(**fields: Any) -> AdviseRequest:
+    values: dict[str, Any] = {"v": VERSION, "seq": 1, "user": "alice", "min_cpus": 2, "time_limit": 60}
+    return AdviseRequest(**{**values, **fields})
