@@ -100,10 +100,10 @@ def states_of(table: JobTable) -> StateColumns:
 
 
 def _filled_requests(request: Floats) -> Floats:
-    """Requests with the unknown ones as the mean of the known ones before them."""
+    """Requests with the unknown ones as the mean of the known ones before them, in whole seconds."""
     known = np.isfinite(request) & (request >= 0)
     counts = np.cumsum(known)
-    means = np.cumsum(np.where(known, request, 0.0)) / np.maximum(counts, 1)
+    means = np.rint(np.cumsum(np.where(known, request, 0.0)) / np.maximum(counts, 1))
     return np.where(known, request, means)
 
 
@@ -171,8 +171,8 @@ def _sweep(  # noqa: C901, PLR0915 (one pass over all event lists: every counter
             if end[job] > start[job]:
                 owed -= processors[job] * (start[job] + request[job])
                 owing -= processors[job]
-        if waiting == 0 and running == 0:
-            queued = owed = 0.0
+        queued = queued if waiting else 0.0  # rounding, if any, ends here
+        owed = owed if owing else 0.0
         total = total_processors if total_processors > 0 else most_busy
         integers[0, rank] = waiting
         integers[1, rank] = max(0, total - running_processors)

@@ -7,8 +7,8 @@ Order at equal times: ends, then starts, then submissions. So a submission sees 
 before it (earlier in the log, at equal times) that have not started, and as running those that have started
 and not ended; never itself.
 
-A job whose requested time is unknown counts as the mean of the requests known from the submissions before it
-(0 before the first). A job that runs longer than it asked for has no remaining work.
+A job whose requested time is unknown counts as the mean of the requests known from the submissions before it,
+in whole seconds (0 before the first). A job that runs longer than it asked for has no remaining work.
 """
 
 from __future__ import annotations
@@ -157,8 +157,6 @@ class ClusterTracker:
             self._settle(job)
         else:
             self._leave_queue(job)
-        if not self._jobs:  # nothing left: rounding, if any, ends here
-            self._queued_work = self._owed = 0.0
         return True
 
     def state(self, time: float) -> ClusterState:
@@ -189,7 +187,7 @@ class ClusterTracker:
 
     def _add(self, key: Hashable, processors: int, requested_time: float | None, time: float) -> None:
         if requested_time is None or not math.isfinite(requested_time) or requested_time < 0:
-            request = self._request_sum / self._known_requests if self._known_requests else 0.0
+            request = float(round(self._request_sum / self._known_requests)) if self._known_requests else 0.0
         else:
             request = requested_time
             self._request_sum += requested_time
@@ -218,12 +216,14 @@ class ClusterTracker:
         """The job has no work left: its request is used up or it has ended."""
         if job.has_work_left:
             job.has_work_left = False
-            self._owed -= job.processors * (job.start + job.request)
             self._owing -= job.processors
+            owed = self._owed - job.processors * (job.start + job.request)
+            self._owed = owed if self._owing else 0.0  # rounding, if any, ends here
 
     def _leave_queue(self, job: _Live) -> None:
         self._waiting.remove(job.processors, job.submit)
-        self._queued_work -= job.processors * job.request
+        queued = self._queued_work - job.processors * job.request
+        self._queued_work = queued if self._waiting.count else 0.0
 
 
 class _Sums:
