@@ -179,7 +179,10 @@ def test_every_branch_of_the_equations(mode, interpreted):
     assert (estimate.lower, estimate.upper) == (50.0, 290.0)
 
 
-def test_interval_leaves_out_what_the_coverage_allows():
+@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
+def test_interval_leaves_out_what_the_coverage_allows(mode, interpreted):
+    if mode == "interpreted":
+        interpreted(_search)
     cases = [Case((1.0, 1.0, 5.0, 5.0, 5.0), float(i), float(i), i) for i in range(99)]
     estimate = estimator_of(cases, k=99).estimate(np.array((1.0, 1.0, 5.0, 5.0, 5.0)))
     # all kernels 1: 0.05 * (99 + 1) - 1 = 4 whole neighbours may lie outside at either end
@@ -214,7 +217,10 @@ def test_nothing_known_gives_no_estimate():
     assert not estimate.is_usable
 
 
-def test_kernel_underflow_gives_no_estimate():
+@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
+def test_kernel_underflow_gives_no_estimate(mode, interpreted):
+    if mode == "interpreted":
+        interpreted(_search)
     cases = [Case((1.0, 1.0, float(i), 0.0, 0.0), 10.0, float(i), i) for i in range(5)]
     estimator = estimator_of(cases, omega=0.03)  # section IV-B: a distance of 1 underflows below 0.038
     estimate = estimator.estimate(np.array((2.0, 1.0, 0.0, 0.0, 0.0)))
