@@ -46,6 +46,9 @@ def ingest_swf(
     refuse_malformed: Annotated[
         bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
     ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0.0, help="Longest wait for another process that is writing, seconds.")
+    ] = 10.0,
     database: DatabaseOption = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
@@ -55,7 +58,7 @@ def ingest_swf(
     from advisor.history.store import HistoryStore
 
     reports = []
-    with HistoryStore(history_url(database, config)) as store:
+    with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
         for file in files:
             with _progress_of(file) as tick:
                 report = ingestion.ingest_swf(
@@ -73,13 +76,12 @@ def ingest_swf(
 def _show(reports: list[IngestReport], total: int) -> Any:
     def show(console: Console) -> None:
         for report in reports:
-            console.print(
-                f"{report.source}: {report.read:,} finished jobs read, {report.added:,} new", markup=False
-            )
+            line = f"{report.source}: {report.read:,} finished jobs read, {report.added:,} new"
+            console.print(line, markup=False, emoji=False)
             if report.malformed:
                 console.print(f"  {report.malformed:,} malformed lines skipped, among them:")
                 for problem in report.problems:
-                    console.print(f"    {problem}", markup=False, highlight=False)
+                    console.print(f"    {problem}", markup=False, highlight=False, emoji=False)
         console.print(f"{total:,} jobs in the history")
 
     return show

@@ -15,6 +15,9 @@ from advisor.model.errors import AdvisorError, BadInput
 # Each module has `register(app)`. Order is the order of `advisor --help`.
 COMMANDS: tuple[str, ...] = ("serve", "config", "ingest")
 
+# a database somebody else holds is for the caller to mend or to wait for, like a wrong path
+_EXIT_AS_BAD_INPUT = frozenset({"history.locked", "history.unreachable"})
+
 app = typer.Typer(
     name="advisor",
     no_args_is_help=True,
@@ -48,11 +51,13 @@ def run() -> None:
     try:
         app()
     except BadInput as error:
-        stderr.print(f"error: {error}", style="bold red", markup=False, highlight=False)
+        stderr.print(f"error: {error}", style="bold red", markup=False, highlight=False, emoji=False)
         sys.exit(2)
     except AdvisorError as error:
-        stderr.print(f"error ({error.code}): {error}", style="bold red", markup=False, highlight=False)
-        sys.exit(1)
+        stderr.print(
+            f"error ({error.code}): {error}", style="bold red", markup=False, highlight=False, emoji=False
+        )
+        sys.exit(2 if error.code in _EXIT_AS_BAD_INPUT else 1)
     except KeyboardInterrupt:
         stderr.print("interrupted", markup=False)
         sys.exit(130)

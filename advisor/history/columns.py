@@ -14,7 +14,7 @@ from advisor.model.job import JobState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 _REAL = ("submit_time", "start_time", "end_time", "requested_time")
-_NOMINAL = ("user_name", "group_name", "queue")
+_NOMINAL = ("user_name", "group_name", "queue", "name")
 
 
 class TableBuilder:
@@ -46,7 +46,7 @@ class TableBuilder:
     def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
         """All pages as one table in submission order."""
         real = np.concatenate(self._real, axis=1) if self._real else np.empty((4, 0))
-        whole = np.concatenate(self._whole, axis=1) if self._whole else np.empty((6, 0), np.int64)
+        whole = np.concatenate(self._whole, axis=1) if self._whole else np.empty((7, 0), np.int64)
         order = np.lexsort((whole[0], real[0]))
         (submit, start, end, requested), whole = real[:, order], whole[:, order]
         first = float(np.floor(submit[0])) if len(submit) else 0.0
@@ -57,6 +57,7 @@ class TableBuilder:
             user=whole[3],
             group=whole[4],
             queue=whole[5],
+            executable=whole[6],
             submit=submit - first,
             wait=start - submit,
             run=end - start,

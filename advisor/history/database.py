@@ -39,8 +39,6 @@ _SQLITE_ADMIN = {
 }
 _POSTGRESQL_RETRY = ("08", "40", "53", "55P03", "57P")
 _POSTGRESQL_MEND = {
-    "28": "PostgreSQL refuses the user or password: mend the URL or pg_hba.conf",
-    "3D": "the database does not exist: create it (createdb)",
     "42501": "the user lacks the right: grant it",
     "25006": "the server or session is read-only: give the URL of the primary",
 }
@@ -124,8 +122,15 @@ class Database:
             )
         if path.startswith("file:"):
             return
-        with self._translated():
+        try:
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o640))
+        except OSError as error:
+            raise BadInput(
+                error.strerror or type(error).__name__,
+                where=self.where,
+                mend="Check that the folder exists and the service may write there",
+                code="history.unreadable",
+            ) from error
 
     def _bring_up_to_date(self) -> None:
         if self._version() == schema.SCHEMA_VERSION:
@@ -166,13 +171,6 @@ class Database:
             yield
         except sa.exc.DBAPIError as error:
             raise self._explain(error) from error
-        except OSError as error:
-            raise BadInput(
-                error.strerror or type(error).__name__,
-                where=self.where,
-                mend="Check that the folder exists and the service may write there",
-                code="history.unreadable",
-            ) from error
 
     def _explain(self, error: sa.exc.DBAPIError) -> AdvisorError:
         original: Any = error.orig
@@ -184,7 +182,7 @@ class Database:
             if state.startswith(prefix):
                 what, _, todo = mend.partition(": ")
                 return BadInput(what, where=self.where, mend=todo.capitalize(), code="history.refused")
-        # without a state the server was never reached
+        # without a state there was no connection; libpq gives no code for why, so its words are passed on
         if state.startswith(_POSTGRESQL_RETRY) or (not state and isinstance(error, sa.exc.OperationalError)):
             return RetryLater(text, code="history.unreachable")
         return TellAdmin(text, code="history.database")

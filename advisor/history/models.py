@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.errors import BadInput, TellAdmin, UseFallback
+from advisor.model.errors import AdvisorError, BadInput, TellAdmin, UseFallback
 
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VERSION = re.compile(r"[0-9]{8}")
@@ -110,9 +110,20 @@ class ModelStore:
         TellAdmin
             Damaged, changed, or in a place where somebody else can write.
         """
+        if version is not None:
+            return self._load(kind, version)
+        while True:
+            version = self.current(kind)
+            try:
+                return self._load(kind, version)
+            except AdvisorError:
+                # so many promotions while we read that our version is gone already: read the newest
+                if self.current(kind) == version:
+                    raise
+
+    def _load(self, kind: str, version: str | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         home = self._home(kind)
         with _clear_errors(home):
-            version = version or self.current(kind)
             if version is None or not _VERSION.fullmatch(version) or not (home / version).is_dir():
                 raise UseFallback(f"{home}: no {kind} model has been trained yet", code="models.none")
             self._check_folders(home, home / version)

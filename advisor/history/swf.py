@@ -248,12 +248,12 @@ def _processors_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _columns_of(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Keep of a block what a table needs: (7, n) whole numbers and (4, n) real ones."""
-    nominal = [np.where(rows[:, column] >= 0, rows[:, column], UNKNOWN_CODE) for column in (11, 12, 14, 13)]
-    whole = np.array([rows[:, 0], _processors_of(rows), *nominal[:3], rows[:, 10], nominal[3]]).astype(
-        np.int64
+    user, group, queue, executable = (
+        np.where(rows[:, column] >= 0, rows[:, column], UNKNOWN_CODE) for column in (11, 12, 14, 13)
     )
+    whole = np.array([rows[:, 0], _processors_of(rows), user, group, queue, rows[:, 10], executable])
     requested_time = np.where(rows[:, 8] > 0, rows[:, 8], np.nan)
-    return whole, np.array([rows[:, 1], rows[:, 2], rows[:, 3], requested_time])
+    return whole.astype(np.int64), np.array([rows[:, 1], rows[:, 2], rows[:, 3], requested_time])
 
 
 def iter_outcomes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ def test_a_line_becomes_a_row(tmp_path: Path) -> None:
     assert (table.job_id[0], table.submit[0], table.wait[0], table.run[0]) == (1, 10, 5, 100)
     assert (table.processors[0], table.requested_time[0], table.status[0]) == (8, 3600, 1)
     assert (table.user[0], table.group[0], table.queue[0]) == (7, 3, 1)
+    assert table.executable[0] == 2
     assert (table.start_of_log, table.total_processors, table.name) == (1000, 64, "log")
 
 
@@ -179,7 +181,7 @@ def test_malformed_lines_are_reported_by_number(tmp_path: Path, line: str) -> No
     assert table.job_id.tolist() == [1, 2]
     assert [problem.number for problem in problems.first] == [3, 6]
     assert all(problem.text.isprintable() and problem.reason for problem in problems.first)
-    with pytest.raises(BadInput, match="log.swf, line 3") as caught:
+    with pytest.raises(BadInput, match=r"log\.swf, line 3") as caught:
         swf.read_table(path, malformed="refuse")
     assert caught.value.code == "trace.malformed"
 
@@ -370,7 +372,7 @@ outcomes_in_swf = st.builds(
 @given(outcomes=st.lists(outcomes_in_swf, min_size=1, max_size=20), packed=st.booleans())
 @settings(deadline=None)
 def test_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, outcomes: list[JobOutcome], packed: bool
+    tmp_path_factory: pytest.TempPathFactory, *, outcomes: list[JobOutcome], packed: bool
 ) -> None:
     path = tmp_path_factory.mktemp("swf") / ("log.swf.gz" if packed else "log.swf")
     header = swf.SwfHeader(
@@ -423,31 +425,34 @@ def test_any_bytes_give_rows_or_a_clear_refusal(
 ) -> None:
     path = tmp_path_factory.mktemp("swf") / "log.swf"
     path.write_bytes(data)
-    try:
+    table = None
+    with suppress(BadInput):  # any other exception fails the test
         table = swf.read_table(path, keep="all")
-    except BadInput as error:
-        assert error.code.startswith("trace.")
-    else:
+    if table is not None:
         assert len(table) > 0
         assert np.isfinite(table.submit).all()
 
 
-plain = st.from_regex(r"\A-?[0-9]{1,12}(\.[0-9]{0,6})?\Z")
+WHOLE = (0, 4, 7, 10, 11, 12, 13, 14, 15)
+numbers = st.integers(-(10**14), 10**14)
 
 
-@given(rows=st.lists(st.lists(plain, min_size=18, max_size=18), min_size=1, max_size=10))
-@settings(deadline=None)
+@given(rows=st.lists(st.lists(numbers, min_size=18, max_size=18), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=50)
 def test_the_fast_way_equals_the_careful_way(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]
 ) -> None:
-    for row in rows:
-        for column in (0, 4, 7, 10, 11, 12, 13, 14, 15):
-            row[column] = row[column].partition(".")[0]
+    """Numbers with up to 14 digits and up to six of them behind the point."""
+    words = [
+        [f"{number}" if i in WHOLE else f"{number / 10**6:.6f}" for i, number in enumerate(row)]
+        for row in rows
+    ]
+    for row in words:
         row[1] = row[1].lstrip("-")
     path = tmp_path_factory.mktemp("swf") / "log.swf"
-    path.write_text("".join(" ".join(row) + "\n" for row in rows))
+    path.write_text("".join(" ".join(row) + "\n" for row in words))
     (values,) = _swf_rows.iter_rows(path, malformed="refuse")
-    assert values.tolist() == [[float(word) for word in row] for row in rows]
+    assert values.tolist() == [[float(word) for word in row] for row in words]
 
 
 LOGS = {

@@ -1,0 +1,281 @@
+"""Opening, migrating, and everything that can be wrong with a database: each a clear error, nothing lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import advisor.history
+from advisor.history import schema
+from advisor.history.database import Database
+from advisor.history.store import HistoryStore
+from advisor.model import BadInput, JobOutcome, RetryLater, TellAdmin
+
+Make = Callable[..., JobOutcome]
+MIGRATIONS = Path(advisor.history.__file__).parent / "migrations"
+
+
+def path_of(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def test_the_migrations_give_the_schema_of_the_code(url: str) -> None:
+    database = Database(url)
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+        assert compare_metadata(context, schema.metadata) == []
+    database.close()
+
+
+def test_the_newest_migration_is_the_codes_version() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_current_head() == schema.SCHEMA_VERSION
+
+
+def test_opening_again_changes_nothing(url: str, make_outcome: Make) -> None:
+    with HistoryStore(url) as store:
+        store.add([make_outcome()])
+    with HistoryStore(url) as store:
+        assert store.count() == 1
+
+
+def _open(url: str, barrier: object, answers: object) -> None:
+    barrier.wait()
+    try:
+        HistoryStore(url).close()
+        answers.put("opened")
+    except BaseException as error:  # noqa: BLE001 - told to the parent process
+        answers.put(repr(error))
+
+
+def test_processes_that_open_a_new_database_at_once(url: str) -> None:
+    context = multiprocessing.get_context("fork")
+    barrier, answers = context.Barrier(4), context.Queue()
+    processes = [context.Process(target=_open, args=(url, barrier, answers)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    assert [answers.get(timeout=60) for _ in processes] == ["opened"] * 4
+    for process in processes:
+        process.join()
+    HistoryStore(url).close()
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(self: Database, connection: sa.Connection) -> None:
+        connection.exec_driver_sql("CREATE TABLE half_done (x INTEGER)")
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "_migrate", breaks)
+        with pytest.raises(ConnectionError):
+            HistoryStore(url)
+    database = Database(url)
+    with database.reading() as connection:
+        assert not sa.inspect(connection).has_table("half_done")
+    database.close()
+
+
+def test_a_database_of_a_newer_release_is_left_alone(url: str) -> None:
+    database = Database(url)
+    with database.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(BadInput, match="newer release") as caught:
+        HistoryStore(url)
+    assert caught.value.code == "history.newer"
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == "9999"
+    database.close()
+
+
+def test_an_error_inside_a_transaction_undoes_it(url: str) -> None:
+    database = Database(url)
+
+    def half_a_change() -> None:
+        with database.writing() as connection:
+            connection.execute(sa.insert(schema.ingest_cursor).values(source="a", value="b"))
+            connection.exec_driver_sql("SELECT * FROM no_such_table")
+
+    with pytest.raises(TellAdmin) as caught:
+        half_a_change()
+    assert caught.value.code == "history.database"
+    with database.reading() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(schema.ingest_cursor)).scalar() == 0
+    database.close()
+
+
+def test_sqlite_is_set_up_for_many_processes(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 10_000
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    database.close()
+    assert stat.S_IMODE(path_of(sqlite_url).stat().st_mode) & stat.S_IRWXO == 0
+
+
+def test_a_locked_sqlite_file_is_waited_for_and_then_said(sqlite_url: str, make_outcome: Make) -> None:
+    with HistoryStore(sqlite_url, busy_seconds=0.1) as store:
+        store.add([make_outcome(1)])
+        other = sqlite3.connect(path_of(sqlite_url), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RetryLater, match="another process") as caught:
+            store.add([make_outcome(2)], cursor="later")
+        assert caught.value.code == "history.locked"
+        assert store.count() == 1  # reading goes on
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.add([make_outcome(2)]) == 1
+        assert store.cursor("slurm") is None
+
+
+def test_a_file_locked_while_it_is_new(sqlite_url: str) -> None:
+    other = sqlite3.connect(path_of(sqlite_url), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(RetryLater) as caught:
+        HistoryStore(sqlite_url, busy_seconds=0.05)
+    assert caught.value.code == "history.locked"
+    other.close()
+    HistoryStore(sqlite_url).close()
+
+
+def test_a_locked_postgresql_table_is_waited_for_and_then_said(
+    postgresql_url: str, make_outcome: Make
+) -> None:
+    with HistoryStore(postgresql_url, busy_seconds=0.1) as store:
+        blocker = Database(postgresql_url)
+        with blocker.writing() as connection:
+            connection.exec_driver_sql("LOCK TABLE job IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(RetryLater):
+                store.add([make_outcome(1)])
+        blocker.close()
+        assert store.add([make_outcome(1)]) == 1
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file or directory") as caught:
+        HistoryStore(f"sqlite:///{tmp_path}/missing/history.db")
+    assert caught.value.code == "history.unreadable"
+    assert "folder" in caught.value.mend
+
+
+def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        HistoryStore(f"sqlite:///{tmp_path}")
+    assert caught.value.code == "history.unreadable"
+
+
+def test_another_file_of_that_name(sqlite_url: str) -> None:
+    path_of(sqlite_url).write_text("this is no database, whatever its name says" * 100)
+    with pytest.raises(BadInput, match="not an SQLite database"):
+        HistoryStore(sqlite_url)
+    assert path_of(sqlite_url).read_text().startswith("this is no database")
+
+
+def test_a_damaged_file(sqlite_url: str, make_outcome: Make) -> None:
+    with HistoryStore(sqlite_url) as store:
+        store.add([make_outcome(i) for i in range(1000)])
+    content = bytearray(path_of(sqlite_url).read_bytes())
+    content[4096 * 3 :] = b"\xee" * (len(content) - 4096 * 3)
+    path_of(sqlite_url).write_bytes(content)
+    with pytest.raises(TellAdmin) as caught, HistoryStore(sqlite_url) as store:
+        list(store.outcomes())
+    assert caught.value.code == "history.database"
+    assert "damaged" in str(caught.value)
+
+
+def test_no_right_to_the_file(open_folder: Path, without_rights) -> None:
+    url = f"sqlite:///{open_folder / 'history.db'}"
+    HistoryStore(url).close()
+    with without_rights(), pytest.raises(BadInput, match="Permission denied"):
+        HistoryStore(url)
+    with without_rights(), pytest.raises(BadInput, match="Permission denied"):
+        HistoryStore(f"sqlite:///{open_folder / 'new.db'}")
+
+
+def test_a_file_that_may_only_be_read(open_folder: Path, without_rights, make_outcome: Make) -> None:
+    path = open_folder / "history.db"
+    with HistoryStore(f"sqlite:///{path}") as store:
+        store.add([make_outcome(1)])
+    path.chmod(0o444)
+    with without_rights(), pytest.raises(BadInput) as caught, HistoryStore(f"sqlite:///{path}") as store:
+        store.add([make_outcome(2)])
+    assert caught.value.code == "history.unreadable"
+    with HistoryStore(f"sqlite:///{path}") as store:
+        assert [outcome.job.job_id for outcome in store.outcomes()] == [1]
+
+
+def test_a_read_only_connection(sqlite_url: str, make_outcome: Make) -> None:
+    with HistoryStore(sqlite_url) as store:
+        store.add([make_outcome(1)])
+    read_only = f"sqlite:///file:{path_of(sqlite_url)}?mode=ro&uri=true"
+    with HistoryStore(read_only) as store:
+        assert store.count() == 1
+        with pytest.raises(BadInput, match="read-only"):
+            store.add([make_outcome(2)])
+
+
+def test_a_full_disk_loses_nothing(sqlite_url: str, make_outcome: Make) -> None:
+    with HistoryStore(sqlite_url) as store:
+        store.add([make_outcome(1)])
+        pages = 0
+        with store._database.reading() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+        def limit(connection: sqlite3.Connection, *_: object) -> None:
+            connection.execute(f"PRAGMA max_page_count={pages + 2}")
+
+        store.close()
+        sa.event.listen(store._database._engine, "connect", limit)
+        with pytest.raises(TellAdmin, match="disk is full"):
+            store.add([make_outcome(i, name="x" * 2000) for i in range(500)])
+        assert store.count() == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nonsense", "mysql://host/name", "sqlite://", "sqlite:///:memory:", "oracle://secret:word@host/x"],
+)
+def test_urls_that_are_not_understood(url: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        HistoryStore(url)
+    assert "secret" not in str(caught.value)
+    assert "word" not in str(caught.value)
+
+
+def test_postgresql_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RetryLater) as caught:
+        HistoryStore(f"postgresql://advisor:secret@/x?host={tmp_path}", busy_seconds=1)
+    assert caught.value.code == "history.unreachable"
+    assert "secret" not in str(caught.value)
+
+
+def test_postgresql_without_that_database(postgresql: str) -> None:
+    with pytest.raises(RetryLater, match="does not exist"):
+        HistoryStore(postgresql.replace("/postgres?", "/missing?"))
+
+
+def test_postgresql_that_only_reads(postgresql_url: str) -> None:
+    database = Database(postgresql_url)
+    with database.writing() as connection:
+        name = connection.exec_driver_sql("SELECT current_database()").scalar_one()
+        connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    database.close()
+    with HistoryStore(postgresql_url) as store, pytest.raises(BadInput, match="read-only"):
+        store.set_cursor("a", "b")
+
+
+def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    HistoryStore("sqlite:///here.db").close()
+    assert Path("here.db").exists()

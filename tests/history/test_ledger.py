@@ -1,0 +1,192 @@
+"""The ledger of advice: what was decided, for which job, what became of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.history.records import AdviceRecord, decode, encode
+from advisor.history.store import HistoryStore
+from advisor.model import (
+    Advice,
+    Answer,
+    BadInput,
+    Capacity,
+    Estimate,
+    Estimates,
+    Job,
+    JobOutcome,
+    Mode,
+    Placement,
+    Quantity,
+    Question,
+    SizeEstimate,
+    Verdict,
+)
+
+Make = Callable[..., JobOutcome]
+
+
+def record(
+    advice_id: str = "a-1",
+    time: float = 1000.0,
+    placement: Placement = Placement.BURST,
+    mode: Mode = Mode.ACT,
+    wait: float = 500.0,
+) -> AdviceRecord:
+    return AdviceRecord(
+        advice=Advice(
+            advice_id=advice_id,
+            time=time,
+            placement=placement,
+            partition="burst" if placement is Placement.BURST else None,
+            capacity=Capacity.SPOT if placement is Placement.BURST else None,
+            mode=mode,
+            answers=(
+                Answer(question=Question.MAY_MOVE, verdict=Verdict.YES, reason="rule.none"),
+                Answer(
+                    question=Question.FASTER,
+                    verdict=Verdict.YES if placement is Placement.BURST else Verdict.NO,
+                    reason="turnaround.cloud_faster",
+                    numbers=(("wait", Quantity(wait)), ("cutoff", Quantity(math.inf, "s^2"))),
+                    detail="x",
+                ),
+            ),
+            size="small",
+            prefer=("spot",),
+        ),
+        job=Job(job_id=0, submit_time=time, processors=4, user="ann", queue="onprem", features=("a",)),
+        estimates=Estimates(
+            wait=Estimate(seconds=wait, variance=100.0),
+            run=Estimate(seconds=60.0, variance=math.inf),
+            size=SizeEstimate(is_small=True, probability_small=0.9, divider_seconds=math.nan),
+        ),
+    )
+
+
+def test_a_record_is_plain_json_and_comes_back() -> None:
+    line = encode(record(wait=math.nan))
+    assert b"\n" not in line
+    json.loads(line, parse_constant=pytest.fail)  # no NaN, no Infinity: other languages read it too
+    back = decode(line)
+    assert math.isnan(back.estimates.wait.seconds)
+    assert back.advice.answers[1].numbers[1][1] == Quantity(math.inf, "s^2")
+    assert decode(encode(record())).advice == record().advice
+    assert decode(encode(record())).job == record().job
+
+
+def test_what_a_newer_release_adds_is_ignored() -> None:
+    content = json.loads(encode(record()))
+    content["advice"]["colour"] = "blue"
+    assert decode(json.dumps(content)).advice == record().advice
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200))
+def test_anything_else_is_refused(line: bytes | str) -> None:
+    with pytest.raises(BadInput):
+        decode(line)
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b" " * 2**21, b'{"advice": 1}', b"\xff"])
+def test_hostile_lines_are_refused(line: bytes) -> None:
+    with pytest.raises(BadInput):
+        decode(line)
+
+
+def test_advice_is_kept_once(store: HistoryStore) -> None:
+    records = [record(f"a-{number}", time=float(number)) for number in range(1500)]
+    assert store.add_advice(iter(records)) == 1500
+    assert store.add_advice(records) == 0
+    found = [decision.record.advice for decision in store.decisions()]
+    assert found == [kept.advice for kept in records]
+    assert [decision.record.advice.time for decision in store.decisions(since=1490.0)] == [
+        float(time) for time in range(1490, 1500)
+    ]
+
+
+def test_decisions_are_read_in_pages(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.history.ledger._PAGE", 7)
+    store.add_advice(record(f"a-{number:02d}", time=float(number % 2)) for number in range(30))
+    found = [decision.record.advice.advice_id for decision in store.decisions()]
+    assert sorted(found) == [f"a-{number:02d}" for number in range(30)]
+
+
+def test_an_advice_is_found_by_its_job(store: HistoryStore) -> None:
+    store.add_advice([record("a-1", 1000.0), record("a-2", 9000.0)])
+    assert store.advice_of(7) is None
+    assert store.link("a-1", 7)
+    assert store.link("a-1", 7)
+    assert store.link("a-1", 8)  # another task of the same array
+    assert not store.link("nonsense", 7)
+    found = store.advice_of(7)
+    assert found is not None
+    assert found.advice == record("a-1").advice
+    assert store.advice_of(7, source="other") is None
+    store.link("a-2", 7)  # the id came again: the newest advice is meant
+    found = store.advice_of(7)
+    assert found is not None
+    assert found.advice.advice_id == "a-2"
+    assert [decision.job_ids for decision in store.decisions()] == [(7, 8), (7,)]
+
+
+def test_predicted_against_actual(store: HistoryStore, make_outcome: Make) -> None:
+    store.add_advice([record()])
+    assert list(store.ledger()) == []
+    store.add([make_outcome(7, submit=1000.0, wait=130.0, run=90.0, advice_id="a-1", queue="burst")])
+    store.set_cost(7, 0.125)
+    (row,) = store.ledger()
+    assert (row.advice_id, row.job_id, row.user, row.queue) == ("a-1", 7, "ann", "burst")
+    assert (row.placement, row.mode, row.size) == (Placement.BURST, Mode.ACT, "small")
+    assert row.reason == "turnaround.cloud_faster"
+    assert (row.predicted_wait_seconds, row.predicted_wait_variance) == (500.0, 100.0)
+    assert (row.predicted_run_seconds, row.predicted_run_variance) == (60.0, math.inf)
+    assert (row.actual_wait_seconds, row.actual_run_seconds, row.processors) == (130.0, 90.0, 4)
+    assert row.saved_seconds_estimate == 370.0
+    assert row.cost_usd == 0.125
+    found = store.advice_of(7)
+    assert found is not None
+    assert found.advice.advice_id == "a-1"
+
+
+@pytest.mark.parametrize(
+    "changed", [{"mode": Mode.SHADOW}, {"placement": Placement.ON_PREMISE}, {"wait": math.nan}]
+)
+def test_nothing_is_saved_where_nothing_was_moved_or_known(
+    store: HistoryStore, make_outcome: Make, changed: dict
+) -> None:
+    store.add_advice([record(**changed)])
+    store.add([make_outcome(7, advice_id="a-1")])
+    (row,) = store.ledger()
+    assert row.saved_seconds_estimate is None
+    assert row.cost_usd is None
+
+
+@pytest.mark.parametrize("linked_first", [True, False])
+def test_a_link_joins_a_job_that_does_not_name_its_advice(
+    store: HistoryStore, make_outcome: Make, *, linked_first: bool
+) -> None:
+    store.add_advice([record(time=1001.5)])
+    same, other_job = make_outcome(7, submit=1000.0), make_outcome(8, submit=1000.0)
+    years_before = make_outcome(7, submit=1000.0 - 1e8)
+    if linked_first:
+        store.link("a-1", 7)
+        store.add([years_before, other_job, same])
+    else:
+        store.add([years_before, other_job, same])
+        store.link("a-1", 7)
+    (row,) = store.ledger()
+    assert (row.job_id, row.actual_run_seconds) == (7, 100.0)
+    joined = {(found.job.job_id, found.job.submit_time): found.advice_id for found in store.outcomes()}
+    assert joined == {(7, 1000.0): "a-1", (8, 1000.0): None, (7, 1000.0 - 1e8): None}
+
+
+def test_the_ledger_begins_where_it_is_asked_to(store: HistoryStore, make_outcome: Make) -> None:
+    for number in range(5):
+        store.add_advice([record(f"a-{number}", time=float(number))])
+        store.add([make_outcome(number, submit=float(number), advice_id=f"a-{number}")])
+    assert [row.job_id for row in store.ledger(since=3.0)] == [3, 4]
