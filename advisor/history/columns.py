@@ -66,4 +66,8 @@ class TableBuilder:
             utc_offset_seconds=utc_offset_seconds,
             total_processors=total_processors,
             name=name,
+            names={
+                column: tuple(self._codes[stored])
+                for column, stored in zip(("user", "group", "queue", "executable"), _NOMINAL, strict=True)
+            },
         )

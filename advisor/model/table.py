@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
@@ -44,6 +45,10 @@ class JobTable:
         Processors of the machine (header ``MaxProcs``); 0 when unknown.
     name : str
         Where the jobs come from, for titles.
+    names : mapping of str to tuple of str
+        By column (``user``, ``group``, ``queue``, ``executable``): the text behind each code,
+        ``names[column][code]``. A column without an entry has codes that are names themselves: 95 is user
+        ``"95"``, as in a log.
     """
 
     job_id: NDArray[np.int64]
@@ -61,6 +66,7 @@ class JobTable:
     utc_offset_seconds: float = 0.0
     total_processors: int = 0
     name: str = ""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.executable):

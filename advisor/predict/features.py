@@ -71,7 +71,9 @@ _STATE_NUMBERS: Final = MappingProxyType(
         "waiting_mean_age": "waiting_mean_age_seconds",
     }
 )
-_TABLE_COLUMNS: Final = ("user", "group", "queue")
+_TABLE_COLUMNS: Final = MappingProxyType(
+    {"user": "user", "group": "group", "queue": "queue", "name": "executable"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ class Encoder:
         Parameters
         ----------
         table : JobTable
-            Its nominal codes count as the text of the number, as in a log read job by job.
+            Its nominal codes stand for its ``names``, else for the text of the number, as in a log read job
+            by job. Its own ``start_of_log`` holds; the offset from UTC is the encoder's.
         states : StateColumns
             What each row met.
 
@@ -210,15 +213,20 @@ class Encoder:
         ndarray of shape (jobs, features)
             NaN where unknown, as whatever a table has no column for.
         """
-        local = table.submit + table.start_of_log + table.utc_offset_seconds
+        local = table.submit + table.start_of_log + self.utc_offset_seconds
         columns = [self._column(feature, table, states, local) for feature in self.schema.features]
         return np.ascontiguousarray(np.array(columns).T)
 
     def _column(self, feature: str, table: JobTable, states: StateColumns, local: Floats) -> Floats:
         if feature in _TABLE_COLUMNS:
-            numbers, rows = np.unique(getattr(table, feature), return_inverse=True)
-            codes = [math.nan if n == UNKNOWN_CODE else code_of(str(n)) for n in numbers.tolist()]
-            return np.array(codes, np.float64)[rows]
+            column = _TABLE_COLUMNS[feature]
+            numbers, rows = np.unique(getattr(table, column), return_inverse=True)
+            names = table.names.get(column)
+            texts = [
+                None if number == UNKNOWN_CODE else str(number) if names is None else names[number]
+                for number in numbers.tolist()
+            ]
+            return np.array([self._code(text) for text in texts], np.float64)[rows]
         if feature in _TIME_NUMBERS:
             return _TIME_NUMBERS[feature](local)
         if feature in _STATE_NUMBERS:

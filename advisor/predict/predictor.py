@@ -134,13 +134,15 @@ class Predictor:
         Parameters
         ----------
         table : JobTable
-            Finished jobs; those with a run time of 0 or less are passed over.
+            Finished jobs; those with a run time of 0 or less are passed over. Its clock may be another than
+            the encoder's (``start_of_log``).
         states : StateColumns
             What each row met, e.g. :func:`advisor.predict.tracker.states_of` of the table.
         until : float
             Seconds, the table's clock.
         """
         features = self.encoder.encode_table(table, states)
+        to_our_clock = table.start_of_log - self.encoder.start_of_log
         ran = table.run > 0
         for estimator, labels, known in (
             (self.wait, table.wait, table.start),
@@ -148,7 +150,9 @@ class Predictor:
         ):
             rows = np.flatnonzero(ran & (labels >= 0) & (known < until))
             rows = rows[np.argsort(known[rows], kind="stable")]
-            estimator.add_many(features[rows], labels[rows], times=known[rows], job_ids=table.job_id[rows])
+            estimator.add_many(
+                features[rows], labels[rows], times=known[rows] + to_our_clock, job_ids=table.job_id[rows]
+            )
 
     def warm(self) -> None:
         """Compile, or load from the cache, everything :meth:`estimate` needs."""

@@ -167,3 +167,29 @@ def test_table_is_encoded_as_its_jobs_are():
             queue=text(table.queue[row].item()),
         )
         assert np.array_equal(rows[row], encoder.encode(one, states.state(row)), equal_nan=True)
+
+
+def test_names_of_a_table_hold_where_it_has_them():
+    codes = np.array([1, 0, UNKNOWN_CODE])
+    zeros = np.zeros(3)
+    table = JobTable(
+        job_id=codes,
+        submit=zeros,
+        wait=zeros,
+        run=zeros + 1,
+        processors=np.ones(3, np.int64),
+        requested_time=zeros,
+        user=codes,
+        group=codes,
+        queue=codes,
+        status=codes,
+        executable=codes,
+        names={"user": ("ada", "bob"), "executable": ("a.out", "")},
+    )
+    rows = Encoder(FeatureSchema("names", ("user", "group", "name"))).encode_table(table, states_of(table))
+    expected = [
+        [code_of("bob"), code_of("1"), math.nan],
+        [code_of("ada"), code_of("0"), code_of("a.out")],
+        [math.nan, math.nan, math.nan],
+    ]
+    assert np.array_equal(rows, expected, equal_nan=True)

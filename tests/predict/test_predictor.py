@@ -121,6 +121,17 @@ def test_log_at_once_equals_job_by_job():
         assert np.array_equal(arrays[name], expected[name], equal_nan=True), name
 
 
+def test_log_may_have_another_clock():
+    table = log()
+    live = predictor_of(encoder=Encoder(utc_offset_seconds=3600.0))
+    live.learn_table(table, states_of(table))
+    replayed = predictor_of(encoder=Encoder(start_of_log=1e9, utc_offset_seconds=3600.0))
+    replayed.learn_table(table, states_of(table))
+    arrays, expected = live.to_arrays()[0], replayed.to_arrays()[0]
+    assert np.array_equal(arrays["run.features"], expected["run.features"], equal_nan=True)
+    assert np.array_equal(arrays["run.times"], expected["run.times"] + 1e9)
+
+
 class ByUser:
     """A size model: small is what ada submits."""
 
