@@ -1,0 +1,180 @@
+"""Slurm by its own commands: works with every release."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from advisor.history import sacct
+from advisor.model.errors import BadInput, RetryLater
+from advisor.model.settings import Settings
+from advisor.slurm import parsing
+from advisor.slurm.commands import Commands
+from advisor.slurm.node_sets import fold
+from advisor.slurm.protocol import AccountingExport, Partition, SlurmSnapshot
+from advisor.slurm.records import Layout, Unread
+
+_JOBS_A_CALL: Final = 500
+_NODES_A_CALL: Final = 2000
+_ACCOUNTING_SECONDS: Final = 600.0
+_FIELD: Final = re.compile(r"[A-Za-z]{1,40}")
+_NODE_STATE: Final = re.compile(r"[A-Za-z_]{1,40}")
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
+
+
+class CliBackend:
+    """The back end that runs squeue, sinfo, scontrol and sacct.
+
+    Parameters
+    ----------
+    commands : Commands
+        How they are run.
+    monotonic : callable
+        Clock for durations, seconds.
+    """
+
+    def __init__(self, commands: Commands, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._commands = commands
+        self._monotonic = monotonic
+        self._accounting_fields: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> CliBackend:
+        """The back end for a site's settings."""
+        paths: tuple[Path, Path] = (settings.paths.slurm_bin, settings.paths.slurm_conf)
+        return cls(Commands(*paths))
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        began = self._monotonic()
+        report = Unread()
+        jobs = Layout.of(parsing.JOB_COLUMNS)
+        answer = self._commands.text("squeue", "--noheader", "--all", f"--Format={jobs.argument}")
+        queue = parsing.queued_jobs(jobs.records(answer, report), report)
+        columns = Layout.of(parsing.NODE_COLUMNS)
+        answer = self._commands.text("sinfo", "--noheader", "--all", "--Node", f"--Format={columns.argument}")
+        nodes = parsing.nodes(columns.records(answer, report), report)
+        if not nodes:
+            # no cluster has no nodes: this is an answer of something that is not well
+            raise RetryLater("sinfo shows no node that can be understood", code="slurm.unreadable")
+        seconds = self._monotonic() - began
+        return SlurmSnapshot(time=now, jobs=queue, nodes=nodes, seconds=seconds, malformed=report.malformed)
+
+    @contextmanager
+    def accounting(self, since: float, until: float | None = None) -> Iterator[AccountingExport]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        if self._accounting_fields is None:
+            self._accounting_fields = sacct.choose_fields(self._commands.text("sacct", "--helpformat"))
+        fields = self._accounting_fields
+        word = sacct.delimiter(secrets.token_hex(16))
+        arguments = sacct.arguments(fields, since=since, until=until, delimited_by=word)
+        with self._commands.lines("sacct", *arguments, timeout=_ACCOUNTING_SECONDS) as lines:
+            yield AccountingExport(fields=fields, delimited_by=word, lines=lines)
+
+    def update_node(
+        self,
+        nodes: Collection[str],
+        *,
+        state: str | None = None,
+        reason: str | None = None,
+        address: str | None = None,
+        hostname: str | None = None,
+        weight: int | None = None,
+        features: Sequence[str] | None = None,
+    ) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        changes = []
+        if state is not None:
+            changes.append(f"state={_checked(state, _NODE_STATE, 'node state')}")
+        if reason is not None:
+            changes.append(f"reason={_one_line(reason)}")
+        if address is not None:
+            changes.append(f"nodeaddr={_checked(address, _ADDRESS, 'node address')}")
+        if hostname is not None:
+            changes.append(f"nodehostname={_checked(hostname, _ADDRESS, 'host name')}")
+        if weight is not None:
+            changes.append(f"weight={weight:d}")
+        if features is not None:
+            changes.append(f"activefeatures={','.join(_checked(f, _ADDRESS, 'feature') for f in features)}")
+        if not changes:
+            return
+        names = list(nodes)
+        for begin in range(0, len(names), _NODES_A_CALL):
+            expression = fold(names[begin : begin + _NODES_A_CALL])
+            self._commands.text("scontrol", "update", f"nodename={expression}", *changes)
+
+    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        pairs = [
+            f"{_checked(name, _FIELD, 'job field')}={_one_line(value, 16384)}"
+            for name, value in changes.items()
+        ]
+        for ids in _in_lists(job_ids):
+            self._commands.text("scontrol", "update", f"jobid={ids}", *pairs)
+
+    def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        for ids in _in_lists(job_ids):
+            self._commands.text("scontrol", "requeuehold" if hold else "requeue", ids)
+
+    def hold(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        for ids in _in_lists(job_ids):
+            self._commands.text("scontrol", "hold", ids)
+
+    def release(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        for ids in _in_lists(job_ids):
+            self._commands.text("scontrol", "release", ids)
+
+    def ping(self) -> bool:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        try:
+            return " is UP" in self._commands.text("scontrol", "ping", timeout=5.0)
+        except RetryLater:  # scontrol ping fails when no controller answers: that is the answer
+            return False
+
+    def partitions(self) -> tuple[Partition, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return parsing.partitions(
+            self._commands.text("scontrol", "--oneliner", "--all", "show", "partitions")
+        )
+
+    def config(self) -> Mapping[str, str]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        values = parsing.config(self._commands.text("scontrol", "show", "config"))
+        if "ClusterName" not in values:
+            raise RetryLater("scontrol show config names no cluster", code="slurm.unreadable")
+        return values
+
+    def version(self) -> tuple[int, ...]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        return parsing.version(self._commands.text("scontrol", "--version"))
+
+
+def _in_lists(job_ids: Collection[int]) -> Iterator[str]:
+    """Job ids as comma lists of bounded length: one call for hundreds of jobs (0.2 s for 300)."""
+    ids = [f"{job_id:d}" for job_id in job_ids]
+    for begin in range(0, len(ids), _JOBS_A_CALL):
+        yield ",".join(ids[begin : begin + _JOBS_A_CALL])
+
+
+def _checked(value: str, pattern: re.Pattern[str], what: str) -> str:
+    if not pattern.fullmatch(value):
+        raise BadInput(
+            f"{value[:80]!a} cannot be handed to scontrol",
+            where=what,
+            mend="Use letters, digits and _ . : - only",
+            code="slurm.value",
+        )
+    return value
+
+
+def _one_line(value: str, limit: int = 1000) -> str:
+    """Text as one argument without control characters."""
+    return re.sub(r"[\x00-\x1f\x7f]", " ", value)[:limit]

@@ -1,0 +1,104 @@
+"""Cut the output of squeue and sinfo into records that no job's name can counterfeit.
+
+Users type names and comments, and Slurm prints them as they are: delimiters, line ends, ``=``, whole lines
+that look like another job. So each call ends its columns, and its records, with a word nobody can know
+beforehand, and the first column must be what only Slurm writes.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.model.errors import RetryLater
+
+_MAX_RECORD: Final = 1024 * 1024
+_ABSENT: Final = frozenset({"", "(null)", "N/A", "None", "Unknown", "UNKNOWN", "n/a"})
+_WHOLE: Final = re.compile(r"[0-9]{1,15}")
+_LEADING: Final = re.compile(r"([0-9]{1,9})([KMGTP]?)")
+_SCALE: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_LIMIT: Final = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,9}):([0-9]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Columns of one call and the words between them."""
+
+    columns: tuple[str, ...]
+    between: str
+    after: str
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> Layout:
+        """A layout with words of its own; neither has a comma or colon, which ``-O`` would interpret."""
+        word = secrets.token_hex(8)
+        return cls(tuple(columns), f"\x1e{word}\x1f", f"\x1d{word}\x1f")
+
+    @property
+    def argument(self) -> str:
+        """Value of ``--Format``: a suffix and no width means the whole value."""
+        last = len(self.columns) - 1
+        return ",".join(
+            f"{name}:{self.after if index == last else self.between}"
+            for index, name in enumerate(self.columns)
+        )
+
+    def records(self, text: str, report: Unread) -> Iterator[dict[str, str]]:
+        """Records by column; those with another number of columns are counted and left out.
+
+        Raises
+        ------
+        RetryLater
+            The output ends inside a record (``slurm.unreadable``): the rest is missing, and half a queue
+            is worse than none.
+        """
+        *complete, rest = text.split(self.after)
+        if rest.strip():
+            raise RetryLater("the answer ends inside a record", code="slurm.unreadable")
+        for index, record in enumerate(complete):
+            # the line end that follows each record belongs to nobody
+            values = (record.removeprefix("\n") if index else record).split(self.between)
+            if len(values) != len(self.columns) or len(record) > _MAX_RECORD:
+                report.malformed += 1
+                continue
+            yield dict(zip(self.columns, values, strict=True))
+
+
+@dataclass(slots=True)
+class Unread:
+    """How many records were not understood."""
+
+    malformed: int = 0
+
+
+def text(value: str, limit: int = 1000) -> str | None:
+    """A text from outside; None where Slurm says there is none."""
+    stripped = value.strip()
+    return None if stripped in _ABSENT else value[:limit]
+
+
+def whole(value: str) -> int | None:
+    """A plain number; None for anything else."""
+    stripped = value.strip()
+    return int(stripped) if _WHOLE.fullmatch(stripped) else None
+
+
+def leading(value: str) -> int | None:
+    """The number a column begins with: ``4``, ``4-8`` (a range), ``4+``, ``2K`` (two thousand and more)."""
+    match = _LEADING.match(value.strip())
+    if match is None:
+        return None
+    # squeue abbreviates counts by 1024: "20K"
+    return int(match[1]) * _SCALE[match[2]]
+
+
+def seconds(value: str) -> float | None:
+    """A time limit such as ``5:00``, ``1:00:00`` or ``2-03:00:00``; None for UNLIMITED and the like."""
+    match = _LIMIT.fullmatch(value.strip())
+    if match is None:
+        return None
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + rest)

@@ -1,0 +1,130 @@
+"""Commands that fail, hang, talk too much or are not there; and what is handed to scontrol."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from advisor.model.errors import BadInput, RetryLater
+from advisor.slurm import commands as commands_module
+from advisor.slurm.cli import CliBackend
+from advisor.slurm.commands import Commands
+
+
+def install(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def backend(folder: Path, timeout: float = 5.0) -> CliBackend:
+    return CliBackend(Commands(folder, None, timeout=timeout))
+
+
+def arguments_of(folder: Path) -> list[list[str]]:
+    return [call.split("\x1f")[:-1] for call in (folder / "calls").read_text().split("\x1e")[:-1]]
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Path:
+    install(
+        tmp_path,
+        "scontrol",
+        f"printf '%s\\037' \"$@\" >> {tmp_path}/calls; printf '\\036' >> {tmp_path}/calls",
+    )
+    return tmp_path
+
+
+def test_a_command_that_fails(tmp_path: Path) -> None:
+    install(tmp_path, "squeue", "echo 'no controller' >&2; exit 1")
+    with pytest.raises(RetryLater, match="no controller") as caught:
+        backend(tmp_path).snapshot(0.0)
+    assert caught.value.code == "slurm.command_failed"
+
+
+def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
+    install(tmp_path, "squeue", "exec sleep 60")
+    with pytest.raises(RetryLater) as caught:
+        backend(tmp_path, timeout=0.2).snapshot(0.0)
+    assert caught.value.code == "slurm.timeout"
+
+
+def test_a_command_that_talks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands_module.Commands._run, "__defaults__", (10_000,))
+    install(tmp_path, "squeue", "exec yes")
+    with pytest.raises(RetryLater) as caught:
+        backend(tmp_path).snapshot(0.0)
+    assert caught.value.code == "slurm.too_long"
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="slurm_bin") as caught:
+        backend(tmp_path).snapshot(0.0)
+    assert caught.value.code == "slurm.no_command"
+
+
+def test_an_empty_answer_is_no_cluster(tmp_path: Path) -> None:
+    install(tmp_path, "squeue", "true")
+    install(tmp_path, "sinfo", "true")
+    with pytest.raises(RetryLater) as caught:
+        backend(tmp_path).snapshot(0.0)
+    assert caught.value.code == "slurm.unreadable"
+
+
+def test_binary_garbage_is_no_cluster(tmp_path: Path) -> None:
+    install(tmp_path, "squeue", "head -c 5000 /dev/urandom")
+    install(tmp_path, "sinfo", "head -c 5000 /dev/urandom")
+    with pytest.raises(RetryLater) as caught:
+        backend(tmp_path).snapshot(0.0)
+    assert caught.value.code == "slurm.unreadable"
+
+
+def test_no_controller_means_no_ping(tmp_path: Path) -> None:
+    install(tmp_path, "scontrol", "echo 'Slurmctld(primary) at x is DOWN'; exit 1")
+    assert backend(tmp_path).ping() is False
+
+
+def test_node_updates_are_folded_into_one_call(recorder: Path) -> None:
+    backend(recorder).update_node(
+        ["burst2", "burst1"], address="10.0.0.1", hostname="burst1", reason="a\nb=c"
+    )
+    assert arguments_of(recorder) == [
+        ["update", "nodename=burst[1-2]", "reason=a b=c", "nodeaddr=10.0.0.1", "nodehostname=burst1"]
+    ]
+
+
+def test_job_updates_go_in_comma_lists(recorder: Path) -> None:
+    backend(recorder).update_job(range(1, 1002), {"partition": "burst", "starttime": "now"})
+    calls = arguments_of(recorder)
+    assert [len(call[1].split(",")) for call in calls] == [500, 500, 1]
+    assert all(call[2:] == ["partition=burst", "starttime=now"] for call in calls)
+
+
+def test_requeue_hold_and_release(recorder: Path) -> None:
+    slurm = backend(recorder)
+    slurm.requeue([5], hold=True)
+    slurm.requeue([6])
+    slurm.hold([7])
+    slurm.release([7, 8])
+    assert arguments_of(recorder) == [
+        ["requeuehold", "5"],
+        ["requeue", "6"],
+        ["hold", "7"],
+        ["release", "7,8"],
+    ]
+
+
+@pytest.mark.parametrize("changes", [{"bad name": "x"}, {"": "x"}])
+def test_field_names_are_checked(recorder: Path, changes: dict[str, str]) -> None:
+    with pytest.raises(BadInput):
+        backend(recorder).update_job([1], changes)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"state": "idle reason=x"}, {"address": "a b"}, {"hostname": "x;y"}, {"features": ("a,b",)}]
+)
+def test_node_values_are_checked(recorder: Path, changes: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        backend(recorder).update_node(["burst1"], **changes)

@@ -1,0 +1,211 @@
+"""Recorded answers of Slurm, and answers that no Slurm should give."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.model.cluster import NodePower
+from advisor.model.errors import BadInput, RetryLater
+from advisor.slurm import node_sets, parsing, records
+from advisor.slurm.records import Layout, Unread
+
+RECORDED = Path(__file__).parent / "fixtures" / "22.05"
+WORD = "0123456789abcdef"
+
+
+def layout(columns: tuple[str, ...]) -> Layout:
+    return Layout(columns, f"\x1e{WORD}\x1f", f"\x1d{WORD}\x1f")
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text(encoding="utf-8")
+
+
+def recorded_jobs(text: str | None = None):
+    report = Unread()
+    rows = layout(parsing.JOB_COLUMNS).records(recorded("squeue.txt") if text is None else text, report)
+    return {job.job.job_id: job for job in parsing.queued_jobs(rows, report)}, report
+
+
+def recorded_nodes(text: str | None = None):
+    report = Unread()
+    rows = layout(parsing.NODE_COLUMNS).records(recorded("sinfo.txt") if text is None else text, report)
+    return {node.name: node for node in parsing.nodes(rows, report)}, report
+
+
+def one_job(**columns: str) -> str:
+    row = dict.fromkeys(parsing.JOB_COLUMNS, "N/A") | {
+        "JobID": "7", "UserID": "0", "State": "RUNNING", "SubmitTime": "100", "StartTime": "200",
+        "Partition": "onprem", "NumCPUs": "4", "TimeLimit": "1:00", "BatchFlag": "1",
+    }  # fmt: skip
+    row |= columns
+    return layout(()).between.join(row[name] for name in parsing.JOB_COLUMNS) + layout(()).after + "\n"
+
+
+def one_node(**columns: str) -> str:
+    row = dict.fromkeys(parsing.NODE_COLUMNS, "N/A") | {
+        "NodeList": "burst1", "StateComplete": "idle+cloud", "CPUs": "4", "Memory": "4000",
+        "PartitionName": "burst", "NodeAddr": "10.0.0.7",
+    }  # fmt: skip
+    row |= columns
+    return layout(()).between.join(row[name] for name in parsing.NODE_COLUMNS) + layout(()).after + "\n"
+
+
+def test_recorded_queue_is_read_in_full() -> None:
+    jobs, report = recorded_jobs()
+    assert report.malformed == 0
+    assert sorted(jobs) == [1, 2, 3, 8, 9, 10, 11, 12]
+    hostile = jobs[1]
+    assert hostile.job.name == 'evil\nname %i "q" = x'
+    assert hostile.job.comment == "a=b\n|c"
+    assert hostile.admin_comment == '{"advice":"abc","x":1}'
+    assert hostile.holds_processors
+    assert hostile.start_time is not None
+
+
+def test_recorded_array_stands_for_its_waiting_tasks() -> None:
+    jobs, _ = recorded_jobs()
+    assert jobs[2].job.array_tasks == 14
+    assert jobs[8].array_job_id == 2
+    assert jobs[8].job.array_tasks == 1
+
+
+def test_recorded_held_and_dependent_jobs_do_not_queue() -> None:
+    jobs, _ = recorded_jobs()
+    assert jobs[3].is_held
+    assert not jobs[3].is_queued
+    assert jobs[2].is_queued
+    assert not jobs[12].is_queued
+    assert not jobs[11].is_queued
+    assert jobs[12].job.dependency is not None
+    assert jobs[12].job.requeue is False
+    assert jobs[12].job.nodes == 2
+    assert jobs[11].partitions == ("onprem", "burst")
+    assert jobs[11].job.features == ("onprem", "x86")
+    assert jobs[11].start_time is None
+
+
+def test_recorded_nodes() -> None:
+    nodes, report = recorded_nodes()
+    assert report.malformed == 0
+    assert sorted(nodes) == ["burst1", "burst2", "burst3", "onprem1", "onprem2"]
+    assert nodes["burst2"].is_cloud
+    assert nodes["burst2"].power is NodePower.DOWN
+    assert nodes["burst3"].reason == 'bad = disk, "really'  # scontrol eats the last quote
+    assert nodes["burst3"].is_draining
+    assert nodes["onprem1"].power is NodePower.UP
+    assert nodes["onprem1"].memory_mb == 4000
+
+
+def test_recorded_partitions_configuration_and_version() -> None:
+    partitions = {partition.name: partition for partition in parsing.partitions(recorded("partitions.txt"))}
+    assert partitions["onprem"].is_default
+    assert partitions["burst"].total_processors == 12
+    assert partitions["burst"].default_minutes == 60
+    assert partitions["burst"].max_minutes is None
+    config = parsing.config(recorded("config.txt"))
+    assert config["ClusterName"] == "lab"
+    assert config["AuthInfo"].endswith("cred_expire=5")
+    assert parsing.version(recorded("version.txt")) == (22, 5, 8)
+
+
+@given(st.text(max_size=300))
+def test_f28_whatever_a_user_types_stays_in_its_column(typed: str) -> None:
+    jobs, report = recorded_jobs(one_job(Name=typed, Comment=typed, Account=typed) + one_job(JobID="8"))
+    assert report.malformed == 0
+    assert sorted(jobs) == [7, 8]
+    assert jobs[7].job.queue == "onprem"
+
+
+def test_f28_a_name_of_ten_kilobytes_with_other_delimiters_and_records() -> None:
+    name = ("x=y\nJobId=9 \x1e0000\x1f" * 1000)[:10_000]
+    jobs, report = recorded_jobs(one_job(Name=name))
+    assert report.malformed == 0
+    assert jobs[7].job.name == name[:1000]
+
+
+@given(st.dictionaries(st.sampled_from(parsing.JOB_COLUMNS), st.text(max_size=40)))
+def test_f28_no_content_of_any_column_raises(columns: dict[str, str]) -> None:
+    jobs, report = recorded_jobs(one_job(**columns) + one_job(JobID="8"))
+    assert 8 in jobs or report.malformed == 0
+    assert len(jobs) + report.malformed >= 1
+    for job in jobs.values():
+        assert job.job.processors >= 1
+        assert job.job.array_tasks >= 1
+        assert job.job.requested_time is None or math.isfinite(job.job.requested_time)
+
+
+@given(st.dictionaries(st.sampled_from(parsing.NODE_COLUMNS), st.text(max_size=40)))
+def test_f28_no_content_of_any_node_column_raises(columns: dict[str, str]) -> None:
+    nodes, _ = recorded_nodes(one_node(**columns) + one_node(NodeList="burst2"))
+    assert "burst2" in nodes
+
+
+@given(st.text(max_size=400))
+def test_f28_text_that_is_no_answer_is_refused_or_empty(text: str) -> None:
+    try:
+        jobs, _ = recorded_jobs(text)
+    except RetryLater:
+        return  # refused as a whole
+    assert not jobs
+
+
+def test_an_answer_cut_short_is_refused_as_a_whole() -> None:
+    whole = recorded("squeue.txt")
+    with pytest.raises(RetryLater) as caught:
+        recorded_jobs(whole[: len(whole) // 2])
+    assert caught.value.code == "slurm.unreadable"
+
+
+def test_f16_an_unknown_node_state_is_kept_and_means_do_nothing() -> None:
+    nodes, report = recorded_nodes(one_node(StateComplete="levitating+cloud"))
+    assert report.malformed == 0
+    assert nodes["burst1"].states == {"LEVITATING", "CLOUD"}
+    assert nodes["burst1"].power is NodePower.UNKNOWN
+
+
+def test_f16_an_unknown_job_state_is_kept_and_holds_nothing() -> None:
+    jobs, report = recorded_jobs(one_job(State="LEVITATING"))
+    assert report.malformed == 0
+    assert not jobs[7].holds_processors
+    assert not jobs[7].is_queued
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"),
+    [
+        ("5:00", 300),
+        ("1:00:00", 3600),
+        ("2-03:00:00", 183600),
+        ("UNLIMITED", None),
+        ("", None),
+        ("x:y", None),
+    ],
+)
+def test_time_limits(typed: str, seconds: float | None) -> None:
+    assert records.seconds(typed) == seconds
+
+
+@pytest.mark.parametrize(
+    ("expression", "tasks"),
+    [("N/A", 1), ("7", 1), ("0-9", 10), ("0-9%3", 10), ("1,5-9:2", 4), ("1-99999999999", 1), ("9-1", 1)],
+)
+def test_array_tasks(expression: str, tasks: int) -> None:
+    assert parsing.array_tasks(expression) == tasks
+
+
+def test_node_sets() -> None:
+    assert node_sets.expand("burst[1-3,7],onprem2") == ("burst1", "burst2", "burst3", "burst7", "onprem2")
+    assert node_sets.fold(["burst3", "burst1", "burst2"]) == "burst[1-3]"
+    assert node_sets.expand("") == ()
+
+
+@pytest.mark.parametrize("hostile", ["@all", "a[1-9999999999]", "a;rm", "a[1-", "a b", "ä1", "a\nb"])
+def test_hostile_node_sets_are_refused(hostile: str) -> None:
+    with pytest.raises(BadInput):
+        node_sets.expand(hostile)
