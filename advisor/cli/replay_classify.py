@@ -1,0 +1,76 @@
+"""``advisor replay classify``: Zrigui et al., section 4.3, on a log."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+if TYPE_CHECKING:
+    from advisor.predict.size_features import Flavour
+
+
+class Mode(enum.StrEnum):
+    """Which classifier is replayed."""
+
+    PAPER = "paper"
+    ADVISOR = "advisor"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("classify")(classify)
+
+
+def classify(
+    trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
+    ],
+    mode: Annotated[
+        list[Mode] | None, typer.Option(help="Only this classifier; may be repeated. Both by default.")
+    ] = None,
+    cut: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="A job is small from this probability on.")
+    ] = 0.5,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Class a log's jobs small or large, each week by the model of the weeks before, and judge it."""
+    from rich.progress import Progress
+
+    from advisor.replay.classify import report
+    from advisor.replay.sources import load_table
+
+    modes: tuple[Flavour, ...] = tuple(one.value for one in dict.fromkeys(mode or list(Mode)))
+    table = load_table(trace)
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        tasks = {name: progress.add_task(f"{name}: weeks", total=None) for name in modes}
+
+        def tick(name: Flavour, done: int, total: int) -> None:
+            progress.update(tasks[name], completed=done, total=total)
+
+        result = report(table, modes, probability_cut=cut, progress=tick)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    table = Table(title=f"{result['trace']}: {result['jobs_judged']:,} jobs judged")
+    for heading in ("classifier", "accuracy", "precision", "recall", "false small", "divider", "training"):
+        table.add_column(heading, justify="left" if heading == "classifier" else "right")
+    for name, row in result["modes"].items():
+        shares = (row[key] for key in ("accuracy", "precision", "recall", "false_small_share"))
+        table.add_row(
+            name,
+            *(f"{100 * share:.1f} %" for share in shares),
+            "-" if row["divider_seconds"] is None else f"{row['divider_seconds']:,.0f} s",
+            "-" if row["train_seconds_per_week"] is None else f"{row['train_seconds_per_week']:.2f} s/week",
+        )
+    console.print(table)
+    console.print(
+        f"Weeks of seven days; small: a run time below the median of the jobs finished before the week. "
+        f"{result['seconds']:.1f} s."
+    )

@@ -1,0 +1,239 @@
+"""The size classifier in service: small or large, for one submission in well under 100 microseconds.
+
+Zrigui et al. 2022, sections 3.3 to 5.3, with the history kept up to the second instead of to the last week.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.estimate import SizeEstimate
+from advisor.model.job import Job, JobOutcome
+from advisor.predict._size_state import REMEMBERED_SUBMISSIONS
+from advisor.predict.forest import TreeEnsemble
+from advisor.predict.size_features import NO_DIVIDER, LiveFeatures, SizeHistory, feature_names
+
+if TYPE_CHECKING:
+    from advisor.predict.size_training import SizeTraining
+
+FORMAT: Final = 1
+_FEATURES: Final = "features."
+_TREES: Final = "trees."
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A live job: its submission number, and whether its start is noted."""
+
+    number: int
+    started: bool = False
+
+
+class SizeModel:
+    """Divider, trees and the history they ask.
+
+    Before the first training (the first week) there is no divider and every job is large.
+
+    Parameters
+    ----------
+    features : LiveFeatures, optional
+        History so far; empty by default.
+    trees : TreeEnsemble, optional
+        Trained on the columns of ``feature_names("advisor")``.
+    divider_seconds : float
+        Run time that divides small from large; NaN while unknown.
+    trained_at : float
+        When, in the jobs' clock; NaN when never.
+
+    Notes
+    -----
+    Feed the live jobs of each snapshot to :meth:`observe` and every finished job once to :meth:`learn`: what
+    a user has running says much about the next job. Without :meth:`observe` the model still works, on finished
+    jobs alone. An instance belongs to one thread, or to whoever holds its owner's lock.
+
+    Examples
+    --------
+    >>> model = SizeModel()
+    >>> model.classify(Job(job_id=0, submit_time=0.0, processors=4, user="mia"), probability_cut=0.5).is_small
+    False
+    """
+
+    def __init__(
+        self,
+        features: LiveFeatures | None = None,
+        trees: TreeEnsemble | None = None,
+        *,
+        divider_seconds: float = math.nan,
+        trained_at: float = math.nan,
+    ) -> None:
+        self.features = features if features is not None else LiveFeatures()
+        self.trees = trees
+        self.divider_seconds = divider_seconds
+        self.trained_at = trained_at
+        self._followed: dict[int, _Followed] = {}
+
+    def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
+        """Class a submission from what is known now; nothing is changed.
+
+        Parameters
+        ----------
+        job : Job
+            As submitted; its ``submit_time`` is now.
+        probability_cut : float
+            Small from this probability on (``settings.size.probability_cut``).
+        """
+        if self.trees is None or math.isnan(self.divider_seconds):
+            return SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=self.divider_seconds)
+        probability = self.trees.predict_one(self.features.row(job, self.divider_seconds))
+        return SizeEstimate(
+            is_small=probability >= probability_cut,
+            probability_small=probability,
+            divider_seconds=self.divider_seconds,
+        )
+
+    def submitted(self, job: Job) -> None:
+        """Note a submission, once; a job without an id (yet) is left out."""
+        if job.job_id <= 0 or job.job_id in self._followed:
+            return
+        self._followed[job.job_id] = _Followed(self.features.submit(job))
+        if len(self._followed) > REMEMBERED_SUBMISSIONS:
+            del self._followed[next(iter(self._followed))]
+
+    def started(self, job_id: int, time: float) -> None:
+        """Note that a job runs since ``time``; a job nobody submitted is left out."""
+        followed = self._followed.get(job_id)
+        if followed is not None:
+            followed.started = True
+            self.features.start(followed.number, time)
+
+    def requeued(self, job_id: int) -> None:
+        """Note that a job waits again."""
+        followed = self._followed.get(job_id)
+        if followed is not None and followed.started:
+            followed.started = False
+            self.features.start(followed.number, math.nan)
+
+    def observe(self, live: Iterable[tuple[Job, float | None]]) -> None:
+        """Note the live jobs of one snapshot, each with its start time (None: it waits); idempotent."""
+        for job, start_time in sorted(live, key=lambda pair: (pair[0].submit_time, pair[0].job_id)):
+            self.submitted(job)
+            if start_time is None:
+                self.requeued(job.job_id)
+            else:
+                self.started(job.job_id, start_time)
+
+    def learn(self, outcome: JobOutcome) -> None:
+        """Learn from a finished job, to be told once; one that never ran is only forgotten."""
+        followed = self._followed.pop(outcome.job.job_id, None)
+        if followed is None and outcome.run_seconds <= 0:
+            return
+        number = followed.number if followed is not None else self.features.submit(outcome.job)
+        run = outcome.run_seconds if outcome.run_seconds > 0 else -1.0
+        divider = NO_DIVIDER if math.isnan(self.divider_seconds) else self.divider_seconds
+        self.features.start(number, outcome.start_time)
+        self.features.end(number, outcome.end_time, run, divider)
+
+    def warm(self) -> None:
+        """Compile, or load from the cache, everything :meth:`classify` needs."""
+        job = Job(job_id=0, submit_time=0.0, processors=1, user="warm", requested_time=60.0)
+        row = self.features.row(job, 60.0)
+        if self.trees is not None:
+            self.trees.predict_one(row)
+
+    @classmethod
+    def retrain(
+        cls,
+        history: SizeHistory,
+        *,
+        now: float,
+        training: SizeTraining | None = None,
+        start_of_log: float = 0.0,
+        utc_offset_seconds: float = 0.0,
+    ) -> Self:
+        """Train on everything that had finished before ``now`` (section 4.2): seconds, off the submit path.
+
+        Parameters
+        ----------
+        history : SizeHistory
+            What the site ran; jobs submitted at ``now`` or later are left out.
+        now : float
+            Seconds, the history's clock.
+        training : SizeTraining, optional
+            The product's by default.
+        start_of_log, utc_offset_seconds : float
+            As of :class:`advisor.predict.size_features.LiveFeatures`.
+
+        Returns
+        -------
+        SizeModel
+            A new model, which remembers the history; untrained (all large) when it is too short.
+        """
+        from advisor.predict.size_training import train  # noqa: PLC0415 (scikit-learn: training only)
+
+        trained = train(history, now=now, parameters=training)
+        features = LiveFeatures(
+            trained.state, start_of_log=start_of_log, utc_offset_seconds=utc_offset_seconds
+        )
+        divider = trained.divider_seconds if trained.trees is not None else math.nan
+        return cls(features, trained.trees, divider_seconds=divider, trained_at=now)
+
+    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Plain arrays for the model store, and what JSON can hold."""
+        arrays = {_FEATURES + name: array for name, array in self.features.to_arrays().items()}
+        if self.trees is not None:
+            arrays |= {_TREES + name: array for name, array in self.trees.to_arrays().items()}
+        followed = [(job_id, one.number, one.started) for job_id, one in self._followed.items()]
+        arrays["followed"] = np.array(followed, np.int64).reshape(-1, 3)
+        meta = {
+            "format": FORMAT,
+            "schema": list(feature_names("advisor")),
+            "divider_seconds": self.divider_seconds,
+            "trained_at": self.trained_at,
+            "trees": 0 if self.trees is None else self.trees.trees,
+        }
+        return arrays, meta
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+        """Rebuild what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        BadInput
+            It is damaged, or made by a release with other features.
+        """
+        try:
+            if meta["format"] != FORMAT or tuple(meta["schema"]) != feature_names("advisor"):
+                msg = "another format or other features"
+                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+            trees = TreeEnsemble.from_arrays(_part(arrays, _TREES)) if meta["trees"] else None
+            if trees is not None and trees.features != len(feature_names("advisor")):
+                msg = f"trees of {trees.features} features"
+                raise ValueError(msg)  # noqa: TRY301 (as above)
+            model = cls(
+                LiveFeatures.from_arrays(_part(arrays, _FEATURES)),
+                trees,
+                divider_seconds=float(meta["divider_seconds"]),
+                trained_at=float(meta["trained_at"]),
+            )
+            for job_id, number, started in arrays["followed"].tolist():
+                model._followed[job_id] = _Followed(max(0, number), bool(started))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(
+                f"damaged model: {error!r}",
+                where="size model",
+                mend="Run `advisor retrain`.",
+                code="size.arrays",
+            ) from None
+        return model
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
