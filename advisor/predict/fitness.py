@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -112,6 +113,14 @@ class TuningProblem:
             truths=labels[test].astype(np.float64),
             schema=encoder.schema,
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything in it: a search may be resumed on the same problem only."""
+        digest = hashlib.sha256("\0".join(self.schema.features).encode())
+        for array in (self.cases, self.labels, self.times, self.job_ids, self.queries, self.truths):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

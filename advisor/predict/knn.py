@@ -71,6 +71,23 @@ class KnnParameters:
         """Every feature of equal weight 1: what holds until `advisor tune` has run."""
         return cls(k, omega, s, (1.0,) * len(schema))
 
+    @property
+    def chromosome(self) -> Floats:
+        """``[k, omega, s, w_1 .. w_n]``, as stored."""
+        return np.array([self.k, self.omega, self.s, *self.weights], np.float64)
+
+    @classmethod
+    def from_chromosome(cls, chromosome: Floats) -> Self:
+        """Rebuild what :attr:`chromosome` gave.
+
+        Raises
+        ------
+        BadInput
+            A value is out of its range.
+        """
+        k, omega, s, *weights = chromosome.tolist()
+        return cls(int(k), omega, int(s), tuple(weights))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EstimateColumns:
@@ -265,10 +282,8 @@ class KnnEstimator:
             "labels": self._base.labels[order],
             "times": self._base.times[order],
             "job_ids": self._base.job_ids[order],
-            "weights": self._base.weights.copy(),
-            "scalars": np.array(
-                [self.parameters.k, self.parameters.omega, self.parameters.s, self.coverage], np.float64
-            ),
+            "chromosome": self.parameters.chromosome,
+            "coverage": np.array([self.coverage]),
         }
 
     @classmethod
@@ -283,7 +298,8 @@ class KnnEstimator:
             An array is missing or has the wrong shape.
         """
         try:
-            k, omega, s, coverage = arrays["scalars"].tolist()
+            (coverage,) = arrays["coverage"].tolist()
+            parameters = KnnParameters.from_chromosome(arrays["chromosome"])
             features = np.asarray(arrays["features"], np.float64)
             columns = [arrays[name] for name in ("labels", "times", "job_ids")]
             if features.shape != (len(columns[0]), len(schema)) or any(
@@ -291,7 +307,6 @@ class KnnEstimator:
             ):
                 msg = f"cases have shape {features.shape}"
                 raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
-            parameters = KnnParameters(int(k), omega, int(s), tuple(arrays["weights"].tolist()))
         except (KeyError, ValueError, TypeError) as error:
             raise BadInput(
                 f"damaged model: {error}",

@@ -340,11 +340,12 @@ def test_features_must_fit_the_schema():
     "damage",
     [
         lambda arrays: arrays.pop("labels"),
-        lambda arrays: arrays.pop("scalars"),
-        lambda arrays: arrays.update(scalars=np.zeros(3)),
+        lambda arrays: arrays.pop("coverage"),
+        lambda arrays: arrays.update(chromosome=np.zeros(2)),
+        lambda arrays: arrays.update(chromosome=np.zeros(8)),
         lambda arrays: arrays.update(features=np.zeros((3, 4))),
         lambda arrays: arrays.update(times=np.zeros(1)),
-        lambda arrays: arrays.update(weights=np.array(["a"])),
+        lambda arrays: arrays.update(chromosome=np.array(["a"] * 8)),
     ],
 )
 def test_damaged_arrays_are_refused(many, damage):

@@ -1,0 +1,227 @@
+"""``advisor tune``: better parameters for the estimators, from the cluster's own history."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from advisor.history.models import ModelStore
+    from advisor.model.settings import Settings
+    from advisor.model.table import JobTable
+    from advisor.predict.fitness import Target, TuningProblem
+    from advisor.predict.knn import KnnParameters
+    from advisor.predict.tuning import GeneticSettings, TuningResult, TuningState
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tune")(tune)
+
+
+def tune(
+    *,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Tune on this log (.swf, .swf.gz) instead of the history.")
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", min=1, help="Row that stands for now: only what was known then is used."),
+    ] = None,
+    entries: Annotated[int, typer.Option(min=10, help="Jobs the parameters are judged on.")] = 500,
+    population: Annotated[int, typer.Option(min=4, help="Individuals.")] = 50,
+    generations: Annotated[int, typer.Option(min=0, help="Generations.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
+    models: Annotated[
+        Path | None, typer.Option(help="Folder of models to write to; the settings' by default.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the checkpoint of a stopped run.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing, neither parameters nor checkpoint.")
+    ] = False,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Search for k, omega, s and the weights by a genetic algorithm (Cunha et al., section IV-A).
+
+    A run that was stopped goes on where it was when it is started again on the same jobs.
+    """
+    from advisor.history.models import ModelStore
+    from advisor.history.parameters import TARGETS, save_parameters
+    from advisor.predict.features import CUNHA_TABLE_I
+    from advisor.predict.tuning import GeneticSettings
+
+    began = time.monotonic()
+    settings = settings_of(config)
+    store = None if dry_run else ModelStore(folder=models or settings.paths.models)
+    table = _table(trace, settings)
+    genetic = GeneticSettings(population=population, generations=generations)
+    problems = _problems(table, settings, at, entries)
+    results = {
+        target: _search(problems[target], target, genetic, seed, settings, store, fresh=fresh)
+        for target in TARGETS
+    }
+    version = None
+    if store is not None:
+        best = {target: result.parameters for target, result in results.items()}
+        gains = {target: _gain(result) for target, result in results.items()}
+        source = {"history": table.name, "jobs": len(table), "at": at, "seed": seed, "rmse": gains}
+        version = save_parameters(store, best, CUNHA_TABLE_I, source)
+    summary = {
+        "history": table.name,
+        "jobs": len(table),
+        "entries": entries,
+        **asdict(genetic),
+        "targets": {target: _described(result) for target, result in results.items()},
+        "version": version,
+        "seconds": time.monotonic() - began,
+    }
+    emit(summary, output, lambda console: _show(console, summary))
+
+
+def _table(trace: Path | None, settings: Settings) -> JobTable:
+    if trace is not None:
+        from advisor.history.swf import read_table
+
+        with _progress() as progress:
+            task = progress.add_task(f"reading {trace.name}", total=None)
+            return read_table(
+                trace,
+                keep="all",
+                progress=lambda done, total: progress.update(task, completed=done, total=total or None),
+            )
+    from advisor.history.store import HistoryStore
+
+    with HistoryStore(settings.paths.history_url) as store:
+        return store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
+
+
+def _problems(
+    table: JobTable, settings: Settings, at: int | None, entries: int
+) -> dict[Target, TuningProblem]:
+    from advisor.history.parameters import TARGETS
+    from advisor.predict.features import Encoder
+    from advisor.predict.fitness import TuningProblem
+    from advisor.predict.tracker import states_of
+
+    offset = table.utc_offset_seconds or settings.cluster.utc_offset_seconds
+    encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
+    states = states_of(table)
+    return {
+        target: TuningProblem.from_log(table, states, encoder, target, at=at, entries=entries)
+        for target in TARGETS
+    }
+
+
+def _search(
+    problem: TuningProblem,
+    target: Target,
+    genetic: GeneticSettings,
+    seed: int,
+    settings: Settings,
+    store: ModelStore | None,
+    *,
+    fresh: bool,
+) -> TuningResult:
+    """Tune one estimator, with a bar and a checkpoint after each generation."""
+    import numpy as np
+
+    from advisor.history.parameters import TARGETS, load_checkpoint, save_checkpoint
+    from advisor.predict import tuning
+
+    start = _untuned(problem, settings)
+    job = {
+        "problem": problem.fingerprint,
+        "seed": seed,
+        "start": start.chromosome.tolist(),
+        **asdict(genetic),
+    }
+    resume = None if store is None or fresh else load_checkpoint(store, target, job)
+    if resume is not None:
+        stderr.print(f"{target}: going on after generation {resume.generation}", markup=False)
+    with _progress() as progress:
+        task = progress.add_task(f"tuning {target}", total=genetic.generations + 1)
+
+        def tell(state: TuningState) -> None:
+            if store is not None:
+                save_checkpoint(store, target, state, job)
+            best = f"tuning {target}: RMSE {state.fitness[0]:,.0f} s"
+            progress.update(task, completed=state.generation + 1, description=best)
+
+        return tuning.tune(
+            problem,
+            generator=np.random.default_rng([seed, TARGETS.index(target)]),
+            start=start,
+            settings=genetic,
+            resume=resume,
+            progress=tell,
+        )
+
+
+def _untuned(problem: TuningProblem, settings: Settings) -> KnnParameters:
+    from advisor.predict.knn import KnnParameters
+
+    estimator = settings.estimator
+    return KnnParameters.untuned(
+        problem.schema,
+        k=estimator.neighbours,
+        omega=estimator.kernel_width,
+        s=estimator.knowledge_base_jobs,
+    )
+
+
+def _progress() -> Progress:
+    from rich.progress import Progress
+
+    return Progress(console=stderr, transient=True, disable=not stderr.is_terminal)
+
+
+def _gain(result: TuningResult) -> dict[str, float]:
+    return {"before": result.rmse_before, "after": result.rmse_after}
+
+
+def _described(result: TuningResult) -> dict[str, Any]:
+    from advisor.predict.features import CUNHA_TABLE_I
+
+    best = result.parameters
+    return {
+        "rmse_before": result.rmse_before,
+        "rmse_after": result.rmse_after,
+        "k": best.k,
+        "omega": best.omega,
+        "s": best.s,
+        "weights": dict(zip(CUNHA_TABLE_I.features, best.weights, strict=True)),
+        "history": result.state.history,
+    }
+
+
+def _show(console: Console, summary: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    shown = Table(title=f"{summary['history']}: {summary['jobs']:,} jobs", title_justify="left")
+    shown.add_column("")
+    for target in summary["targets"]:
+        shown.add_column(target, justify="right")
+    found = list(summary["targets"].values())
+    shown.add_row("RMSE before, s", *(f"{one['rmse_before']:,.0f}" for one in found))
+    shown.add_row("RMSE after, s", *(f"{one['rmse_after']:,.0f}" for one in found))
+    shown.add_row("k, neighbours", *(str(one["k"]) for one in found))
+    shown.add_row("omega", *(f"{one['omega']:.3f}" for one in found))
+    shown.add_row("s, jobs", *(f"{one['s']:,}" for one in found))
+    for feature in found[0]["weights"]:
+        shown.add_row(f"weight of {feature}", *(f"{one['weights'][feature]:.3f}" for one in found))
+    console.print(shown)
+    version = summary["version"]
+    console.print(
+        "Nothing was written." if version is None else f"Parameters {version} are in force.", markup=False
+    )
