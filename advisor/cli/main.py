@@ -13,7 +13,15 @@ from advisor.cli.output import stderr
 from advisor.model.errors import AdvisorError, BadInput
 
 # Each module has `register(app)`. Order is the order of `advisor --help`.
-COMMANDS: tuple[str, ...] = ("serve", "config", "ingest", "tune", "replay", "replay_placement")
+COMMANDS: tuple[str, ...] = (
+    "serve",
+    "config",
+    "ingest",
+    "tune",
+    "replay_classify",
+    "replay_placement",
+    "bench",
+)
 
 # a database somebody else holds is for the caller to mend or to wait for, like a wrong path
 _EXIT_AS_BAD_INPUT = frozenset({"history.locked", "history.unreachable"})

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class Mode(enum.StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("classify")(classify)
+    """Add ``advisor replay classify``."""
+    group(app, "replay", "Replay logs through the decisions.").command("classify")(classify)
 
 
 def classify(

@@ -55,8 +55,8 @@ class SizeModel:
     Notes
     -----
     Feed the live jobs of each snapshot to :meth:`observe` and every finished job once to :meth:`learn`: what
-    a user has running says much about the next job. Without :meth:`observe` the model still works, on finished
-    jobs alone. An instance belongs to one thread, or to whoever holds its owner's lock.
+    a user has running says much about the next job. Without :meth:`observe` the model still works, on
+    finished jobs alone. An instance belongs to one thread, or to whoever holds its owner's lock.
 
     Examples
     --------
