@@ -1,0 +1,104 @@
+"""``advisor bench``: how fast it is here, beside a peer measured in the same run.
+
+The measuring is in ``advisor.testing.bench``, one module each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from advisor.cli.output import Format, FormatOption, emit, plain, stderr
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+bench = typer.Typer(no_args_is_help=True, help="Measure on this machine.")
+
+SeedOption = Annotated[int, typer.Option(min=0, help="Of whatever is drawn by chance.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(bench, name="bench")
+
+
+@bench.command("knn")
+def bench_knn(
+    knowledge_base: Annotated[int, typer.Option(min=100, help="Cases.")] = 10_000,
+    queries: Annotated[int, typer.Option(min=100, help="Questions asked.")] = 2_000,
+    k: Annotated[int, typer.Option(min=1, max=100, help="Neighbours.")] = 16,
+    seed: SeedOption = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """One estimate, against scikit-learn's brute force on the encoded space."""
+    from advisor.testing.bench import knn
+
+    with telling() as tell:
+        result = knn.run(knowledge_base=knowledge_base, queries=queries, k=k, seed=seed, tell=tell)
+    emit(result, output, listing(result))
+
+
+@bench.command("tune")
+def bench_tune(
+    *,
+    trace: Annotated[str, typer.Option(help="A log, or `synthetic`.")] = "synthetic",
+    run_times: Annotated[bool, typer.Option("--run-times", help="Tune run times, not waits.")] = False,
+    at: Annotated[int, typer.Option(min=1, help="Row that stands for now.")] = 10_000,
+    population: Annotated[int, typer.Option(min=4, help="Individuals.")] = 50,
+    generations: Annotated[int, typer.Option(min=1, help="Generations.")] = 100,
+    control: Annotated[bool, typer.Option(help="Differential evolution too, as a control.")] = True,
+    seed: SeedOption = 1,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """The genetic search for one estimator's parameters."""
+    from advisor.testing.bench import tune
+
+    with telling() as tell:
+        result = tune.run(
+            trace=trace,
+            target="run" if run_times else "wait",
+            at=at,
+            population=population,
+            generations=generations,
+            control=control,
+            seed=seed,
+            tell=tell,
+        )
+    emit(result, output, listing(result))
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error that says what is being done; quiet where nobody watches."""
+    if not stderr.is_terminal:
+        yield lambda _: None
+        return
+    with stderr.status("starting") as status:
+        yield status.update
+
+
+def listing(result: dict[str, Any]) -> Callable[[Console], None]:
+    """Show a result as lines of name and value."""
+
+    def show(console: Console) -> None:
+        from rich.table import Table
+
+        table = Table(show_header=False, box=None)
+        for name, value in _flat(plain(result)):
+            table.add_row(name, f"{value:,.6g}" if isinstance(value, float) else str(value))
+        console.print(table)
+
+    return show
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested fields under dotted names."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flat(item, f"{name}.{key}" if name else key)
