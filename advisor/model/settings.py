@@ -158,7 +158,12 @@ class EstimatorSettings(Section):
     """The two k-NN estimators (Cunha et al., section IV-A); `advisor tune` writes better ones."""
 
     neighbours: int = setting(16, "k until tuned.", ge=1, le=1000)
-    kernel_width: float = setting(0.5, "Gaussian kernel's omega until tuned.", gt=0.0)
+    kernel_width: float = setting(
+        1.0,
+        "Gaussian kernel's omega until tuned. Under about 0.8 the kernels of 16 typical neighbours sum to less "
+        "than 1, the variance has no value and the cutoff lets nothing pass.",
+        gt=0.0,
+    )
     knowledge_base_jobs: int = setting(
         10_000, "s: first in, first out. More is not always better.", unit="jobs", ge=10, le=1_000_000
     )

@@ -21,7 +21,7 @@ from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job
-from advisor.model.settings import PlacementSettings, Settings
+from advisor.model.settings import EstimatorSettings, PlacementSettings, Settings
 from advisor.model.site import SiteState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.predict.features import Encoder
@@ -42,7 +42,7 @@ TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 class Progress(Protocol):
     """Where a replay says how far it is."""
 
-    def __call__(self, phase: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    def __call__(self, phase: str, total: int, /) -> AbstractContextManager[Callable[[int], None]]:
         """Begin a phase of `total` steps; the callable given back is told the steps done since."""
         ...
 
@@ -74,7 +74,7 @@ class PlacementOptions:
     factors: tuple[float, ...] = FACTORS
     baseline: float = 1.0
     tune: bool = True
-    generations: int = 30
+    generations: int = 100
     population: int = 50
     seed: int = 1
     backtest_jobs: int = 5_000
@@ -228,7 +228,13 @@ def _parameters(
     progress: Progress,
 ) -> tuple[KnnParameters, TunedParameters]:
     """Parameters for the window, from the 500 entries before it (section V-A)."""
-    start = KnnParameters.untuned(encoder.schema)
+    untuned = EstimatorSettings()
+    start = KnnParameters.untuned(
+        encoder.schema,
+        k=untuned.neighbours,
+        omega=untuned.kernel_width,
+        s=untuned.knowledge_base_jobs,
+    )
     if not options.tune:
         return start, _shown(start, encoder)
     try:
