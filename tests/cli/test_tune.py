@@ -1,0 +1,215 @@
+"""``advisor tune`` and ``advisor bench`` as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.history import swf
+from advisor.history.models import ModelStore
+from advisor.history.parameters import load_checkpoint, load_parameters
+from advisor.history.store import HistoryStore
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome
+from advisor.predict import tuning
+from advisor.predict.features import CUNHA_TABLE_I, WITH_PROCESSORS
+from advisor.predict.knn import KnnParameters
+from tests.conftest import ROOT
+
+runner = CliRunner()
+UNTUNED = KnnParameters.untuned(CUNHA_TABLE_I)
+SMALL = ("--population", "6", "--generations", "3", "--entries", "40")
+
+
+def jobs(count=300):
+    """Users with habits: the run time follows the user, the wait the time of day."""
+    generator = np.random.default_rng(9)
+    time = 1e9
+    for number in range(1, count + 1):
+        time += float(generator.integers(0, 900))
+        user = int(generator.integers(0, 6))
+        wait = float(generator.integers(0, 60)) + 20.0 * ((time % 86400) // 3600)
+        run = 60.0 + 300.0 * user + float(generator.integers(0, 30))
+        yield JobOutcome(
+            job=Job(
+                job_id=number,
+                submit_time=time,
+                processors=1 + user % 4,
+                user=f"user{user}",
+                requested_time=3600.0,
+            ),
+            start_time=time + wait,
+            end_time=time + wait + run,
+        )
+
+
+@pytest.fixture
+def models(tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "log.swf"
+    swf.write(path, jobs(), clock="epoch")
+    return path
+
+
+def call(*arguments):
+    result = runner.invoke(app, ["tune", *SMALL, *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def as_json(*arguments):
+    return json.loads(call(*arguments, "--format", "json").stdout)
+
+
+def test_tunes_on_a_log_and_puts_the_parameters_in_force(trace, models):
+    found = as_json("--trace", trace, "--models", models)
+    assert found["version"] == "00000001"
+    assert found["jobs"] == 300
+    stored = load_parameters(ModelStore(folder=models), CUNHA_TABLE_I, UNTUNED)
+    for target in ("wait", "run"):
+        told = found["targets"][target]
+        assert told["rmse_after"] <= told["rmse_before"]
+        assert len(told["history"]) == 4
+        assert told["k"] == stored[target].k
+        assert list(told["weights"].values()) == list(stored[target].weights)
+    assert found["targets"]["run"]["rmse_after"] < 0.8 * found["targets"]["run"]["rmse_before"]
+
+
+def test_tunes_on_the_history_of_the_settings(tmp_path, models):
+    with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
+        store.add(jobs(), source="slurm")
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nstate = "{tmp_path}"\n')
+    found = as_json("--config", config)
+    assert found["jobs"] == 300
+    assert found["targets"]["run"]["rmse_after"] < found["targets"]["run"]["rmse_before"]
+    assert load_parameters(ModelStore(folder=models), CUNHA_TABLE_I, UNTUNED)["run"].k >= 1
+
+
+def test_text_for_people(trace):
+    shown = call("--trace", trace, "--dry-run").stdout
+    assert "RMSE after, s" in shown
+    assert "weight of requested_time" in shown
+    assert "Nothing was written." in shown
+
+
+def test_stopped_run_goes_on_to_the_same_result(trace, models, tmp_path, monkeypatch):
+    whole = as_json("--trace", trace, "--dry-run")
+    search = tuning.tune
+
+    def interrupted(problem, *, progress, **options):
+        def stop(state):
+            progress(state)
+            if state.generation == 2:
+                raise KeyboardInterrupt
+
+        return search(problem, progress=stop, **options)
+
+    monkeypatch.setattr(tuning, "tune", interrupted)
+    stopped = runner.invoke(app, ["tune", *SMALL, "--trace", str(trace), "--models", str(models)])
+    assert stopped.exit_code != 0
+    assert ModelStore(folder=models).current("parameters") is None
+    monkeypatch.setattr(tuning, "tune", search)
+    resumed = call("--trace", trace, "--models", models, "--format", "json")
+    assert "wait: going on after generation 2" in resumed.stderr
+    assert json.loads(resumed.stdout)["targets"] == whole["targets"]
+    fresh = call("--trace", trace, "--models", models, "--fresh", "--format", "json")
+    assert "going on" not in fresh.stderr
+    other = call("--trace", trace, "--models", models, "--seed", "2", "--format", "json")
+    assert "going on" not in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--trace", "missing.swf", "--dry-run"), "missing.swf"),
+        (("--entries", "100000", "--dry-run"), "advisor ingest"),
+        (("--at", "20", "--dry-run"), "advisor ingest"),
+    ],
+)
+def test_bad_input_is_said(trace, arguments, message):
+    given = arguments if "--trace" in arguments else ("--trace", str(trace), *arguments)
+    result = runner.invoke(app, ["tune", *SMALL, *given])
+    assert isinstance(result.exception, BadInput)
+    assert message in str(result.exception)
+
+
+def test_folder_that_cannot_be_written_is_said_before_the_work(trace, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    generations = []
+    search = tuning.tune
+
+    def counted(problem, *, progress, **options):
+        def count(state):
+            generations.append(state.generation)
+            progress(state)
+
+        return search(problem, progress=count, **options)
+
+    monkeypatch.setattr(tuning, "tune", counted)
+    models = tmp_path / "file" / "models"
+    result = runner.invoke(app, ["tune", *SMALL, "--trace", str(trace), "--models", str(models)])
+    assert isinstance(result.exception, BadInput)
+    assert generations == [0]
+
+
+def test_parameters_of_another_schema_or_none_leave_the_untuned(trace, models):
+    store = ModelStore(folder=models)
+    assert load_parameters(store, CUNHA_TABLE_I, UNTUNED) == {"wait": UNTUNED, "run": UNTUNED}
+    as_json("--trace", trace, "--models", models)
+    other = KnnParameters.untuned(WITH_PROCESSORS)
+    assert load_parameters(store, WITH_PROCESSORS, other)["run"] is other
+    assert load_checkpoint(store, "run", {"problem": "another"}) is None
+
+
+@pytest.mark.parametrize("arrays", [{}, {"wait": np.zeros(2), "run": np.zeros(2)}, {"wait": np.ones(14)}])
+def test_damaged_parameters_are_said(models, arrays):
+    store = ModelStore(folder=models)
+    store.save("parameters", arrays, {"features": list(CUNHA_TABLE_I.features)})
+    with pytest.raises(BadInput):
+        load_parameters(store, CUNHA_TABLE_I, UNTUNED)
+
+
+def test_bench_knn_has_the_contract_s_fields():
+    arguments = ["bench", "knn", "--knowledge-base", "500", "--queries", "100", "--format", "json"]
+    result = runner.invoke(app, arguments, catch_exceptions=False)
+    found = json.loads(result.stdout)
+    assert found["knowledge_base"] == 500
+    assert found["features"] == 11
+    for name in ("query_us", "sklearn_brute_query_us"):
+        assert 0 < found[name]["p50"] <= found[name]["p99"]
+    assert found["speedup"] == found["sklearn_brute_query_us"]["p50"] / found["query_us"]["p50"]
+    # the peer solves the same problem: it differs about unknown values only
+    assert found["same_neighbours"] > 0.85
+
+
+def test_bench_tune_has_the_contract_s_fields():
+    arguments = ["bench", "tune", "--trace", "synthetic:2500:1", "--at", "1500", "--population", "6"]
+    result = runner.invoke(
+        app, [*arguments, "--generations", "2", "--format", "json"], catch_exceptions=False
+    )
+    found = json.loads(result.stdout)
+    assert (found["population"], found["generations"]) == (6, 2)
+    assert found["seconds"] > 0
+    assert found["rmse_after"] <= found["rmse_before"]
+    assert found["control"]["evaluations"] == 18
+    text = runner.invoke(
+        app, [*arguments, "--generations", "1", "--run-times", "--no-control"], catch_exceptions=False
+    )
+    assert "holdout.rmse_after" in text.stdout
+
+
+def test_benchmarks_of_the_tree_measure_with_the_same_functions():
+    for name in ("knn", "tune"):
+        source = (ROOT / "benchmarks" / f"{name}.py").read_text()
+        assert f"from advisor.testing.bench.{name} import run" in source
