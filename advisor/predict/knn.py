@@ -203,8 +203,12 @@ class KnnEstimator:
     def add_many(self, features: Floats, labels: Floats, *, times: Floats, job_ids: NDArray[np.int64]) -> int:
         """Add cases in order, shape (cases, features); returns how many had a known label."""
         known = np.flatnonzero(np.isfinite(labels))
-        for row in known[-self.parameters.s :]:  # the rest would have left again
-            self.add(features[row], labels[row], time=times[row], job_id=job_ids[row])
+        rows = known[-self.parameters.s :]  # the rest would have left again
+        if self._size == 0 and len(rows):
+            self._fill(self._clean(features[rows]), labels[rows], times[rows], job_ids[rows])
+        else:
+            for row in rows:
+                self.add(features[row], labels[row], time=times[row], job_id=job_ids[row])
         return len(known)
 
     def estimate(self, features: Floats) -> Estimate:
@@ -278,7 +282,7 @@ class KnnEstimator:
         """Everything needed to go on elsewhere, as plain arrays; cases oldest first."""
         order = self._oldest_first()
         return {
-            "features": np.ascontiguousarray(self._base.cases[:, order].T),
+            "features": self._base.cases[:, order].T.copy(),
             "labels": self._base.labels[order],
             "times": self._base.times[order],
             "job_ids": self._base.job_ids[order],
@@ -346,9 +350,22 @@ class KnnEstimator:
         start = self._next if self._size == self.parameters.s else 0
         return (start + np.arange(self._size)) % self.parameters.s
 
+    def _fill(self, features: Floats, labels: Floats, times: Floats, job_ids: NDArray[np.int64]) -> None:
+        """Take the first cases all at once: a model is loaded beside threads that have to answer."""
+        self._base = self._base._replace(
+            cases=np.array(features.T, np.float64, order="C"),
+            labels=np.array(labels, np.float64),
+            times=np.array(times, np.float64),
+            job_ids=np.array(job_ids, np.int64),
+            low=np.fmin.reduce(features, initial=math.inf),
+            high=np.fmax.reduce(features, initial=-math.inf),
+        )
+        self._size = len(labels)
+        self._next = self._size % self.parameters.s
+
     def _grow(self) -> None:
-        """Room for twice the cases, at most s: a young knowledge base stays small."""
-        used, room = self._size, min(self.parameters.s, 2 * self._size)
+        """Room for more cases, at most s: a young knowledge base stays small."""
+        used, room = self._size, min(self.parameters.s, max(FIRST_ROOM, 2 * self._size))
         cases = np.full((len(self.schema), room), math.nan)
         cases[:, :used] = self._base.cases
         self._base = self._base._replace(
