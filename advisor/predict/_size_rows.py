@@ -227,7 +227,7 @@ def _newest(state: State, index: int, time: float, divider: float, part: NDArray
         if slot[s.SLOT_NUMBER] != number:
             continue
         run = slot[s.SLOT_RUN]
-        newest = _WAITS
+        newest = _WAITS if np.isnan(run) else np.nan  # unknown: it never ran
         if run >= 0:
             known += 1
             if run < divider:
