@@ -131,6 +131,11 @@ class FinishedJobs:
             if len(page) < _PAGE_JOBS:
                 return
 
+    def last_position(self) -> int:
+        """Position of the job added last; 0 while there is none."""
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(sa.func.max(job.c.position))).scalar() or 0
+
     def of_job(self, job_id: int, *, source: str | None = None) -> JobOutcome | None:
         """The last finished job with this id (ids wrap around after years)."""
         query = sa.select(job).where(job.c.job_id == job_id).order_by(job.c.submit_time.desc()).limit(1)

@@ -1,0 +1,23 @@
+"""Time, passed in: what o'clock it is, and how much time has gone by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Two clocks, because one of them may be set (FAULTS.md F32).
+
+    Attributes
+    ----------
+    wall : callable
+        Epoch seconds: for records and for what Slurm and EC2 say. May jump.
+    monotonic : callable
+        Seconds that only ever grow: for every period, age and time-out.
+    """
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic

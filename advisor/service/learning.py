@@ -1,0 +1,173 @@
+"""The learn loop: advice given → ledger, finished jobs → history → estimators → the submit server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import structlog
+
+from advisor.decide.wording import parse_admin_comment
+from advisor.history.ingest import IngestReport, ingest_sacct, sacct_since
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Capacity
+from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
+from advisor.model.settings import Settings
+from advisor.service import spool
+from advisor.service.clock import Clock
+from advisor.service.knowledge import Knowledge
+from advisor.service.loops import Step
+from advisor.service.metrics import ControlMetrics
+from advisor.service.site_view import cluster_state
+from advisor.service.view import SharedView
+from advisor.slurm.node_sets import expand
+from advisor.slurm.protocol import SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+SOURCE = "slurm"
+_MOST_LINKS = 100_000
+_FIRST_WINDOW_SECONDS = 7 * 86400.0
+
+
+class LearnLoop:
+    """Keeps history, ledger and estimators up with the cluster.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Asked for ended jobs.
+    store : HistoryStore
+        History and ledger.
+    knowledge : Knowledge
+        What is taught.
+    view : SharedView
+        What the look loop saw.
+    metrics : ControlMetrics
+        Told how good predictions were.
+    clock : Clock
+        Time.
+    """
+
+    name = "learn"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        store: HistoryStore,
+        knowledge: Knowledge,
+        view: SharedView,
+        metrics: ControlMetrics,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._store = store
+        self._knowledge = knowledge
+        self._view = view
+        self._metrics = metrics
+        self._clock = clock
+        self._linked: dict[int, str] = {}
+        self.jobs_learned = 0
+        self.last_ingest: IngestReport | None = None
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return self._settings.loops.learn_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return (
+            Step("collect advice", self.collect_advice),
+            Step("link jobs", self.link_jobs),
+            Step("ingest accounting", self.ingest_accounting),
+            Step("refresh knowledge", self._knowledge.refresh),
+            Step("learn starts", self.learn_starts),
+            Step("learn ends", self.learn_ends),
+            Step("save knowledge", self.save_knowledge),
+        )
+
+    def collect_advice(self) -> None:
+        """Move the submit server's complete files into the ledger; a file goes when its records are in."""
+        for file in spool.complete_files(self._settings.paths.spool):
+            self._store.add_advice(file.records)
+            file.path.unlink(missing_ok=True)
+            if file.unreadable:
+                log.warning("spool.unreadable_lines", file=file.path.name, lines=file.unreadable)
+
+    def link_jobs(self) -> None:
+        """Note which job each advice became, from the AdminComment of the jobs in the queue."""
+        for queued in self._view.fresh().jobs:
+            job_id = queued.job.job_id
+            recorded = parse_admin_comment(queued.admin_comment)
+            if recorded is None or self._linked.get(job_id) == recorded.advice_id:
+                continue
+            # False while the advice is still on its way through the spool: the next round tries again
+            if self._store.link(recorded.advice_id, job_id, source=SOURCE):
+                self._linked[job_id] = recorded.advice_id
+        while len(self._linked) > _MOST_LINKS:
+            del self._linked[next(iter(self._linked))]
+
+    def ingest_accounting(self) -> None:
+        """Add what sacct says has ended; a long absence is caught up with a week at a time."""
+        now = self._clock.wall()
+        since = sacct_since(self._store, now, source=SOURCE)
+        while True:
+            until = since + _FIRST_WINDOW_SECONDS
+            with self._slurm.accounting(since, until if until < now else None) as export:
+                self.last_ingest = ingest_sacct(
+                    self._store,
+                    export.lines,
+                    fields=export.fields,
+                    delimited_by=export.delimited_by,
+                    source=SOURCE,
+                )
+            if self.last_ingest.added:
+                log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
+            if until >= now:
+                return
+            since = until
+
+    def learn_starts(self) -> None:
+        """Waits are known as soon as jobs start."""
+        snapshot = self._view.fresh()
+        self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
+        self._knowledge.learn_starts(snapshot.jobs, self._view.state_at)
+
+    def learn_ends(self) -> None:
+        """Run times are known when jobs end; predictions are judged, cloud jobs get their price."""
+        for outcome in self._knowledge.learn_ends(self._view.state_at):
+            self.jobs_learned += 1
+            self._judge(outcome)
+
+    def save_knowledge(self) -> None:
+        """Hand over to the submit server."""
+        self._knowledge.save()
+
+    def _judge(self, outcome: JobOutcome) -> None:
+        record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+        is_burst = outcome.partition == self._settings.cluster.burst_partition
+        if record is not None and not is_burst:
+            self._metrics.observe_prediction("wait", record.estimates.wait, outcome.wait_seconds)
+            self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)
+        if is_burst:
+            capacity = record.advice.capacity if record is not None else None
+            self._store.set_cost(outcome.job.job_id, self._price(outcome, capacity), source=SOURCE)
+
+    def _price(self, outcome: JobOutcome, capacity: Capacity | None) -> float:
+        """Dollars: node hours at the setting's price; reserved ones are paid for already."""
+        usd_per_hour = {
+            Capacity.RESERVED: 0.0,
+            Capacity.SPOT: self._settings.ec2.spot_usd_per_hour,
+        }.get(capacity or Capacity.ON_DEMAND, self._settings.ec2.on_demand_usd_per_hour)
+        try:
+            nodes = len(expand(outcome.nodes or ""))
+        except BadInput:
+            nodes = 1
+        return max(1, nodes) * math.ceil(outcome.run_seconds) / 3600.0 * usd_per_hour

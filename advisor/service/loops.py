@@ -1,0 +1,184 @@
+"""Control loops: one round of steps, and apart from it the repeating.
+
+Each step is isolated: one that fails is counted and remembered, the next one runs, and the loop goes on. What
+a step cannot read it leaves alone ("do nothing"); the next round looks again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.model.errors import AdvisorError
+from advisor.service.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_STUCK_SECONDS: Final = 900.0
+"""A round that takes longer is stuck: the first sacct of a big site takes minutes, nothing takes this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a loop does."""
+
+    name: str
+    run: Callable[[], None]
+
+
+class Loop(Protocol):
+    """What is repeated."""
+
+    @property
+    def name(self) -> str:
+        """Short name, for logs and metrics."""
+        ...
+
+    @property
+    def period_seconds(self) -> float:
+        """From the start of one round to the start of the next."""
+        ...
+
+    def steps(self) -> Sequence[Step]:
+        """What one round does, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFailure:
+    """The last failure of a step: when (epoch seconds), which code, what it said."""
+
+    time: float
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """How a loop is.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds begun.
+    failures : dict
+        Failures by step and code.
+    open_failures : dict
+        Steps that failed in their last round, with what they said.
+    last_good_round : float or None
+        Epoch seconds of the last round in which nothing failed.
+    seconds : float
+        How long the last round took.
+    """
+
+    rounds: int = 0
+    failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    open_failures: dict[str, StepFailure] = field(default_factory=dict)
+    last_good_round: float | None = None
+    seconds: float = 0.0
+
+
+class LoopRunner:
+    """Runs one loop, once or again and again.
+
+    Parameters
+    ----------
+    loop : Loop
+        What is run.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(self, loop: Loop, clock: Clock) -> None:
+        self.loop = loop
+        self.health = LoopHealth()
+        self._clock = clock
+        self._round_began: float | None = None
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name=loop.name, daemon=True)
+
+    def run_once(self) -> bool:
+        """One round; True when every step succeeded. Never raises."""
+        self._round_began = began = self._clock.monotonic()
+        health = replace(self.health, rounds=self.health.rounds + 1, failures=dict(self.health.failures))
+        still_open: dict[str, StepFailure] = {}
+        for step in self.loop.steps():
+            failure = self._run_step(step)
+            if failure is None:
+                continue
+            still_open[step.name] = failure
+            key = (step.name, failure.code)
+            health.failures[key] = seen = health.failures.get(key, 0) + 1
+            self._tell(step, failure, seen, known=step.name in self.health.open_failures)
+        for name in self.health.open_failures.keys() - still_open.keys():
+            log.info("loop.step_works_again", loop=self.loop.name, step=name)
+        self.health = replace(
+            health,
+            open_failures=still_open,
+            last_good_round=health.last_good_round if still_open else self._clock.wall(),
+            seconds=self._clock.monotonic() - began,
+        )
+        self._round_began = None
+        return not still_open
+
+    def start(self) -> None:
+        """Repeat in a thread of its own."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Begin the next round now."""
+        self._wake.set()
+
+    def stop(self, timeout: float = 10.0) -> bool:
+        """End after the round under way; False when that takes too long."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def is_stuck(self) -> bool:
+        """True when a round has been under way for a quarter of an hour."""
+        began = self._round_began
+        return began is not None and self._clock.monotonic() - began > _STUCK_SECONDS
+
+    def _repeat(self) -> None:
+        while not self._stop.is_set():
+            began = self._clock.monotonic()
+            self.run_once()
+            # never back to back: a round that takes longer than its period must not load Slurm all the time
+            rest = max(self.loop.period_seconds - (self._clock.monotonic() - began), self._shortest_rest)
+            self._wake.wait(rest)
+            self._wake.clear()
+
+    @property
+    def _shortest_rest(self) -> float:
+        return min(self.loop.period_seconds, 0.5 * self.health.seconds)
+
+    def _run_step(self, step: Step) -> StepFailure | None:
+        try:
+            step.run()
+        except AdvisorError as error:
+            return StepFailure(time=self._clock.wall(), code=error.code, message=str(error))
+        except Exception as error:  # one rare path must not end the loop (F28)
+            log.exception("loop.step_crashed", loop=self.loop.name, step=step.name)
+            message = f"{type(error).__name__}: {error}"
+            return StepFailure(time=self._clock.wall(), code="loop.crashed", message=message)
+        return None
+
+    def _tell(self, step: Step, failure: StepFailure, seen: int, *, known: bool) -> None:
+        if not known or seen & (seen - 1) == 0:  # the first, then the 2nd, 4th, 8th, ... of a kind
+            log.warning(
+                "loop.step_failed",
+                loop=self.loop.name,
+                step=step.name,
+                code=failure.code,
+                message=failure.message,
+                times=seen,
+            )
