@@ -134,7 +134,10 @@ def result_of(
 
 def _cell(outcome: Outcome, way: str) -> str:
     text = f"{outcome.cloud_jobs:,}  {outcome.saved_seconds / 1e6:.1f}"
-    return text if way == "optimal" else f"{text}  {outcome.fraction_of_optimal:.2f}"
+    if way == "optimal":
+        return text
+    fraction = outcome.fraction_of_optimal
+    return f"{text}  {'-' if fraction is None else f'{fraction:.2f}'}"
 
 
 def draw(console: Console, trace: Path, found: PlacementReplay, seconds: float) -> None:

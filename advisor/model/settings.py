@@ -160,8 +160,8 @@ class EstimatorSettings(Section):
     neighbours: int = setting(16, "k until tuned.", ge=1, le=1000)
     kernel_width: float = setting(
         1.0,
-        "Gaussian kernel's omega until tuned. Under about 0.8 the kernels of 16 typical neighbours sum to less "
-        "than 1, the variance has no value and the cutoff lets nothing pass.",
+        "Gaussian kernel's omega until tuned. Under about 0.8 the kernels of 16 typical neighbours sum to "
+        "less than 1: the variance has no value and the cutoff lets nothing pass.",
         gt=0.0,
     )
     knowledge_base_jobs: int = setting(

@@ -90,13 +90,13 @@ class Outcome:
         Jobs sent to the cloud.
     saved_seconds : float
         Sum over them of w + r - s(c)*r.
-    fraction_of_optimal : float
-        Of the clairvoyant's saved seconds; NaN where he could save nothing.
+    fraction_of_optimal : float or None
+        Of the clairvoyant's saved seconds; None where he could save nothing.
     """
 
     cloud_jobs: int
     saved_seconds: float
-    fraction_of_optimal: float
+    fraction_of_optimal: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +324,7 @@ def _factor_row(
     tick: Callable[[int], None],
 ) -> FactorRow:
     saved = actual.saved_seconds(factor, options.baseline)
-    optimum = float(np.maximum(saved, 0.0).sum())
+    optimum = float(saved[saved > 0].sum())
     published = PlacementSettings(
         rule="published",
         overhead_per_processor=factor,
@@ -361,7 +361,7 @@ def _outcome(sent: NDArray[np.bool_], saved: Floats, optimum: float) -> Outcome:
     return Outcome(
         cloud_jobs=int(np.count_nonzero(sent)),
         saved_seconds=total,
-        fraction_of_optimal=total / optimum if optimum > 0 else float("nan"),
+        fraction_of_optimal=total / optimum if optimum > 0 else None,
     )
 
 

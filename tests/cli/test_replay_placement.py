@@ -1,0 +1,87 @@
+"""``advisor replay placement`` as it is typed; fields of CONTRACT.md."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.history.swf import SwfHeader, write
+from advisor.model import BadInput, Job, JobOutcome
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "small.swf.gz"
+    outcomes = []
+    for number in range(1, 301):
+        job = Job(
+            job_id=number,
+            submit_time=30.0 * number,
+            processors=1 + number % 4,
+            user=str(number % 5),
+            requested_time=600.0,
+        )
+        start = job.submit_time + 100.0 * (number % 5)
+        outcomes.append(JobOutcome(job=job, start_time=start, end_time=start + 50.0 * (1 + number % 5)))
+    write(path, outcomes, SwfHeader(max_processors=16))
+    return path
+
+
+def call(*arguments):
+    return runner.invoke(app, ["replay", "placement", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_fields_of_the_contract(log):
+    options = ("--skip", 150, "--jobs", 100, "--factors", "0.01,0.5", "--no-tune")
+    result = call("--trace", log, *options, "--format", "json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["trace"] == "small.swf.gz"
+    assert found["jobs"] == 100
+    assert set(found["estimator"]) >= {
+        "wait_mae",
+        "run_mae",
+        "wait_interval_coverage",
+        "run_interval_coverage",
+        "interval",
+    }
+    assert found["estimator"]["interval"] == 0.9
+    assert found["seconds"] > 0
+    assert [row["factor"] for row in found["rows"]] == [0.01, 0.5]
+    for row in found["rows"]:
+        for way in ("optimal", "without_cutoff", "with_cutoff", "advisor"):
+            assert set(row[way]) >= {"cloud_jobs", "saved_seconds"}
+        assert "fraction_of_optimal" in row["advisor"]
+
+
+def test_for_people(log):
+    result = call("--trace", log, "--skip", 150, "--jobs", 100, "--factors", "0.01", "--no-tune")
+    assert result.exit_code == 0
+    assert "without cutoff" in result.stdout
+    assert "within the 90%" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--factors", "fast"),
+        ("--factors", "-1"),
+        ("--factors", "nan"),
+        ("--baseline", "0"),
+        ("--skip", "100000"),
+        ("--skip", "100"),  # too little before it to tune on
+    ],
+)
+def test_bad_input(log, options):
+    with pytest.raises(BadInput):
+        call("--trace", log, *options)
+
+
+def test_an_unreadable_trace(tmp_path):
+    with pytest.raises(BadInput, match=r"none\.swf"):
+        call("--trace", tmp_path / "none.swf")
