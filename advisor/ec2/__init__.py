@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Floor 4: instances, pools, prices and what EC2's errors mean. Match by id, never by address or name."""

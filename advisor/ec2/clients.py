@@ -1,0 +1,55 @@
+"""boto3 clients with their retry behaviour said out loud: its default differs between releases (EC2.md).
+
+Launches have one attempt and a loop of our own above them (`advisor.ec2.fleet`): a throttled call is repeated
+with the same token, a capacity error goes to the next pool at once and not after nine seconds of retries.
+Everything else may be repeated by botocore.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import boto3
+from botocore.config import Config
+
+from advisor.model.settings import Ec2Settings
+
+_CONNECT_SECONDS: Final = 5
+_READ_SECONDS: Final = 30
+_LONG_POLL_READ_SECONDS: Final = 30  # SQS long polls last 20
+
+LAUNCH_CONFIG: Final = Config(
+    retries={"mode": "adaptive", "total_max_attempts": 1},
+    connect_timeout=_CONNECT_SECONDS,
+    read_timeout=_READ_SECONDS,
+    max_pool_connections=16,
+)
+READ_CONFIG: Final = Config(
+    retries={"mode": "adaptive", "total_max_attempts": 5},
+    connect_timeout=_CONNECT_SECONDS,
+    read_timeout=max(_READ_SECONDS, _LONG_POLL_READ_SECONDS),
+    max_pool_connections=16,
+)
+
+
+def client(service: str, settings: Ec2Settings, config: Config = READ_CONFIG) -> Any:
+    """Make a client; credentials come from botocore's own chain and are never a setting of ours.
+
+    Parameters
+    ----------
+    service : str
+        ``"ec2"``, ``"sqs"``, ``"pricing"`` ...
+    settings : Ec2Settings
+        Region and endpoint. ``AWS_ENDPOINT_URL`` is honoured by botocore itself when the setting is empty.
+    config : Config
+        `LAUNCH_CONFIG` for RunInstances, `READ_CONFIG` for everything else.
+
+    Returns
+    -------
+    botocore client
+        Untyped on purpose: botocore makes its classes at run time.
+    """
+    endpoint = settings.endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or None
+    session = boto3.session.Session(region_name=settings.region)
+    return session.client(service, endpoint_url=endpoint, config=config)  # type: ignore[call-overload]

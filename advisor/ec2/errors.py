@@ -1,0 +1,173 @@
+"""What an error of EC2 means, by its code, never by its text (DESIGN.md, rule 5).
+
+The codes and their HTTP status were seen on a real endpoint emulator and checked against public issues
+(EC2.md, section 4). A code nobody here knows is the admin's, because retrying it blindly costs money.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.parsers import ResponseParserError
+
+from advisor.model.errors import AdvisorError, RetryLater, TellAdmin, UseFallback
+
+
+class FailureClass(enum.StrEnum):
+    """What to do about a failed call."""
+
+    THROTTLED = "throttled"  # retry with the same token; never marks a pool (F03)
+    SERVER = "server"  # the same, after a while
+    CAPACITY = "capacity"  # this pool is empty: the next pool, at once (F01)
+    QUOTA = "quota"  # the whole purchase option is parked, the admin told once (F05)
+    TOKEN = "token"  # noqa: S105 -- a client token that can't be used again: make a new one
+    GONE = "gone"  # the instance does not exist (any more)
+    ADMIN = "admin"  # only a person can mend it
+
+
+_CODES: Final[dict[FailureClass, frozenset[str]]] = {
+    FailureClass.THROTTLED: frozenset(
+        {
+            "RequestLimitExceeded",
+            "Throttling",
+            "ThrottlingException",
+            "ThrottledException",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "TooManyRequestsException",
+            "EC2ThrottledException",
+            "SlowDown",
+            "ConcurrentTagAccess",
+        }
+    ),
+    FailureClass.SERVER: frozenset(
+        {
+            "InternalError",
+            "InternalFailure",
+            "ServerInternal",
+            "ServiceUnavailable",
+            "Unavailable",
+            "RequestTimeout",
+            "RequestTimeoutException",
+        }
+    ),
+    FailureClass.CAPACITY: frozenset(
+        {
+            "InsufficientInstanceCapacity",
+            "InsufficientHostCapacity",
+            "InsufficientReservedInstanceCapacity",
+            "InsufficientCapacity",
+            "InsufficientFreeAddressesInSubnet",
+            "UnfulfillableCapacity",
+            "ReservationCapacityExceeded",
+            "SpotMaxPriceTooLow",
+            "Unsupported",
+            "UnsupportedOperation",
+        }
+    ),
+    FailureClass.QUOTA: frozenset(
+        {
+            "MaxSpotInstanceCountExceeded",
+            "MaxFleetCountExceeded",
+            "VcpuLimitExceeded",
+            "InstanceLimitExceeded",
+            "MaxScopedInstanceCountExceeded",
+        }
+    ),
+    FailureClass.TOKEN: frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"}),
+    FailureClass.GONE: frozenset({"InvalidInstanceID.NotFound"}),
+}
+_CLASS_OF: Final = {code: kind for kind, codes in _CODES.items() for code in codes}
+
+# Of several errors of one call the one decides that asks for the most careful answer (F03, F04): a throttled
+# call says nothing about capacity, a quota says nothing about the pool.
+_PRECEDENCE: Final = (
+    FailureClass.THROTTLED,
+    FailureClass.SERVER,
+    FailureClass.ADMIN,
+    FailureClass.TOKEN,
+    FailureClass.QUOTA,
+    FailureClass.CAPACITY,
+    FailureClass.GONE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed call.
+
+    Attributes
+    ----------
+    kind : FailureClass
+        What to do about it.
+    code : str
+        EC2's own code, or the exception's name where there was no answer.
+    message : str
+        EC2's words, for people and logs only.
+    """
+
+    kind: FailureClass
+    code: str
+    message: str
+
+    def as_error(self) -> AdvisorError:
+        """Wrap it in the error a caller acts on."""
+        text = f"EC2 answered {self.code}: {self.message}"
+        match self.kind:
+            case FailureClass.THROTTLED | FailureClass.SERVER | FailureClass.TOKEN:
+                return RetryLater(text, code=f"ec2.{self.kind.value}")
+            case FailureClass.CAPACITY | FailureClass.QUOTA | FailureClass.GONE:
+                return UseFallback(text, code=f"ec2.{self.kind.value}")
+            case FailureClass.ADMIN:
+                return TellAdmin(text, code="ec2.admin")
+
+
+def class_of(code: str) -> FailureClass:
+    """Class of one error code; an unknown code is the admin's."""
+    return _CLASS_OF.get(code, FailureClass.ADMIN)
+
+
+def most_careful(codes: Iterable[str]) -> FailureClass:
+    """Class that decides when one call reports several errors, as CreateFleet does.
+
+    Raises
+    ------
+    ValueError
+        Without any code there is nothing to classify.
+    """
+    kinds = {class_of(code) for code in codes}
+    if not kinds:
+        msg = "no error code to classify"
+        raise ValueError(msg)
+    return next(kind for kind in _PRECEDENCE if kind in kinds)
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Read a failure from an exception of botocore; None when it is none of botocore's."""
+    if isinstance(error, ClientError):
+        details = error.response.get("Error", {})
+        code = str(details.get("Code", "Unknown"))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        kind = class_of(code)
+        if kind is FailureClass.ADMIN and status >= 500 and code not in _CLASS_OF:
+            kind = FailureClass.SERVER  # a middle box or a new server error: not the admin's yet
+        return Failure(kind, code, str(details.get("Message", ""))[:500])
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return Failure(FailureClass.ADMIN, type(error).__name__, str(error)[:500])
+    # ResponseParserError is neither ClientError nor BotoCoreError: an HTML page with status 500 (EC2.md)
+    if isinstance(error, ResponseParserError | BotoConnectionError | HTTPClientError):
+        return Failure(FailureClass.SERVER, type(error).__name__, str(error)[:500])
+    if isinstance(error, BotoCoreError):
+        return Failure(FailureClass.ADMIN, type(error).__name__, str(error)[:500])
+    return None

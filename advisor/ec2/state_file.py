@@ -1,0 +1,43 @@
+"""One small JSON file that survives crashes: written beside, flushed to disk, put in place by rename."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class StateFile:
+    """A JSON object on disk.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its folder must exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, Any]:
+        """Return the object; a missing or unreadable file is an empty one, never a crash."""
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def write(self, content: dict[str, Any]) -> None:
+        """Replace the object; after this returns it survives a power cut."""
+        temporary = self.path.with_name(self.path.name + ".new")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(content, file, separators=(",", ":"))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
