@@ -71,6 +71,19 @@ def bench_tune(
     emit(result, output, listing(result))
 
 
+@bench.command("retrain")
+def bench_retrain(
+    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:100000",
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """The weekly training of the size classifier, in a process of its own."""
+    from advisor.testing.bench import retrain
+
+    with telling() as tell:
+        result = retrain.run(trace=trace, tell=tell)
+    emit(result, output, listing(result))
+
+
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """A spinner on standard error that says what is being done; quiet where nobody watches."""

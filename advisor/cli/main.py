@@ -18,6 +18,7 @@ COMMANDS: tuple[str, ...] = (
     "config",
     "ingest",
     "tune",
+    "retrain",
     "replay_classify",
     "replay_placement",
     "bench",

@@ -44,39 +44,16 @@ CATEGORY_NAMES: Final = (
     "finished",
     "log_run_1",
     "log_run_2",
-    "log_run_3",
     "recent_small_share",
     "mean_log_run",
     "small_share",
-    "least_log_run",
-    "most_log_run",
     "log_since_end",
-    "log_since_submission",
     "live",
     "newest",
     "newest_small_share",
-    "newest_known",
 )
-ADVISOR_KINDS: Final = (
-    s.USER,
-    s.USER_REQUEST,
-    s.USER_PROCESSORS,
-    s.USER_SHAPE,
-    s.USER_NAME,
-    s.SAME_SCRIPT,
-    s.SHAPE,
-    s.SITE,
-)
-_KIND_NAMES: Final = (
-    "user",
-    "user_request",
-    "user_processors",
-    "user_shape",
-    "user_name",
-    "same_script",
-    "shape",
-    "site",
-)
+ADVISOR_KINDS: Final = (s.USER, s.USER_SHAPE, s.USER_WORK, s.SHAPE)
+_KIND_NAMES: Final = ("user", "user_shape", "user_work", "shape")
 ADVISOR_NAMES: Final = (
     *OWN_NAMES,
     *(f"{kind}.{feature}" for kind in _KIND_NAMES for feature in CATEGORY_NAMES),
@@ -93,7 +70,7 @@ def paper_row(
     numbers: NDArray[np.float64],
     calendar: NDArray[np.float64],
     divider: float,
-    row: NDArray[np.float64],
+    row: NDArray[np.float32],
 ) -> None:
     """Zrigui et al., Table 4; NaN where the category has no such job."""
     request, processors = numbers[0], numbers[1]
@@ -125,13 +102,13 @@ def advisor_row(
     time: float,
     calendar: NDArray[np.float64],
     divider: float,
-    row: NDArray[np.float64],
+    row: NDArray[np.float32],
 ) -> None:
     """Our features: Table 4's ideas on everything known at this moment; NaN is unknown.
 
-    ``numbers`` as in :func:`replay`. A job without a name has no category of equally named jobs.
+    ``numbers`` as in :func:`replay`. A job with neither queue nor name has no category of such jobs.
     """
-    request, processors, named = numbers[0], numbers[1], numbers[3] > 0
+    request, processors, labelled = numbers[0], numbers[1], numbers[3] > 0
     row[:] = np.nan
     _own(state, keys, request, processors, divider, row)
     row[2] = calendar[0]
@@ -139,7 +116,7 @@ def advisor_row(
     base = _OWN
     for kind in ADVISOR_KINDS:
         index = s.find(state, keys[kind])
-        if index >= 0 and (named or kind != s.USER_NAME):
+        if index >= 0 and (labelled or kind != s.USER_WORK):
             part = row[base : base + _PER_CATEGORY]
             _history(state.stats[index], time, math.log(divider), part)
             _newest(state, index, time, divider, part)
@@ -153,7 +130,7 @@ def _own(
     request: float,
     processors: float,
     divider: float,
-    row: NDArray[np.float64],
+    row: NDArray[np.float32],
 ) -> None:
     """The request, alone and beside the user's previous submission and usual share of the request."""
     asked = math.log(request) if request > 0 else np.nan
@@ -181,37 +158,30 @@ def _own(
 
 @compiled
 def _history(
-    category: NDArray[np.float64], time: float, log_divider: float, part: NDArray[np.float64]
+    category: NDArray[np.float64], time: float, log_divider: float, part: NDArray[np.float32]
 ) -> None:
     """What the finished jobs of one category say."""
     finished = int(category[s.FINISHED])
     part[0] = finished
-    part[10] = math.log1p(max(0.0, time - category[s.LAST_SUBMIT]))
-    part[11] = category[s.LIVE]
+    part[7] = category[s.LIVE]
     kept = min(finished, s.RING)
     if kept == 0:
         return
     small = 0
-    least = np.inf
-    most = -np.inf
     for lag in range(kept):
         run = category[s.RUNS + (finished - 1 - lag) % s.RING]
-        if lag < 3:
+        if lag < 2:
             part[1 + lag] = run
         if run < log_divider:
             small += 1
-        least = min(least, run)
-        most = max(most, run)
-    part[4] = small / kept
-    part[5] = category[s.MEAN_LOG]
-    part[6] = category[s.SMALL] / finished
-    part[7] = least
-    part[8] = most
-    part[9] = math.log1p(max(0.0, time - category[s.LAST_END]))
+    part[3] = small / kept
+    part[4] = category[s.MEAN_LOG]
+    part[5] = category[s.SMALL] / finished
+    part[6] = math.log1p(max(0.0, time - category[s.LAST_END]))
 
 
 @compiled
-def _newest(state: State, index: int, time: float, divider: float, part: NDArray[np.float64]) -> None:
+def _newest(state: State, index: int, time: float, divider: float, part: NDArray[np.float32]) -> None:
     """What the newest submissions of a category say, finished or not.
 
     A job that has run for the divider is known to be large before it ends: the finished jobs alone are
@@ -239,10 +209,9 @@ def _newest(state: State, index: int, time: float, divider: float, part: NDArray
                 known += 1
             newest = -math.log(max(age, 1.0))  # below 0: it still runs, and for how long
         if lag == 0:
-            part[12] = newest
+            part[8] = newest
     if known > 0:
-        part[13] = small / known
-    part[14] = known
+        part[9] = small / known
 
 
 SUBMISSION: Final = 0
@@ -258,14 +227,14 @@ def replay(
     numbers: NDArray[np.float64],
     calendars: NDArray[np.float64],
     paper: bool,  # noqa: FBT001 (compiled functions take positions only)
-    rows: NDArray[np.float64],
+    rows: NDArray[np.float32],
     submissions: NDArray[np.int64],
 ) -> None:
     """Play events in their order; fill one row of features at each submission.
 
     ``events`` are what, when, which job, and the divider in force; ``numbers`` each job's request,
-    processors, run time (below 0: it never ran) and whether it has a name. Each job's submission number is
-    noted in ``submissions``.
+    processors, run time (below 0: it never ran) and whether it has a queue or a name. Each job's submission
+    number is noted in ``submissions``.
     """
     what, when, which, dividers = events
     keys = np.empty(s.KINDS, np.uint64)

@@ -23,11 +23,9 @@ USER_PROCESSORS: Final = 1
 USER_DAY: Final = 2  # the day of the week: a calendar day would have no job of an earlier week
 USER: Final = 3
 USER_SHAPE: Final = 4  # same user, requested time and processors
-USER_NAME: Final = 5  # same user and job name
-SAME_SCRIPT: Final = 6  # same user, shape, queue and name
-SHAPE: Final = 7  # same requested time and processors, whoever asks
-SITE: Final = 8
-KINDS: Final = 9
+USER_WORK: Final = 5  # same user, queue and job name
+SHAPE: Final = 6  # same requested time and processors, whoever asks
+KINDS: Final = 7
 
 # Columns of `stats`.
 FINISHED: Final = 0
@@ -147,10 +145,8 @@ def categories_of(
     keys[USER_DAY] = mix(mix(np.uint64(USER_DAY + 1), user), np.uint64(day))
     keys[USER] = mix(np.uint64(USER + 1), user)
     keys[USER_SHAPE] = mix(mix(np.uint64(USER_SHAPE + 1), user), shape)
-    keys[USER_NAME] = mix(mix(np.uint64(USER_NAME + 1), user), name)
-    keys[SAME_SCRIPT] = mix(mix(mix(mix(np.uint64(SAME_SCRIPT + 1), user), shape), queue), name)
+    keys[USER_WORK] = mix(mix(mix(np.uint64(USER_WORK + 1), user), queue), name)
     keys[SHAPE] = shape
-    keys[SITE] = np.uint64(SITE + 1)
 
 
 @compiled

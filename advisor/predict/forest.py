@@ -23,7 +23,7 @@ FORMAT: Final = 1
 
 @compiled
 def _walk(
-    row: NDArray[np.float64],
+    row: NDArray[np.float32] | NDArray[np.float64],
     roots: NDArray[np.int32],
     feature: NDArray[np.int32],
     threshold: NDArray[np.float64],
@@ -126,8 +126,8 @@ class TreeEnsemble:
 
         return cls(**flatten(model))
 
-    def predict_one(self, row: NDArray[np.float64]) -> float:
-        """Prediction for one row, float64 of shape (features,); NaN is unknown.
+    def predict_one(self, row: NDArray[np.float32] | NDArray[np.float64]) -> float:
+        """Prediction for one row of shape (features,); NaN is unknown.
 
         The row is trusted to be of that shape: this is the submit path.
         """

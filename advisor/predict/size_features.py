@@ -95,8 +95,8 @@ class SizeHistory:
         Requested time in seconds (0 where unknown) and processors.
     names : uint64, shape (n, 3)
         Hashes of user, queue and job name.
-    named : bool
-        The job has a name.
+    labelled : bool
+        The job has a queue or a name.
     calendars : float64, shape (n, 6)
         See ``CALENDAR`` in :mod:`advisor.predict._size_rows`.
     order : int64
@@ -109,7 +109,7 @@ class SizeHistory:
     request: NDArray[np.float64]
     processors: NDArray[np.float64]
     names: NDArray[np.uint64]
-    named: NDArray[np.bool_]
+    labelled: NDArray[np.bool_]
     calendars: NDArray[np.float64]
     order: NDArray[np.int64]
 
@@ -149,7 +149,7 @@ class SizeHistory:
             request=np.nan_to_num(table.requested_time)[order],
             processors=table.processors[order].astype(np.float64),
             names=names[order],
-            named=table.executable[order] >= 0,
+            labelled=((table.queue >= 0) | (table.executable >= 0))[order],
             calendars=_calendar(table.submit[order] + table.start_of_log + table.utc_offset_seconds),
             order=order,
         )
@@ -180,15 +180,15 @@ class SizeHistory:
             request=request,
             processors=processors,
             names=hashed[order],
-            named=hashed[order, 2] != 0,
+            labelled=hashed[order, 1:].any(axis=1),
             calendars=_calendar(submit + start_of_log + utc_offset_seconds),
             order=order,
         )
 
     def numbers(self) -> NDArray[np.float64]:
-        """Request, processors, run time (-1: never ran) and name flag, as the kernel takes them."""
+        """Request, processors, run time (-1: never ran) and label flag, as the kernel takes them."""
         run = np.where(self.run <= 0, -1.0, self.run)
-        return np.column_stack([self.request, self.processors, run, self.named])
+        return np.column_stack([self.request, self.processors, run, self.labelled])
 
 
 def _hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -267,7 +267,7 @@ def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Fla
     which = np.tile(np.arange(count), 3)
     order = np.lexsort((which, what, when))
     order = order[np.isfinite(when[order])]
-    rows = np.empty((count, len(feature_names(flavour))), np.float64)
+    rows = np.empty((count, len(feature_names(flavour))), np.float32)
     numbers = history.numbers()
     state, submissions = empty_state(), np.full(count, -1, np.int64)
     for begin in range(0, len(order), _EVENTS_AT_ONCE):
@@ -284,7 +284,7 @@ def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Fla
             rows,
             submissions,
         )
-    return Replayed(rows.astype(np.float32), state, submissions)
+    return Replayed(rows, state, submissions)
 
 
 class LiveFeatures:
@@ -308,15 +308,15 @@ class LiveFeatures:
         self.start_of_log = start_of_log
         self.utc_offset_seconds = utc_offset_seconds
 
-    def row(self, job: Job, divider: float) -> NDArray[np.float64]:
+    def row(self, job: Job, divider: float) -> NDArray[np.float32]:
         """Features of a submission, shape (features,)."""
         names = np.array(hashes_of(job), np.uint64)
         request, processors = job.requested_time or 0.0, float(job.processors)
-        numbers = np.array((request, processors, np.nan, float(names[2] != 0)))
+        numbers = np.array((request, processors, np.nan, float(names[1] != 0 or names[2] != 0)))
         calendar = self._calendar_of(job)
         keys = np.empty(KINDS, np.uint64)
         _size_state.categories_of(names, request, processors, calendar[1], keys)
-        row = np.empty(len(kernel.ADVISOR_NAMES))
+        row = np.empty(len(kernel.ADVISOR_NAMES), np.float32)
         kernel.advisor_row(self._state, keys, numbers, job.submit_time, calendar, divider, row)
         return row
 

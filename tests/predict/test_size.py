@@ -181,11 +181,11 @@ def test_an_untrained_model_is_stored_too():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda arrays, meta: meta.update(format=99),
-        lambda arrays, meta: meta.update(schema=meta["schema"][:-1]),
-        lambda arrays, meta: meta.pop("trained_at"),
-        lambda arrays, meta: arrays.pop("followed"),
-        lambda arrays, meta: arrays.update(
+        lambda _, meta: meta.update(format=99),
+        lambda _, meta: meta.update(schema=meta["schema"][:-1]),
+        lambda _, meta: meta.pop("trained_at"),
+        lambda arrays, _: arrays.pop("followed"),
+        lambda arrays, _: arrays.update(
             {f"trees.{name}": array for name, array in constant(0.5, 3).to_arrays().items()}
         ),
     ],

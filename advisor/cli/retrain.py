@@ -1,0 +1,145 @@
+"""``advisor retrain``: the size classifier from the site's history, weekly and off the submit path."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+if TYPE_CHECKING:
+    from advisor.history.models import ModelStore
+    from advisor.predict.size import SizeModel
+
+KIND = "size"
+"""Under this kind the promoted size model is kept in the model store."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("retrain")(retrain)
+
+
+def peak_rss_mb() -> float:
+    """Most memory this process has held, MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)
+
+
+def retrain(
+    config: ConfigOption = None,
+    jobs: Annotated[
+        int, typer.Option(min=500, help="Newest finished jobs to learn from: bounds memory and time.")
+    ] = 200_000,
+    force: Annotated[bool, typer.Option("--force", help="Promote even what backtests worse.")] = False,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Train the size classifier anew, backtest it on the last week, promote it unless it is worse."""
+    from advisor.history.models import ModelStore
+    from advisor.history.store import HistoryStore
+    from advisor.predict.size_features import SizeHistory
+
+    os.nice(10)  # the submit server on the same host comes first
+    began = time.perf_counter()
+    settings = settings_of(config)
+    with HistoryStore(settings.paths.history_url) as store, stderr.status("reading the history"):
+        outcomes = store.recent(jobs)
+    history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
+    # the history's own clock: a log of years ago is trained on as well as last night's jobs
+    now = max((outcome.end_time for outcome in outcomes), default=0.0) + 1.0
+    del outcomes
+    if len(history) < settings.estimator.weekly_jobs_minimum:
+        result = _kept(f"only {len(history)} finished jobs in the history", code="too-few-jobs")
+    else:
+        result = _train_and_promote(
+            ModelStore(folder=settings.paths.models),
+            history,
+            now,
+            settings.cluster.utc_offset_seconds,
+            force=force,
+        )
+    result |= {
+        "jobs": len(history),
+        "seconds": time.perf_counter() - began,
+        "peak_rss_mb": peak_rss_mb(),
+    }
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _train_and_promote(
+    store: ModelStore, history: Any, now: float, utc_offset_seconds: float, *, force: bool
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from advisor.predict.size import SizeModel
+    from advisor.replay.backtest import backtest
+
+    with stderr.status("backtesting on the last week"):
+        judged = backtest(history, _current(store), now=now)
+    if judged.is_worse and not force:
+        return _kept("the new model classes the last week worse", code="worse") | {"backtest": asdict(judged)}
+    with stderr.status("training"):
+        model = SizeModel.retrain(history, now=now, utc_offset_seconds=utc_offset_seconds)
+    if model.trees is None:
+        return _kept("too few finished jobs to learn from", code="too-few-jobs")
+    arrays, meta = model.to_arrays()
+    version = store.save(KIND, arrays, meta | {"backtest": asdict(judged)})
+    return {
+        "promoted": True,
+        "version": version,
+        "reason": "promoted",
+        "detail": "",
+        "divider_seconds": model.divider_seconds,
+        "backtest": asdict(judged),
+    }
+
+
+def _kept(detail: str, *, code: str) -> dict[str, Any]:
+    """Nothing is promoted: the model in force, if any, stays."""
+    return {
+        "promoted": False,
+        "version": None,
+        "reason": code,
+        "detail": detail,
+        "divider_seconds": None,
+        "backtest": None,
+    }
+
+
+def _current(store: ModelStore) -> SizeModel | None:
+    """The model in force; None when there is none, or a release with other features made it."""
+    from advisor.model.errors import BadInput, UseFallback
+    from advisor.predict.size import SizeModel
+
+    try:
+        arrays, meta = store.load(KIND)
+    except UseFallback:
+        return None
+    try:
+        return SizeModel.from_arrays(arrays, meta)
+    except BadInput as error:
+        stderr.print(f"The model in force cannot be compared: {error}", markup=False, highlight=False)
+        return None
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    if result["promoted"]:
+        console.print(
+            f"Promoted version {result['version']}: small is below {result['divider_seconds']:,.0f} s."
+        )
+    else:
+        console.print(f"Not promoted: {result['detail']}. What is in force stays.", markup=False)
+    judged = result["backtest"]
+    if judged and judged["jobs"]:
+        line = f"On the last week's {judged['jobs']:,} jobs: {100 * judged['candidate_accuracy']:.1f} % right"
+        if judged["current_accuracy"] == judged["current_accuracy"]:
+            line += f", the model in force {100 * judged['current_accuracy']:.1f} %"
+        console.print(line + ".")
+    console.print(f"{result['jobs']:,} jobs, {result['seconds']:.1f} s, {result['peak_rss_mb']:,.0f} MiB.")

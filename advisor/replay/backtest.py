@@ -1,0 +1,85 @@
+"""Whether a new size model is worth promoting: old and new judged on a week neither was trained on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.predict.forest import TreeEnsemble
+from advisor.predict.size import SizeModel
+from advisor.predict.size_features import WEEK_SECONDS, SizeHistory, WeeklyDividers, replay_features
+from advisor.predict.size_training import SizeTraining, train
+
+LEAST_JUDGED: Final = 100
+"""On fewer jobs nothing can be told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """How a candidate and the model in force class the same jobs.
+
+    Attributes
+    ----------
+    jobs : int
+        Jobs judged; 0 when there was nothing to compare.
+    candidate_accuracy, current_accuracy : float
+        Shares classed rightly by the candidate's divider; NaN where not judged.
+    is_worse : bool
+        The candidate errs more often than chance explains (McNemar: beyond two standard deviations).
+    """
+
+    jobs: int = 0
+    candidate_accuracy: float = math.nan
+    current_accuracy: float = math.nan
+    is_worse: bool = False
+
+
+def backtest(
+    history: SizeHistory, current: SizeModel | None, *, now: float, training: SizeTraining | None = None
+) -> Backtest:
+    """Train as of a week ago, and compare on the jobs since then with the model in force.
+
+    Parameters
+    ----------
+    history : SizeHistory
+        What the site ran until ``now``.
+    current : SizeModel or None
+        The model in force. Jobs from before its own training are left out.
+    now : float
+        Seconds, the history's clock.
+    training : SizeTraining, optional
+        The product's by default.
+    """
+    week_ago = now - WEEK_SECONDS
+    candidate = train(history, now=week_ago, parameters=training)
+    if candidate.trees is None:
+        return Backtest()
+    known = history.until(now)
+    since = week_ago
+    if current is not None and not math.isnan(current.trained_at):
+        since = max(since, current.trained_at)
+    jobs = np.flatnonzero(known.ran & (known.submit >= since))
+    if len(jobs) < LEAST_JUDGED:
+        return Backtest()
+    rows = replay_features(known, WeeklyDividers.of(known), "advisor").rows[jobs]
+    small = known.run[jobs] < candidate.divider_seconds
+    new_right = _right(candidate.trees, rows, small)
+    if current is None or current.trees is None:
+        return Backtest(jobs=len(jobs), candidate_accuracy=float(new_right.mean()))
+    old_right = _right(current.trees, rows, small)
+    lost, won = int(np.sum(old_right & ~new_right)), int(np.sum(new_right & ~old_right))
+    return Backtest(
+        jobs=len(jobs),
+        candidate_accuracy=float(new_right.mean()),
+        current_accuracy=float(old_right.mean()),
+        is_worse=lost - won > 2.0 * math.sqrt(lost + won),
+    )
+
+
+def _right(trees: TreeEnsemble, rows: NDArray[np.float32], small: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    right: NDArray[np.bool_] = (trees.predict(rows) >= 0.5) == small
+    return right
