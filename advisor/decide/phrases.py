@@ -84,6 +84,19 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+UNITS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("performance_ratio",), ""),
+        **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
+        **dict.fromkeys(("predicted_cost", "spent_today", "daily_cap"), "USD"),
+        **dict.fromkeys(("price",), "USD/core-h"),
+        **dict.fromkeys(("processors", "max_processors"), "cores"),
+        **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
+        **dict.fromkeys(("memory", "burst_memory"), "MiB"),
+    }
+)
+"""Units of the numbers that are not seconds: an AdminComment has no room for them."""
+
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "predicted_wait": "predicted wait",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNKNOWN_PHRASE
+from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS, UNKNOWN_PHRASE
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity
 
@@ -76,9 +76,12 @@ def quantity(value: Quantity) -> str:
 def sentence(answer: Answer) -> str:
     """One answer as one sentence; a reason of a newer release is shown as its code."""
     numbers = {name: quantity(value) for name, value in answer.numbers}
-    phrase = PHRASES.get(answer.reason, UNKNOWN_PHRASE)
-    words = _Words(numbers, reason=clean(answer.reason), detail=clean(answer.detail) or "not named")
-    return phrase.format_map(words)
+    return _in_words(answer.reason, numbers, answer.detail)
+
+
+def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
+    phrase = PHRASES.get(reason, UNKNOWN_PHRASE)
+    return phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
 
 
 class _Words(dict[str, str]):
@@ -161,8 +164,10 @@ class RecordedAdvice:
         As in :class:`~advisor.model.advice.Advice`; the reason is that of the decisive answer.
     capacity : str or None
         What was to be paid for.
+    detail : str
+        Of the decisive answer.
     numbers : dict of str to float
-        In the units of the advice (seconds, US dollars), three significant digits.
+        In the units of the advice (``advisor.decide.phrases.UNITS``, else seconds), four digits.
     """
 
     advice_id: str
@@ -171,14 +176,15 @@ class RecordedAdvice:
     reason: str
     size: str
     capacity: str | None = None
+    detail: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
 
 
 def admin_comment(advice: Advice) -> str:
     """The advice as compact ASCII JSON of less than ``ADMIN_COMMENT_LIMIT`` bytes.
 
-    An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers are dropped from the end
-    should they not fit; unknown and infinite ones are left out.
+    An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers, from the last one, and then
+    the detail are dropped should they not fit; unknown and infinite numbers are left out.
     """
     record: dict[str, Any] = {
         "burst_advisor": _COMMENT_VERSION,
@@ -190,16 +196,21 @@ def admin_comment(advice: Advice) -> str:
     }
     if advice.capacity:
         record["on"] = advice.capacity.value
+    if detail := clean(advice.decisive.detail):
+        record["d"] = detail
     numbers = [
-        (clean(name), float(f"{value.value:.3g}"))
+        (clean(name), float(f"{value.value:.4g}"))
         for name, value in _numbers_of(advice).items()
         if math.isfinite(value.value)
     ]
     while True:
         text = json.dumps({**record, "n": dict(numbers)}, separators=(",", ":"))
-        if len(text) < ADMIN_COMMENT_LIMIT or not numbers:
+        if len(text) < ADMIN_COMMENT_LIMIT:
             return text
-        numbers.pop()
+        if numbers:
+            numbers.pop()
+        elif record.pop("d", None) is None:
+            return text
 
 
 def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
@@ -223,11 +234,12 @@ def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
         reason=words.get("reason", ""),
         size=words.get("size", "unknown"),
         capacity=capacity if isinstance(capacity, str) else None,
+        detail=words.get("detail", ""),
         numbers=_parsed_numbers(found.get("n")),
     )
 
 
-_KEYS: Final = {"placement": "to", "mode": "mode", "reason": "why", "size": "size"}
+_KEYS: Final = {"placement": "to", "mode": "mode", "reason": "why", "size": "size", "detail": "d"}
 
 
 def _parsed_numbers(found: object) -> dict[str, float]:
@@ -238,3 +250,11 @@ def _parsed_numbers(found: object) -> dict[str, float]:
         for name, value in found.items()
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
     }
+
+
+def recorded_sentence(recorded: RecordedAdvice) -> str:
+    """The decisive reason of an AdminComment as one sentence, for people."""
+    numbers = {
+        name: quantity(Quantity(value, UNITS.get(name, "s"))) for name, value in recorded.numbers.items()
+    }
+    return _in_words(recorded.reason, numbers, recorded.detail)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decide.phrases import HEADINGS, NAMES, PHRASES
+from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import (
     ADMIN_COMMENT_LIMIT,
@@ -25,6 +25,7 @@ from advisor.decide.wording import (
     message,
     parse_admin_comment,
     quantity,
+    recorded_sentence,
     sentence,
 )
 from advisor.model import Answer, Quantity, Question, Verdict
@@ -78,6 +79,7 @@ def test_every_reason_has_a_sentence_and_every_number_a_name():
         name for phrase in PHRASES.values() for _, name, _, _ in string.Formatter().parse(phrase) if name
     }
     assert words <= set(NAMES) | {"detail", "reason"}
+    assert set(UNITS) <= set(NAMES)
 
 
 def test_a_reason_of_a_newer_release_is_shown_as_its_code():
@@ -166,6 +168,30 @@ def test_an_admin_comment_is_read_back():
     assert found.size == "unknown"
     assert found.numbers["predicted_wait"] == 7200.0
     assert found.numbers["wait_deviation"] == 10.0
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        ask(),
+        ask(make_job(requeue=False)),
+        ask(make_job(licenses="matlab:1")),
+        ask(make_job(processors=65), settings=make_settings(rules={"max_processors": 64})),
+        ask(make_job(memory_mb=9000), cloud=make_cloud(memory_mb_per_node=8000)),
+        ask(make_job(processors=9), cloud=make_cloud(nodes_total=2, processors_per_node=4)),
+        ask(settings=make_settings(placement={"cutoff_scale": 1.0})),
+        ask(settings=make_settings(waiting={"daily_cap_usd": 0.01})),
+        ask(estimates=make_estimates(wait=0.0)),
+        ask(cloud=make_cloud(reserved_free_nodes=4)),
+    ],
+)
+def test_an_admin_comment_says_the_same_as_the_advice(advice):
+    found = parse_admin_comment(admin_comment(advice))
+    assert found is not None
+    assert recorded_sentence(found) == sentence(advice.decisive)
+    for answer in advice.answers:
+        for name, value in answer.numbers:
+            assert value.unit == UNITS.get(name, "s")
 
 
 def test_an_admin_comment_of_a_job_that_stays():

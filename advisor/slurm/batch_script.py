@@ -1,0 +1,245 @@
+"""What ``sbatch`` would read from a batch script or its command line, for ``advisor advise``.
+
+Only options that a decision looks at are read, with Slurm's own units; others are reported as not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from advisor.model.errors import BadInput
+
+_DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
+_NODES: Final = re.compile(r"(\d{1,9})(k?)(?:-\d+k?)?\Z", re.IGNORECASE)
+_MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.IGNORECASE)
+_MIB: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedOptions:
+    """Options of one submission.
+
+    Attributes
+    ----------
+    fields : dict
+        Fields of ``advisor.service.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
+    ignored : tuple of str
+        Options no decision looks at.
+    heterogeneous : bool
+        True when the script has a ``hetjob`` line: such a job is never moved.
+    """
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    heterogeneous: bool = False
+
+
+def time_limit_minutes(text: str) -> int | None:
+    """Slurm's time formats as whole minutes, rounded up; None for ``UNLIMITED`` and 0 (no limit).
+
+    ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``.
+    """
+    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
+        return None
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(
+        part.isascii() and part.isdigit() and len(part) <= 9 for part in [*parts, *([days] if dash else [])]
+    ):
+        raise ValueError(text)
+    numbers = [int(part) for part in parts]
+    if dash and len(numbers) <= 3:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+    elif not dash and len(numbers) == 3:
+        hours, minutes, seconds = numbers
+    elif not dash and len(numbers) <= 2:
+        hours, (minutes, seconds) = 0, [*numbers, 0][:2]
+    else:
+        raise ValueError(text)
+    total = ((int(days) if dash else 0) * 24 + hours) * 60 + minutes + math.ceil(seconds / 60)
+    return total or None
+
+
+def memory_mib(text: str) -> int:
+    """Slurm's memory sizes (``4G``, ``512M``, ``2000``) in MiB, rounded up."""
+    match = _MEMORY.match(text)
+    if match is None:
+        raise ValueError(text)
+    return math.ceil(int(match[1]) * _MIB[match[2].upper()])
+
+
+def smallest_nodes(text: str) -> int:
+    """The smallest number of nodes of ``2``, ``2-4`` or ``1k``."""
+    match = _NODES.match(text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * (1024 if match[2] else 1)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**31):
+        raise ValueError(text)
+    return int(text)
+
+
+# option -> (field, how its value is read, an example of a right one)
+_OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
+    "partition": ("partition", str, "onprem"),
+    "time": ("time_limit", time_limit_minutes, "1-12:00:00"),
+    "ntasks": ("num_tasks", _count, "16"),
+    "nodes": ("min_nodes", smallest_nodes, "2-4"),
+    "cpus-per-task": ("cpus_per_task", _count, "4"),
+    "ntasks-per-node": ("ntasks_per_node", _count, "8"),
+    "mem": ("memory_per_node", memory_mib, "4G"),
+    "mem-per-cpu": ("memory_per_cpu", memory_mib, "2000M"),
+    "account": ("account", str, "physics"),
+    "qos": ("qos", str, "normal"),
+    "job-name": ("name", str, "test"),
+    "comment": ("comment", str, "no-burst"),
+    "constraint": ("features", str, "avx2"),
+    "licenses": ("licenses", str, "matlab:1"),
+    "reservation": ("reservation", str, "class"),
+    "dependency": ("dependency", str, "afterok:17"),
+    "nodelist": ("req_nodes", str, "n[1-3]"),
+    "array": ("array", str, "1-100%5"),
+    "gres": ("generic_resources", str, "gpu:1"),
+    "gpus": ("generic_resources", str, "1"),
+    "gpus-per-node": ("generic_resources", str, "1"),
+    "gpus-per-task": ("generic_resources", str, "1"),
+}
+_SHORT: Final = {
+    "p": "partition",
+    "t": "time",
+    "n": "ntasks",
+    "N": "nodes",
+    "c": "cpus-per-task",
+    "A": "account",
+    "q": "qos",
+    "J": "job-name",
+    "C": "constraint",
+    "L": "licenses",
+    "d": "dependency",
+    "w": "nodelist",
+    "a": "array",
+    "G": "gpus",
+}
+# other options that take a value in the next word, so that it is not taken for an option
+_OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFbm")
+_FLAGS: Final = {"requeue": ("requeue", True), "no-requeue": ("requeue", False)}
+
+
+def read_script(text: str, *, where: str) -> SubmittedOptions:
+    """Read the ``#SBATCH`` lines of a script; those after its first command do not count, as in Slurm.
+
+    Parameters
+    ----------
+    text : str
+        The script.
+    where : str
+        Its name, for messages.
+
+    Raises
+    ------
+    BadInput
+        No ``#!`` line (sbatch refuses such a script) or a value Slurm would refuse: line and option.
+    """
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith("#!"):
+        raise BadInput(
+            "is no batch script",
+            where=f"{where}:1",
+            mend="Its first line must be #!, such as #!/bin/sh",
+            code="script.no_interpreter",
+        )
+    found = SubmittedOptions()
+    for number, line in enumerate(lines, start=1):
+        if match := _DIRECTIVE.match(line):
+            try:
+                words = shlex.split(match[1], comments=True)
+            except ValueError as error:
+                raise BadInput(
+                    f"cannot be read ({error})", where=f"{where}:{number}", mend="Close the quotes"
+                ) from None
+            found = merged(found, read_options(words, where=f"{where}:{number}"))
+        elif line.strip() and not line.lstrip().startswith("#"):
+            break
+    return found
+
+
+def merged(first: SubmittedOptions, second: SubmittedOptions) -> SubmittedOptions:
+    """Both; where both say something, the second (a later line, or the command line)."""
+    return SubmittedOptions(
+        fields=first.fields | second.fields,
+        ignored=tuple(dict.fromkeys([*first.ignored, *second.ignored])),
+        heterogeneous=first.heterogeneous or second.heterogeneous,
+    )
+
+
+def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
+    """Read options as sbatch takes them: ``--time=5``, ``--time 5``, ``-t 5``, ``-t5``.
+
+    Raises
+    ------
+    BadInput
+        A value is missing or wrong.
+    """
+    fields: dict[str, Any] = {}
+    ignored: list[str] = []
+    rest = list(words)
+    heterogeneous = False
+    while rest:
+        word = rest.pop(0)
+        name, value = _option_of(word)
+        if word in {"hetjob", "packjob"}:
+            heterogeneous = True
+        elif name in _FLAGS:
+            field_name, flag = _FLAGS[name]
+            fields[field_name] = flag
+        elif name in _OPTIONS:
+            if value is None and not rest:
+                raise _wrong(name, "no value", where)
+            fields.update(_read_value(name, rest.pop(0) if value is None else value, where))
+        else:
+            ignored.append(name or word)
+            if value is None and rest and _takes_next_word(word, rest[0]):
+                rest.pop(0)
+    return SubmittedOptions(fields=fields, ignored=tuple(ignored), heterogeneous=heterogeneous)
+
+
+def _option_of(word: str) -> tuple[str, str | None]:
+    """Long name and value of one word; the value None when it must be in the next word."""
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        return name, value if equals else None
+    if word.startswith("-") and len(word) > 1:
+        return _SHORT.get(word[1], word[:2]), word[2:].removeprefix("=") or None
+    return "", None
+
+
+def _takes_next_word(word: str, following: str) -> bool:
+    """Whether the word after an option we do not know is its value."""
+    if following.startswith("-"):
+        return False
+    return word.startswith("--") or word[1:2] in _OTHER_WITH_VALUE
+
+
+def _read_value(name: str, text: str, where: str) -> dict[str, Any]:
+    field_name, read, _ = _OPTIONS[name]
+    try:
+        return {field_name: read(text)}
+    except ValueError:
+        raise _wrong(name, repr(text), where) from None
+
+
+def _wrong(name: str, value: str, where: str) -> BadInput:
+    return BadInput(
+        f"--{name}: {value} is not what sbatch takes",
+        where=where,
+        mend=f"Write it like --{name}={_OPTIONS[name][2]}",
+        code="script.option",
+    )
