@@ -23,6 +23,6 @@ def serve(config: ConfigOption = None) -> None:
     settings = settings_of(config)
     run(
         settings,
-        load_model=model_loader(settings.paths.models),
+        load_model=model_loader(settings.paths.models, probability_cut=settings.size.probability_cut),
         reload_settings=lambda: settings_of(config),
     )

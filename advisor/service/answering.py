@@ -59,7 +59,7 @@ class Answerer:
     def __init__(self, holder: StateHolder, *, clock: Callable[[], float] = time.time) -> None:
         self._holder = holder
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = holder.lock
         self._recent = RecentSubmissions()
         self._recent_base: Snapshot | None = None
         # unique across restarts: start time, a random part, a counter

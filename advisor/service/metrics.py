@@ -97,7 +97,7 @@ class ServeReadings:
     state_errors : dict of str to int
         What the watcher could not refresh, by code.
     model_version : str
-        In use; empty without a model.
+        In use, as ``predictor+size``; empty without a model.
     """
 
     def __init__(
@@ -130,9 +130,11 @@ class _ReadingsCollector(Collector):
         for code, count in readings.state_errors.items():
             errors.add_metric((code,), count)
         yield errors
-        model = GaugeMetricFamily("advisor_serve_model", "1; the version in use.", labels=("version",))
-        if readings.model_version:
-            model.add_metric((readings.model_version,), 1.0)
+        # versions count up, so they are values: as labels each would begin a series of its own
+        model = GaugeMetricFamily("advisor_serve_model_version", "Version in use.", labels=("kind",))
+        for kind, version in zip(("predictor", "size"), readings.model_version.split("+"), strict=False):
+            if version.isdigit():
+                model.add_metric((kind,), float(version))
         yield model
 
 

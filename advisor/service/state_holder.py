@@ -104,6 +104,8 @@ class StateHolder:
     def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:
         self.current = Knowledge(settings=settings)
         self.errors: dict[str, int] = {}
+        self.lock = threading.Lock()
+        """Held while an answer is worked out: models are asked by one thread at a time."""
         self._load_model = load_model
         self._signature: tuple[int, int, int] | None = None
         self._unknown_groups: set[int] = set()
@@ -174,7 +176,7 @@ class StateHolder:
         newer = self._load_model(model.version if model is not None else None)
         if newer is None:
             return
-        rehearse(newer.estimator)
+        rehearse(newer.estimator, self.lock)
         with self._swap:
             self.current = replace(self.current, model=newer)
         log.info("model.in_use", version=newer.version)
@@ -193,8 +195,11 @@ class StateHolder:
             self.current = replace(self.current, group_names=MappingProxyType(names))
 
 
-def rehearse(estimator: Estimator) -> None:
-    """Let a model answer before anybody waits for it: kernels are compiled, pages are touched."""
+def rehearse(estimator: Estimator, lock: threading.Lock) -> None:
+    """Let a model answer before anybody waits for it: a broken one shows, its pages are touched.
+
+    One question at a time under the lock of the hot path, for parts of it (the size model) may be in use.
+    """
     for sequence in range(_REHEARSALS):
         processors = 1 + sequence % 64
         job = Job(
@@ -204,7 +209,8 @@ def rehearse(estimator: Estimator) -> None:
             user="rehearsal",
             requested_time=60.0 * processors,
         )
-        estimator.estimate(job, _REHEARSAL_STATE)
+        with lock:
+            estimator.estimate(job, _REHEARSAL_STATE)
 
 
 def _signature_of(path: Path) -> tuple[int, int, int] | None:

@@ -243,7 +243,7 @@ def test_metrics_over_the_socket(serve: Callable[..., Running]) -> None:
         r"advisor_serve_hook_failed_total 3.0",
         r"advisor_serve_hook_skipped_total 4.0",
         r"advisor_serve_snapshot_believed 1.0",
-        r'advisor_serve_model\{version="1"\} 1.0',
+        r'advisor_serve_model_version\{kind="predictor"\} 1.0',
         r"advisor_serve_spool_dropped_total 0.0",
     ):
         assert re.search(f"^{line}$", text, re.MULTILINE), line

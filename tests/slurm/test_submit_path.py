@@ -1,0 +1,296 @@
+"""job_submit.lua inside a real slurmctld, with a real `advisor serve` behind it, well and ill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from advisor.decide import wording
+from advisor.history.models import ModelStore
+from advisor.model import Job, JobOutcome, TellAdmin
+from advisor.model.settings import Settings
+from advisor.predict.features import Encoder, FeatureSchema
+from advisor.predict.knn import KnnParameters
+from advisor.predict.predictor import Predictor
+from advisor.service import snapshot
+from advisor.service.models import PREDICTOR_KIND
+from advisor.testing.lab import Lab, LabOptions
+from tests.hooks.slurm_double import HOOK
+from tests.service.processes import ServeProcess
+from tests.service.site import make_cluster, make_settings, make_snapshot
+
+pytestmark = pytest.mark.slurm
+
+LONG, SHORT = "--time=120", "--time=1"  # jobs like these waited two hours, and not at all
+
+
+def teach(settings: Settings) -> None:
+    """A history in which long jobs waited for two hours and short ones did not wait."""
+    encoder = Encoder(FeatureSchema("test", ("user", "requested_time", "processors")))
+    untuned = KnnParameters.untuned(encoder.schema, k=8)
+    predictor = Predictor(untuned, untuned, encoder=encoder)
+    now = time.time()
+    for number in range(200):
+        minutes, wait = (120, 7200.0) if number % 2 else (1, 0.0)
+        submit = now - 86400 - 60 * number
+        job = Job(
+            job_id=number + 1,
+            submit_time=submit,
+            processors=1,
+            user="root",
+            queue="onprem",
+            requested_time=60.0 * minutes,
+        )
+        outcome = JobOutcome(job=job, start_time=submit + wait, end_time=submit + wait + 30.0 * minutes)
+        predictor.learn(outcome, make_cluster(time=submit))
+    arrays, meta = predictor.to_arrays()
+    settings.paths.state.chmod(0o755)
+    ModelStore(folder=settings.paths.models).save(PREDICTOR_KIND, arrays, meta)
+
+
+@dataclass
+class Site:
+    """A lab with an advisor."""
+
+    lab: Lab
+    advisor: ServeProcess
+    settings: Settings
+
+    def submit(self, *options: str) -> tuple[dict[str, str], str]:
+        """Submit a held job; what Slurm shows of it and what the user was told."""
+        done = self.lab.sbatch("--hold", *options)
+        return self.lab.job(done.job_id), done.message
+
+    def until_advised(self) -> None:
+        for _ in range(100):
+            job, _ = self.submit(LONG)
+            if job["Partition"] == "burst":
+                return
+            threading.Event().wait(0.05)
+        raise AssertionError(f"the advisor's word is not heard: {job.get('AdminComment')}")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("s")
+    settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
+    teach(settings)
+    snapshot.write(settings.paths.snapshot, make_snapshot(now=time.time(), features=("cloud", "spot", "x86")))
+    hook_settings = {
+        "socket": str(settings.paths.submit_socket), "breaker_failures": "3", "breaker_seconds": "0.5",
+    }  # fmt: skip
+    options = LabOptions(
+        nodes=1, hook=HOOK, hook_settings=hook_settings, burst_features=("cloud", "x86", "spot")
+    )
+    with ServeProcess(settings) as advisor, Lab.temporary(options) as lab:
+        advisor.start()
+        yield Site(lab, advisor, settings)
+        assert advisor.stop() == 0
+
+
+def test_a_job_is_moved_and_its_user_told(site: Site) -> None:
+    site.until_advised()
+    job, message = site.submit(LONG)
+    assert job["Partition"] == "burst"
+    assert "Burst Advisor: starts in the cloud, partition burst" in message
+    assert message.count("\n") <= 1
+    recorded = wording.parse_admin_comment(job["AdminComment"])
+    assert recorded is not None
+    assert (recorded.placement, recorded.mode) == ("burst", "act")
+    shown = site.lab.run("scontrol", "show", "job", job["JobId"]).stdout
+    assert "spot" in shown
+
+
+def test_a_job_is_kept(site: Site) -> None:
+    site.until_advised()
+    job, message = site.submit(SHORT)
+    assert job["Partition"] == "onprem"
+    assert "Advisor" not in message
+    recorded = wording.parse_admin_comment(job["AdminComment"])
+    assert recorded is not None
+    assert recorded.reason == "turnaround.cloud_not_faster"
+
+
+@pytest.mark.parametrize(
+    ("said", "partition", "reason"),
+    [
+        (("--partition=onprem",), "onprem", "rule.explicit_partition"),
+        (("--partition=burst",), "burst", "rule.explicit_burst"),
+        (("--comment=no-burst",), "onprem", "rule.opt_out_comment"),
+        (("--nodelist=onprem1",), "onprem", "rule.node_list"),
+        (("--dependency=singleton",), "onprem", "rule.dependency"),
+    ],
+)
+def test_what_the_user_says_wins(site: Site, said: tuple[str, ...], partition: str, reason: str) -> None:
+    site.until_advised()
+    job, message = site.submit(LONG, *said)
+    assert job["Partition"] == partition
+    assert "Advisor" not in message
+    recorded = wording.parse_admin_comment(job["AdminComment"])
+    assert recorded is not None
+    assert recorded.reason == reason
+
+
+def test_names_are_data(site: Site) -> None:
+    site.until_advised()
+    for name in ("a \"quoted\" 'name'\nwith a line\\n", "x" * 1000, "%s%d%n", "naïve ☃"):
+        job, _ = site.submit(LONG, f"--job-name={name}")
+        assert job["Partition"] == "burst"
+    with pytest.raises(TellAdmin, match="too long"):  # slurmctld's own limit, with a hook or without
+        site.submit(LONG, f"--job-name={'x' * 10_000}")
+    job, _ = site.submit(LONG, f"--comment={'x' * 1000}")
+    assert job["Partition"] == "burst"
+    job, _ = site.submit(LONG, f"--comment={'x' * 900} no-burst")
+    assert job["Partition"] == "onprem"
+
+
+def test_an_array_is_one_question(site: Site) -> None:
+    site.until_advised()
+    with site.advisor.client() as client:
+        before = client.ping().advice_given
+        done = site.lab.sbatch("--hold", LONG, "--array=1-50")
+        assert client.ping().advice_given == before + 1
+    shown = site.lab.run("squeue", "-h", "-r", "-j", str(done.job_id), "-o", "%P").stdout.split()
+    assert shown == ["burst"] * 50
+
+
+def test_heterogeneous_jobs_are_left_alone(site: Site) -> None:
+    site.until_advised()
+    script = "#!/bin/sh\n#SBATCH --hold -n1\n#SBATCH hetjob\n#SBATCH -n1\ntrue\n"
+    done = site.lab.run("sbatch", "--parsable", "--output=/dev/null", LONG, stdin=script)
+    shown = site.lab.run("squeue", "-h", "-j", done.stdout.strip(), "-o", "%P").stdout.split()
+    assert shown == ["onprem", "onprem"]
+
+
+def test_a_user_may_move_his_job_back(site: Site) -> None:
+    site.until_advised()
+    job, _ = site.submit(LONG)
+    site.lab.run("scontrol", "update", f"jobid={job['JobId']}", "partition=onprem")
+    moved = site.lab.job(int(job["JobId"]))
+    assert moved["Partition"] == "onprem"
+    assert moved["AdminComment"] == job["AdminComment"]
+
+
+def test_a_job_the_burst_partition_would_refuse_stays(site: Site) -> None:
+    site.until_advised()
+    site.lab.run("scontrol", "update", "partitionname=burst", "maxtime=60")
+    try:
+        job, message = site.submit(LONG)
+        assert job["Partition"] == "onprem"
+        assert "Advisor" not in message
+    finally:
+        site.lab.run("scontrol", "update", "partitionname=burst", "maxtime=infinite")
+
+
+def test_a_killed_advisor_is_not_missed(site: Site) -> None:
+    site.until_advised()
+    site.advisor.kill()
+    for _ in range(6):
+        job, message = site.submit(LONG)
+        assert (job["Partition"], message) == ("onprem", "")
+        assert "AdminComment" not in job
+    site.advisor.start()
+    site.until_advised()
+
+
+def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
+    site.until_advised()
+    os.kill(site.advisor.pid, signal.SIGSTOP)
+    try:
+        for _ in range(8):
+            job, message = site.submit(LONG)
+            assert (job["Partition"], message) == ("onprem", "")
+    finally:
+        os.kill(site.advisor.pid, signal.SIGCONT)
+    site.until_advised()
+    # of eight submissions three waited for the budget, and the open breaker let the others pass
+    log = (site.lab.folder / "log" / "slurmctld.log").read_text()
+    assert "failure 3 in a row, breaker open" in log
+    assert "advisor answers again" in log
+
+
+def good(line: bytes, **fields: Any) -> bytes:
+    return json.dumps({"v": 1, "seq": json.loads(line)["seq"], "ok": True, **fields}).encode() + b"\n"
+
+
+@contextmanager
+def in_its_place(site: Site, answer: Callable[[bytes], bytes]) -> Iterator[None]:
+    """Another server on the advisor's socket."""
+    path = site.settings.paths.submit_socket
+    site.advisor.stop()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        connections: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                connections.append(connection)
+                with connection, suppress(OSError):  # the hook hangs up on nonsense
+                    while line := connection.recv(65536):
+                        connection.sendall(answer(line))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        threading.Event().wait(0.6)  # the breaker's cool-down, should it be open
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            for connection in connections:
+                with suppress(OSError):  # closed already
+                    connection.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            path.unlink()
+    site.advisor.start()
+    site.until_advised()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        lambda _line: b"\x00\xff nonsense\n",
+        lambda line: good(line, partition="burst")[:12],
+        lambda _line: b"x" * 1_000_000 + b"\n",
+        lambda line: good(line, partition=["burst"]),
+        lambda line: good(line, partition="nowhere"),
+        lambda line: good(line, partition="burst", site_factor="high"),
+    ],
+)
+def test_garbage_changes_nothing(site: Site, garbage: Callable[[bytes], bytes]) -> None:
+    with in_its_place(site, garbage):
+        for _ in range(2):
+            job, message = site.submit(LONG)
+            assert (job["Partition"], message) == ("onprem", "")
+
+
+def test_small_jobs_get_the_sites_priority(site: Site) -> None:
+    site.lab.run("scontrol", "update", "nodename=onprem1", "state=drain", "reason=test")
+    with in_its_place(site, lambda line: good(line, site_factor=1234)):
+        small = str(site.lab.sbatch(SHORT).job_id)  # not held: sprio shows eligible jobs only
+        shown = site.lab.run("sprio", "-h", "-j", small, "-o", "%S").stdout.strip()
+        site.lab.run("scancel", small)
+    site.lab.run("scontrol", "update", "nodename=onprem1", "state=resume")
+    assert shown == "1234"
+
+
+def test_later_in_the_queue_but_never_against_the_users_word(site: Site) -> None:
+    with in_its_place(site, lambda line: good(line, nice=55)):
+        job, _ = site.submit(SHORT)
+        own, _ = site.submit(SHORT, "--nice=7")
+    assert (job["Nice"], own["Nice"]) == ("55", "7")
