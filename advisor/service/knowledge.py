@@ -27,7 +27,7 @@ from advisor.slurm.protocol import RUNNING, QueuedJob
 log = structlog.get_logger(__name__)
 
 _REBUILD_JOBS: Final = 1000
-"""More new jobs than this at once came from a log: the states they met are then worked out from the history."""
+"""More new jobs than this at once came from a log: the states they met are then rebuilt from the history."""
 _HISTORY_FACTOR: Final = 3
 """So many times the knowledge base is read to build it: the oldest of it meets a queue that is complete."""
 

@@ -20,6 +20,7 @@ from advisor.service.knowledge import Knowledge
 from advisor.service.loops import Step
 from advisor.service.metrics import ControlMetrics
 from advisor.service.site_view import cluster_state
+from advisor.service.size_knowledge import SizeKnowledge
 from advisor.service.view import SharedView
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import SlurmBackend
@@ -43,7 +44,9 @@ class LearnLoop:
     store : HistoryStore
         History and ledger.
     knowledge : Knowledge
-        What is taught.
+        What is taught: wait and run times.
+    sizes : SizeKnowledge
+        What is taught: small or large.
     view : SharedView
         What the look loop saw.
     metrics : ControlMetrics
@@ -61,6 +64,7 @@ class LearnLoop:
         slurm: SlurmBackend,
         store: HistoryStore,
         knowledge: Knowledge,
+        sizes: SizeKnowledge,
         view: SharedView,
         metrics: ControlMetrics,
         clock: Clock,
@@ -69,6 +73,7 @@ class LearnLoop:
         self._slurm = slurm
         self._store = store
         self._knowledge = knowledge
+        self._sizes = sizes
         self._view = view
         self._metrics = metrics
         self._clock = clock
@@ -88,9 +93,11 @@ class LearnLoop:
             Step("link jobs", self.link_jobs),
             Step("ingest accounting", self.ingest_accounting),
             Step("refresh knowledge", self._knowledge.refresh),
+            Step("refresh sizes", self._sizes.refresh),
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
             Step("save knowledge", self.save_knowledge),
+            Step("save sizes", self.save_sizes),
         )
 
     def collect_advice(self) -> None:
@@ -139,16 +146,23 @@ class LearnLoop:
         snapshot = self._view.fresh()
         self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
         self._knowledge.learn_starts(snapshot.jobs, self._view.state_at)
+        self._sizes.observe(snapshot.jobs)
 
     def learn_ends(self) -> None:
         """Run times are known when jobs end; predictions are judged, cloud jobs get their price."""
-        for outcome in self._knowledge.learn_ends(self._view.state_at):
-            self.jobs_learned += 1
+        outcomes = self._knowledge.learn_ends(self._view.state_at)
+        self.jobs_learned += len(outcomes)
+        self._sizes.learn(outcomes)
+        for outcome in outcomes:
             self._judge(outcome)
 
     def save_knowledge(self) -> None:
         """Hand over to the submit server."""
         self._knowledge.save()
+
+    def save_sizes(self) -> None:
+        """Hand over to the submit server, once a minute."""
+        self._sizes.save()
 
     def _judge(self, outcome: JobOutcome) -> None:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)

@@ -1,0 +1,148 @@
+"""The look loop: one query of Slurm, seen by all loops, handed to `advisor serve` and `advisor status`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from advisor.model.cluster import ClusterState, Node
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, SiteState
+from advisor.service import snapshot as snapshots
+from advisor.service.clock import Clock
+from advisor.service.cloud_record import AskWhetherOpen, CloudRecord
+from advisor.service.loops import Step
+from advisor.service.site_view import burst_nodes, cluster_state, is_paid_for
+from advisor.service.snapshot import Snapshot
+from advisor.service.status_file import write as write_status
+from advisor.service.view import SharedView
+from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+
+
+class LookLoop:
+    """Looks at Slurm and publishes what it sees.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Asked.
+    view : SharedView
+        Told.
+    cloud : CloudRecord
+        What is known of the cloud.
+    is_open : callable
+        Whether spot and on-demand capacity can be had.
+    status : callable
+        What else `advisor status` shows.
+    clock : Clock
+        Time.
+    """
+
+    name = "look"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        view: SharedView,
+        cloud: CloudRecord,
+        is_open: AskWhetherOpen,
+        status: Callable[[], Mapping[str, Any]],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._view = view
+        self._cloud = cloud
+        self._is_open = is_open
+        self._status = status
+        self._clock = clock
+        self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return self._settings.loops.snapshot_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return (
+            Step("look at Slurm", self.look),
+            Step("publish snapshot", self.publish),
+            Step("write status", self.write_status),
+        )
+
+    def look(self) -> None:
+        """One query; when it fails, what was seen before grows old and is not believed for long."""
+        self._seen = None
+        snapshot = self._slurm.snapshot(self._clock.wall())
+        state = cluster_state(snapshot, self._settings)
+        self._view.update(snapshot, state)
+        self._seen = snapshot, state
+
+    def publish(self) -> None:
+        """Replace the file that the submit server reads; only with something new."""
+        if self._seen is None:
+            return
+        snapshot, state = self._seen
+        nodes = burst_nodes(snapshot, self._settings)
+        snapshots.write(
+            self._settings.paths.snapshot,
+            Snapshot(
+                state=SiteState(time=snapshot.time, cluster=state, cloud=self.cloud_state(nodes)),
+                burst_features=tuple(sorted({feature for node in nodes for feature in node.features})),
+                counters={
+                    "look_seconds": snapshot.seconds,
+                    "jobs": float(len(snapshot.jobs)),
+                    "malformed_records": float(snapshot.malformed),
+                },
+            ),
+        )
+
+    def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
+        """The cloud side, from the burst partition's nodes and what was learned."""
+        # a node that is down or drained takes no job; one that waits to be powered up does
+        usable = [node for node in nodes if not (node.is_down or node.is_draining)]
+        up = sum(is_paid_for(node) for node in usable)
+        in_use = sum(is_paid_for(node) and node.is_busy for node in usable)
+        usd, usd_by_account = self._cloud.spent_today()
+        spot_open, on_demand_open = self._is_open()
+        common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
+        processors = min((node.processors for node in usable), default=0)
+        ec2 = self._settings.ec2
+        return CloudState(
+            boot_seconds=self._cloud.boot_seconds,
+            reserved_free_nodes=max(0, self._settings.capacity.reserved_nodes - in_use),
+            spot_open=spot_open,
+            on_demand_open=on_demand_open,
+            protected=self._cloud.protected,
+            spent_today_usd=usd,
+            spent_today_by_account=usd_by_account,
+            spot_usd_per_core_hour=ec2.spot_usd_per_hour / processors if processors else None,
+            on_demand_usd_per_core_hour=ec2.on_demand_usd_per_hour / processors if processors else None,
+            nodes_up=up,
+            nodes_total=len(usable),
+            processors_per_node=processors,
+            memory_mb_per_node=min((node.memory_mb for node in usable), default=0),
+            features=tuple(sorted(common)),
+        )
+
+    def write_status(self) -> None:
+        """Replace the file that `advisor status` reads, also when Slurm was not to be seen."""
+        content: dict[str, Any] = {"time": self._clock.wall(), **self._status()}
+        if self._seen is not None:
+            snapshot, state = self._seen
+            nodes = burst_nodes(snapshot, self._settings)
+            content |= {
+                "cluster": state,
+                "cloud": self.cloud_state(nodes),
+                "cloud_nodes": dict(Counter(node.power.value for node in nodes)),
+                "jobs": dict(Counter(job.state for job in snapshot.jobs)),
+                "look_seconds": snapshot.seconds,
+                "malformed_records": snapshot.malformed,
+            }
+        write_status(self._settings.paths.run, content)

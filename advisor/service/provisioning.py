@@ -1,0 +1,294 @@
+"""The provision loop: what slurmctld handed over is done in EC2, and told back to Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.decide.wording import parse_admin_comment
+from advisor.ec2.errors import Failure, FailureClass
+from advisor.ec2.fleet import Launched, LaunchReport
+from advisor.ec2.instances import Instance
+from advisor.model.advice import Capacity
+from advisor.model.cluster import NodePower
+from advisor.model.errors import AdvisorError, RetryLater
+from advisor.model.settings import Settings
+from advisor.service.clock import Clock
+from advisor.service.cloud_record import CloudRecord
+from advisor.service.handover import HandOver, HandoverFolder
+from advisor.service.loops import Step
+from advisor.service.view import SharedView
+from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+_AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class CloudFleet(Protocol):
+    """What the loops ask of :class:`advisor.ec2.fleet.Fleet`."""
+
+    def resume(
+        self, nodes: Sequence[str], *, capacity_of: Mapping[str, Capacity] | None = None
+    ) -> LaunchReport:
+        """Give every node an instance; repeating it is harmless."""
+        ...
+
+    def suspend(self, nodes: Sequence[str]) -> list[str]:
+        """Terminate the nodes' instances."""
+        ...
+
+    def terminate(self, instance_ids: Sequence[str]) -> list[str]:
+        """Terminate instances."""
+        ...
+
+    def recover(self, wanted: Collection[str]) -> list[Launched]:
+        """Settle launches whose outcome is not known; nodes not wanted any more get nothing new."""
+        ...
+
+    def name_unnamed(self) -> int:
+        """Set missing name tags."""
+        ...
+
+    def instances(self) -> list[Instance]:
+        """All instances of ours."""
+        ...
+
+
+class Addresses:
+    """Tells Slurm each node's address, once an instance has one: before its slurmd registers."""
+
+    def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
+        self._is_loopback = settings.ec2.node_address == "loopback"
+        self._slurm = slurm
+
+    def tell(self, found: Iterable[tuple[str, str]]) -> set[str]:
+        """Set NodeAddr of nodes whose address is known; returns those nodes.
+
+        Parameters
+        ----------
+        found : iterable of (node, private address)
+            An empty address is not known yet.
+
+        Raises
+        ------
+        RetryLater
+            slurmctld did not take one.
+        """
+        told = set()
+        for node, private_ip in found:
+            address = _LOOPBACK if self._is_loopback else private_ip
+            if address:
+                # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
+                self._slurm.update_node([node], address=address, hostname=node)
+                told.add(node)
+        return told
+
+
+class ProvisionLoop:
+    """Acts on hand-overs, oldest first; a file goes when what it asks has been done.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    folder : HandoverFolder
+        What is waiting.
+    fleet : CloudFleet
+        EC2.
+    slurm : SlurmBackend
+        Told addresses and failures.
+    view : SharedView
+        Which job, with which advice, a node is for; which nodes have come up.
+    cloud : CloudRecord
+        Told how boots went.
+    clock : Clock
+        Time.
+    """
+
+    name = "provision"
+    period_seconds = _PERIOD_SECONDS
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        folder: HandoverFolder,
+        fleet: CloudFleet,
+        slurm: SlurmBackend,
+        view: SharedView,
+        cloud: CloudRecord,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._fleet = fleet
+        self._slurm = slurm
+        self._view = view
+        self._cloud = cloud
+        self._clock = clock
+        self._addresses = Addresses(settings, slurm)
+        self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
+        self._no_address: set[str] = set()
+        self._unsettled = False
+        self.returning: dict[int, str] = {}  # job whose nodes could not be had: its on-premise partition
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return (
+            Step("hand-overs", self.act_on_handovers),
+            Step("addresses", self.find_addresses),
+            Step("boots", self.watch_boots),
+            Step("return jobs", self.return_jobs),
+        )
+
+    def act_on_handovers(self) -> None:
+        """Do what slurmctld asked; what fails for now stays where it is, and holds up nothing else."""
+        failed: AdvisorError | None = None
+        if self._unsettled:
+            # an answer of EC2 was lost: what came of it must be known before those nodes are asked for again
+            self._unsettled = False
+            self._fleet.recover(self._booting.keys())
+        for path, hand_over in self._folder.waiting():
+            try:
+                self._act(hand_over)
+                path.unlink(missing_ok=True)
+            except AdvisorError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _act(self, hand_over: HandOver) -> None:
+        match hand_over.operation:
+            case "resume":
+                self._resume(hand_over)
+            case "suspend":
+                ids = self._fleet.suspend(hand_over.nodes)
+                log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
+            case "resume_fail":
+                self._boot_failed(hand_over.nodes)
+        if hand_over.operation != "resume":
+            for node in hand_over.nodes:
+                self._booting.pop(node, None)
+                self._no_address.discard(node)
+
+    def _resume(self, hand_over: HandOver) -> None:
+        wanted = self._still_wanted(hand_over)
+        report = self._fleet.resume(wanted, capacity_of=self._capacity_of(hand_over))
+        for node in wanted:
+            self._booting.setdefault(node, hand_over.time)
+        self._no_address |= {item.node for item in report.launched}
+        self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
+        for item in report.launched:
+            log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)
+        for failure in report.parked:
+            log.error("cloud.quota", code=failure.code, message=failure.message)
+        self._launch_failed(hand_over, report.failed)
+
+    def _still_wanted(self, hand_over: HandOver) -> list[str]:
+        """Leave out nodes slurmctld has given up meanwhile: after its time-out nobody waits for them."""
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            return list(hand_over.nodes)
+        if snapshot.time <= hand_over.time:
+            return list(hand_over.nodes)
+        gone = {node.name for node in snapshot.nodes if node.is_cloud and node.power is NodePower.DOWN}
+        return [node for node in hand_over.nodes if node not in gone]
+
+    def _launch_failed(self, hand_over: HandOver, failed: Mapping[str, Failure]) -> None:
+        if not failed:
+            return
+        for_now = {node: failure for node, failure in failed.items() if failure.kind in _AGAIN}
+        for_good = {node: failure for node, failure in failed.items() if node not in for_now}
+        for node, failure in for_good.items():
+            log.warning("cloud.not_launched", node=node, code=failure.code, message=failure.message)
+            # slurmctld need not wait for its time-out: the job goes back into the queue at once
+            reason = f"burst advisor: EC2 gave no instance ({failure.code})"
+            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason)
+            self._booting.pop(node, None)
+        self._give_back({hand_over.jobs[node] for node in for_good if node in hand_over.jobs})
+        if for_now:
+            self._unsettled = True
+            code = next(iter(for_now.values())).code
+            raise RetryLater(f"EC2: {code} for {len(for_now)} nodes", code="cloud.launch_later")
+
+    def _boot_failed(self, nodes: Sequence[str]) -> None:
+        """Slurm's ResumeTimeout passed. The node is made usable again, the instance is not worth keeping."""
+        self._fleet.suspend(nodes)
+        self._cloud.boot_failed(len(nodes))
+        log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
+        self._slurm.update_node(nodes, state="RESUME")
+
+    def _capacity_of(self, hand_over: HandOver) -> dict[str, Capacity]:
+        """Which capacity each node's job was advised, from its AdminComment; on-demand is always right."""
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            return {}
+        advised: dict[int, Capacity] = {}
+        for queued in snapshot.jobs:
+            recorded = parse_admin_comment(queued.admin_comment)
+            if recorded is not None and recorded.capacity in set(Capacity):
+                capacity = Capacity(recorded.capacity)
+                advised[queued.job.job_id] = capacity
+                advised.setdefault(queued.array_job_id, capacity)
+        return {node: advised[job] for node, job in hand_over.jobs.items() if job in advised}
+
+    def find_addresses(self) -> None:
+        """Ask EC2 for addresses it did not know yet when it launched (F06)."""
+        if not self._no_address:
+            return
+        found = [
+            (instance.node, instance.private_ip)
+            for instance in self._fleet.instances()
+            if instance.is_alive and instance.node in self._no_address and instance.node is not None
+        ]
+        self._no_address -= self._addresses.tell(found)
+
+    def watch_boots(self) -> None:
+        """Note how long nodes took to come up."""
+        if not self._booting:
+            return
+        snapshot = self._view.fresh()
+        for node in snapshot.nodes:
+            asked = self._booting.get(node.name)
+            if asked is None or snapshot.time <= asked:
+                continue
+            if node.power is NodePower.UP and not node.is_down:
+                self._cloud.booted(snapshot.time - self._booting.pop(node.name))
+
+    def _give_back(self, job_ids: Iterable[int]) -> None:
+        """Remember jobs to bring back on-premise: the cloud has no place for them now (F01)."""
+        partition = self._settings.cluster.on_premise_partitions[0]
+        self.returning.update(dict.fromkeys(job_ids, partition))
+
+    def return_jobs(self) -> None:
+        """Bring jobs back that we moved and EC2 had no room for, once slurmctld has requeued them.
+
+        A job that its user sent to the burst partition himself stays there.
+        """
+        if not self.returning:
+            return
+        snapshot = self._view.fresh()
+        known = {queued.job.job_id: queued for queued in snapshot.jobs}
+        for job_id, partition in list(self.returning.items()):
+            queued = known.get(job_id)
+            if queued is None or not _was_moved_by_us(snapshot, job_id):
+                del self.returning[job_id]
+            elif queued.state == "PENDING" and queued.job.queue == self._settings.cluster.burst_partition:
+                self._slurm.update_job([job_id], {"partition": partition, "starttime": "now"})
+                log.info("job.returned", job=job_id, partition=partition)
+                del self.returning[job_id]
+
+
+def _was_moved_by_us(snapshot: SlurmSnapshot, job_id: int) -> bool:
+    for queued in snapshot.jobs:
+        if queued.job.job_id == job_id:
+            recorded = parse_admin_comment(queued.admin_comment)
+            return recorded is not None and recorded.placement == "burst" and recorded.mode == "act"
+    return False

@@ -1,0 +1,67 @@
+"""What `advisor control` says about itself: a small JSON file, so that `advisor status` asks nobody."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from advisor.model.errors import UseFallback
+
+NAME: Final = "control-status.json"
+_MAX_BYTES: Final = 1024 * 1024
+
+
+def write(folder: Path, content: Mapping[str, Any]) -> None:
+    """Replace the file.
+
+    Raises
+    ------
+    OSError
+        The folder is missing, full or not writable.
+    """
+    path = folder / NAME
+    temporary = path.with_name(f".{NAME}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(_plain(content)), encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Read the file.
+
+    Raises
+    ------
+    UseFallback
+        There is none (``status.missing``) or it cannot be used (``status.unreadable``).
+    """
+    path = folder / NAME
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_MAX_BYTES))
+    except FileNotFoundError:
+        raise UseFallback(f"{path}: advisor control has not run yet", code="status.missing") from None
+    except (OSError, ValueError) as error:
+        raise UseFallback(f"{path}: {error}", code="status.unreadable") from error
+    if not isinstance(content, dict):
+        raise UseFallback(f"{path}: not a status", code="status.unreadable")
+    return content
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
