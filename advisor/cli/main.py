@@ -15,6 +15,9 @@ from advisor.model.errors import AdvisorError, BadInput
 # Each module has `register(app)`. Order is the order of `advisor --help`.
 COMMANDS: tuple[str, ...] = (
     "serve",
+    "control",
+    "advise",
+    "ledger",
     "config",
     "ingest",
     "tune",

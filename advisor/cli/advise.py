@@ -1,0 +1,136 @@
+"""``advisor advise``: what would be decided about a submission now. Nothing is submitted."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from advisor.decide.wording import RecordedAdvice
+    from advisor.service.protocol import AdviseReply
+    from advisor.slurm.batch_script import SubmittedOptions
+
+_LIMIT_BYTES = 4_000_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor advise``."""
+    app.command("advise", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(advise)
+
+
+def advise(
+    context: typer.Context,
+    *,
+    script: Annotated[
+        Path | None, typer.Option("--script", help="Batch script; its #SBATCH lines are read.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Whose job it would be; you by default.")] = None,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Ask the running submit server what it would decide about a job now; nothing is submitted.
+
+    Takes sbatch's options, such as --time=2:00:00 --ntasks=16 --comment=..., beside or instead of a script.
+    """
+    from advisor.service.client import SubmitClient
+
+    options = _options(script, context.args)
+    fields = options.fields | _identity(user)
+    with SubmitClient(settings_of(config).paths.submit_socket) as client:
+        reply = client.advise(dry=True, **fields)
+    result = _result(reply, options, fields)
+    emit(result, output, lambda console: _draw(console, result))
+
+
+def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
+    from advisor.slurm.batch_script import SubmittedOptions, merged, read_options, read_script
+
+    if script is None and not arguments:
+        raise BadInput(
+            "no job is described",
+            where="advisor advise",
+            mend="Give --script FILE or sbatch's options, such as --time=60 --ntasks=4",
+        )
+    found = SubmittedOptions() if script is None else read_script(_text_of(script), where=str(script))
+    return merged(found, read_options(arguments, where="command line"))
+
+
+def _text_of(script: Path) -> str:
+    try:
+        with script.open("rb") as file:
+            return file.read(_LIMIT_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise BadInput(
+            f"cannot be read ({error.strerror})", where=str(script), mend="Check the path and its permissions"
+        ) from None
+
+
+def _identity(user: str | None) -> dict[str, Any]:
+    try:
+        entry = pwd.getpwuid(os.getuid()) if user is None else pwd.getpwnam(user)
+    except KeyError:
+        return {"user": user, "uid": None if user else os.getuid()}
+    return {"user": entry.pw_name, "uid": entry.pw_uid, "gid": entry.pw_gid}
+
+
+def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any]) -> dict[str, Any]:
+    from advisor.decide.wording import parse_admin_comment, recorded_sentence
+
+    recorded = parse_admin_comment(reply.admin_comment)
+    result: dict[str, Any] = {
+        "advice_id": reply.id,
+        "placement": reply.placement,
+        "mode": reply.mode,
+        "partition": reply.partition,
+        "reason": reply.reason,
+        "message": reply.message,
+        "submission": fields,
+        "options_not_looked_at": options.ignored,
+        **_recorded(recorded),
+        "sentence": recorded_sentence(recorded) if recorded else "",
+    }
+    if options.heterogeneous:  # the hook does not ask about these at all
+        result |= {
+            "placement": "on-premise",
+            "partition": None,
+            "message": None,
+            "capacity": None,
+            "reason": "rule.heterogeneous",
+            "sentence": "It is a heterogeneous job, whose parts stay together.",
+        }
+    return result
+
+
+def _recorded(recorded: RecordedAdvice | None) -> dict[str, Any]:
+    if recorded is None:
+        return {"capacity": None, "size": "unknown", "numbers": {}}
+    return {"capacity": recorded.capacity, "size": recorded.size, "numbers": recorded.numbers}
+
+
+def _draw(console: Console, result: dict[str, Any]) -> None:
+    from advisor.decide.phrases import NAMES, UNITS
+    from advisor.decide.wording import quantity
+    from advisor.model.advice import Quantity
+
+    where = "in the cloud" if result["placement"] == "burst" else "on-premise"
+    capacity = f" on {result['capacity']} capacity" if result["capacity"] else ""
+    shadow = " (shadow mode: nothing would be changed)" if result["mode"] == "shadow" else ""
+    console.print(Text(f"Would start {where}{capacity}{shadow}.", "bold"))
+    console.print(Text(f"{result['sentence']} [{result['reason']}]"))
+    for name, value in result["numbers"].items():
+        shown = quantity(Quantity(value, UNITS.get(name, "s")))
+        console.print(Text(f"  {NAMES.get(name, name):<38} {shown}"))
+    console.print(Text(f"Size class: {result['size']}."))
+    if result["options_not_looked_at"]:
+        names = ", ".join(result["options_not_looked_at"])
+        console.print(Text(f"Not looked at: {names}", "dim"))

@@ -1,0 +1,91 @@
+"""``advisor advise`` against a submit server on a real socket."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.model import BadInput, RetryLater
+from tests.service.test_submit_server import Running
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def site(tmp_path):
+    running = Running(tmp_path)
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nrun = "{tmp_path}/run"\nstate = "{tmp_path}/state"\n')
+    yield running, config
+    running.stop()
+
+
+def call(config, *arguments):
+    return runner.invoke(app, ["advise", "--config", str(config), *arguments], catch_exceptions=False)
+
+
+def as_json(config, *arguments):
+    result = call(config, "--format", "json", *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_options_of_sbatch_are_taken(site):
+    running, config = site
+    found = as_json(config, "--time=2:00:00", "--ntasks", "16", "-N2", "--mail-type=END", "-A", "chem")
+    assert found["placement"] == "burst"
+    assert found["partition"] == "burst"
+    assert found["reason"].startswith("capacity.")
+    assert found["numbers"]["predicted_wait"] == 7200.0
+    assert found["options_not_looked_at"] == ["mail-type"]
+    job, _ = running.estimator.seen[-1]
+    assert (job.processors, job.requested_time, job.nodes, job.account) == (16, 7200.0, 2, "chem")
+
+
+def test_a_script_and_the_command_line_beside_it(site, tmp_path):
+    _, config = site
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -n 4 -t 60 --comment=no-burst\nsrun x\n")
+    stays = as_json(config, "--script", str(script), "--user", "nobody-of-that-name")
+    assert (stays["placement"], stays["reason"]) == ("on-premise", "rule.opt_out_comment")
+    assert stays["sentence"] == "Its comment says no-burst: the user does not want it moved."
+    assert stays["submission"]["user"] == "nobody-of-that-name"
+    moves = as_json(config, "--script", str(script), "--comment=fine")
+    assert moves["placement"] == "burst"
+    assert moves["submission"]["num_tasks"] == 4
+    text = call(config, "--script", str(script), "--comment=fine", "--mail-type=END").stdout
+    assert "Would start in the cloud" in text
+    assert "2 h 00 min" in text
+    assert "Not looked at: mail-type" in text
+
+
+def test_nothing_is_submitted_and_nothing_spooled(site):
+    running, config = site
+    as_json(config, "--ntasks=1")
+    running.stop()
+    assert list(running.spool_folder.glob("*")) == []
+
+
+def test_heterogeneous_jobs_stay(site, tmp_path):
+    _, config = site
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -n 4\n#SBATCH hetjob\n#SBATCH -n 2\n")
+    found = as_json(config, "--script", str(script))
+    assert (found["placement"], found["reason"]) == ("on-premise", "rule.heterogeneous")
+
+
+def test_bad_input(site, tmp_path):
+    _, config = site
+    for arguments in ((), ("--script", str(tmp_path / "none.sh")), ("--time=soon",)):
+        with pytest.raises(BadInput):
+            call(config, *arguments)
+
+
+def test_nobody_listens(tmp_path):
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nrun = "{tmp_path}"\n')
+    with pytest.raises(RetryLater, match="no answer from the submit server"):
+        call(config, "--ntasks=1")

@@ -1,0 +1,124 @@
+"""``advisor why``, ``decisions`` and ``ledger`` on a real database."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app, run
+from advisor.cli.since import clock_text, parse_since
+from advisor.history.records import AdviceRecord
+from advisor.history.store import HistoryStore
+from advisor.model import BadInput, JobOutcome
+from tests.decide.cases import ask, make_estimates, make_job, make_settings
+
+runner = CliRunner()
+NOW = float(int(time.time())) - 600.0
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Three jobs: moved, kept, and kept against a shadow advice; the first two have ended."""
+    url = f"sqlite:///{tmp_path}/history.db"
+    shadow = make_settings(cluster={"default_mode": "shadow"})
+    given = [
+        (11, ask(), make_estimates()),
+        (12, ask(make_job(comment="no-burst")), make_estimates(wait=100.0)),
+        (13, ask(settings=shadow), make_estimates()),
+    ]
+    with HistoryStore(url) as store:
+        for number, (job_id, advice, estimates) in enumerate(given):
+            advice_id, at = f"advice-{job_id}", NOW + number
+            job = make_job(submit_time=at, user="ann\x1b[31m", name="run\n1")
+            record = AdviceRecord(
+                advice=replace(advice, advice_id=advice_id, time=at), job=job, estimates=estimates
+            )
+            store.add_advice([record])
+            if job_id == 13:
+                continue
+            ran = replace(job, job_id=job_id)
+            start = at + (130.0 if job_id == 11 else 150.0)
+            store.add([JobOutcome(job=ran, start_time=start, end_time=start + 60.0)], source="slurm")
+            assert store.link(advice_id, job_id)
+    path = tmp_path / "advisor.toml"
+    path.write_text(f'[paths]\ndatabase_url = "{url}"\n')
+    return path
+
+
+def call(config, command, *arguments):
+    result = runner.invoke(app, [command, "--config", str(config), *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_why_says_each_question_and_number(config):
+    text = call(config, "why", "11")
+    assert "Job 11 (run 1) of ann [31m" in text
+    assert "2. Is the cloud faster, and are we sure? YES" in text
+    assert "advice-11" in text
+    assert "\x1b" not in text
+    found = json.loads(call(config, "why", "12", "--format", "json"))
+    assert found["headline"] == "Starts in the on-premise cluster."
+    assert found["advice"]["answers"][0]["reason"] == "rule.opt_out_comment"
+    assert found["estimates"]["wait"]["seconds"] == 100.0
+
+
+def test_why_of_an_unknown_job_ends_with_2(config, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["advisor", "why", "--config", str(config), "99"])
+    with pytest.raises(SystemExit) as caught:
+        run()
+    assert caught.value.code == 2
+    assert "scontrol show job 99" in " ".join(capsys.readouterr().err.split())
+
+
+def test_decisions(config):
+    found = json.loads(call(config, "decisions", "--format", "json"))
+    assert found["total"] == 3
+    assert found["placements"] == {"burst": 2, "on-premise": 1}
+    assert [row["advice_id"] for row in found["decisions"]] == ["advice-11", "advice-12", "advice-13"]
+    assert [row["job_ids"] for row in found["decisions"]] == [[11], [12], []]
+    assert found["decisions"][0]["predicted_wait_deviation_seconds"] == 10.0
+    newest = json.loads(call(config, "decisions", "--limit", "1", "--format", "json"))
+    assert [row["advice_id"] for row in newest["decisions"]] == ["advice-13"]
+    assert newest["total"] == 3
+    text = call(config, "decisions")
+    assert "3 decisions (2 burst, 1 on-premise)" in " ".join(text.split())
+    assert "\x1b" not in text
+    assert "none yet" in call(config, "decisions", "--since", "1s")
+
+
+def test_ledger(config):
+    found = json.loads(call(config, "ledger", "--format", "json"))
+    assert [row["job_id"] for row in found["rows"]] == [11, 12]
+    summary = found["summary"]
+    assert (summary["jobs"], summary["moved"]) == (2, 1)
+    assert summary["saved_seconds_estimate"] == pytest.approx(7200.0 - 130.0)
+    assert summary["wait_mae_seconds"] == pytest.approx(50.0)  # the kept job: 100 s predicted, 150 s
+    assert summary["run_mae_seconds"] == pytest.approx(3540.0)
+    assert summary["cost_usd"] is None
+    text = " ".join(call(config, "ledger").split())
+    assert "2 jobs, 1 moved; wait avoided about 1 h 58 min; cost not noted" in text
+    empty = json.loads(call(config, "ledger", "--since", "1s", "--format", "json"))
+    assert empty["summary"]["wait_mae_seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"), [("90s", 90), ("90m", 5400), ("12h", 43_200), ("30d", 2_592_000), ("1w", 604_800)]
+)
+def test_since_so_long_ago(text, ago):
+    assert parse_since(text, 1e9) == 1e9 - ago
+
+
+def test_since_a_date():
+    assert clock_text(parse_since("2026-11-21T06:00", 0.0)) == "2026-11-21 06:00:00"
+    assert clock_text(parse_since("2026-11-21", 0.0)).startswith("2026-11-21 00:00")
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 fortnights", "2026-13-01"])
+def test_since_nonsense(text):
+    with pytest.raises(BadInput, match="is no time"):
+        parse_since(text, 0.0)

@@ -1,0 +1,129 @@
+"""#SBATCH lines and options, read as sbatch reads them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.model import BadInput
+from advisor.slurm.batch_script import (
+    memory_mib,
+    merged,
+    read_options,
+    read_script,
+    smallest_nodes,
+    time_limit_minutes,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90),
+        ("1:30", 2),  # minutes:seconds, rounded up
+        ("2:00:00", 120),
+        ("1-0", 1440),
+        ("1-12", 2160),
+        ("1-12:30", 2190),
+        ("0-00:00:30", 1),
+        ("UNLIMITED", None),
+        ("0", None),
+        ("-1", None),
+    ],
+)
+def test_time_limits(text, minutes):
+    assert time_limit_minutes(text) == minutes
+
+
+@pytest.mark.parametrize("text", ["", "x", "1:2:3:4", "1-2:3:4:5", "-", "1-", "-5", "1:-3", "²", "9" * 20])
+def test_wrong_time_limits(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - any message: the option's name is told where it is read
+        time_limit_minutes(text)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_time_limit_or_wrong(text):
+    try:
+        found = time_limit_minutes(text)
+    except ValueError:
+        return
+    assert found is None or found > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("4G", 4096), ("512", 512), ("2000M", 2000), ("100k", 1), ("1T", 2**20)]
+)
+def test_memory(text, mib):
+    assert memory_mib(text) == mib
+
+
+@pytest.mark.parametrize(("text", "nodes"), [("2", 2), ("2-4", 2), ("1k", 1024)])
+def test_nodes(text, nodes):
+    assert smallest_nodes(text) == nodes
+
+
+SCRIPT = """#!/bin/bash
+# a comment
+#SBATCH --time=2:00:00 --ntasks 16
+#SBATCH -N2 -p onprem
+#SBATCH --comment="see #4, no-burst" # why
+#SBATCH --no-requeue --mail-user me@example.org -o out.txt
+#SBATCHED --time=1
+  # still a comment
+
+srun ./model
+#SBATCH --time=5
+"""
+
+
+def test_a_script():
+    found = read_script(SCRIPT, where="job.sh")
+    assert found.fields == {
+        "time_limit": 120,
+        "num_tasks": 16,
+        "min_nodes": 2,
+        "partition": "onprem",
+        "comment": "see #4, no-burst",
+        "requeue": False,
+    }
+    assert found.ignored == ("mail-user", "-o")
+    assert not found.heterogeneous
+
+
+def test_every_way_to_write_an_option():
+    for words in (["-t", "5"], ["-t5"], ["--time=5"], ["--time", "5"], ["-t=5"]):
+        assert read_options(words, where="here").fields == {"time_limit": 5}
+    assert read_options(["-H", "-t", "5", "--exclusive", "-n3"], where="here").fields == {
+        "time_limit": 5,
+        "num_tasks": 3,
+    }
+    assert read_options(["-D", "work", "-n3", "job.sh"], where="here").fields == {"num_tasks": 3}
+
+
+def test_later_options_win():
+    script = read_script("#!/bin/sh\n#SBATCH -t 5 -n 2\n#SBATCH -t 6\n#SBATCH hetjob\n", where="job.sh")
+    both = merged(script, read_options(["--time=7"], where="command line"))
+    assert both.fields == {"time_limit": 7, "num_tasks": 2}
+    assert both.heterogeneous
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("", "job.sh:1", "no batch script"),
+        ("srun x\n", "job.sh:1", "no batch script"),
+        ("#!/bin/sh\n#SBATCH --time=soon\n", "job.sh:2", "'soon'"),
+        ("#!/bin/sh\n\n#SBATCH --ntasks=0\n", "job.sh:3", "'0'"),
+        ("#!/bin/sh\n#SBATCH --time\n", "job.sh:2", "no value"),
+        ('#!/bin/sh\n#SBATCH --comment="open\n', "job.sh:2", "quotation"),
+        ("#!/bin/sh\n#SBATCH --mem=lots\n", "job.sh:2", "'lots'"),
+        ("#!/bin/sh\n#SBATCH --nodes=a\n", "job.sh:2", "'a'"),
+    ],
+)
+def test_wrong_scripts_say_where(text, where, what):
+    with pytest.raises(BadInput) as caught:
+        read_script(text, where="job.sh")
+    assert caught.value.where == where
+    assert what in caught.value.what
+    assert caught.value.mend
