@@ -332,7 +332,7 @@ class Fleet:
     def recover(self, wanted: Collection[str]) -> list[Launched]:
         """Settle intents of which the outcome is unknown (F09); never launch what nobody wants any more.
 
-        A node that Slurm still waits for: EC2 is asked again with the same token and answers with the instances
+        If Slurm still waits for a node, EC2 is asked again with the same token and answers with the instances
         of the first call, or launches them now if there were none. Otherwise instances of the intent are only
         looked for; found ones are recorded (the reconciler collects them), and after five minutes without any
         the intent is closed.

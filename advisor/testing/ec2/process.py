@@ -1,0 +1,165 @@
+"""The emulator as a process of its own, and the handle tests hold."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import Ec2Settings
+
+_START_SECONDS: Final = 60.0
+_TRIES: Final = 3
+
+
+class Ec2Emulator:
+    """Starts the emulator and speaks to its control interface.
+
+    Parameters
+    ----------
+    log : Path, optional
+        Where its output goes; nowhere by default.
+
+    Examples
+    --------
+    >>> with Ec2Emulator() as ec2:  # doctest: +SKIP
+    ...     ec2.capacity({"c5.xlarge|us-east-1a|spot": 0})
+    ...     settings = ec2.settings()
+    """
+
+    def __init__(self, log: Path | None = None) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Endpoint for boto3."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to speak to it: made-up credentials and the endpoint."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "emulator",
+            "AWS_SECRET_ACCESS_KEY": "emulator",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def __enter__(self) -> Self:
+        for _ in range(_TRIES):  # somebody may take the port between our looking and its listening
+            self._start()
+            if self._await_answer():
+                return self
+            self.stop()
+        msg = f"the EC2 emulator did not start; see {self._log or 'its log (pass log=)'}"
+        raise TellAdmin(msg, code="emulator.start")
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        output = self._log.open("ab") if self._log else subprocess.DEVNULL
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
+                [sys.executable, "-m", "advisor.testing.ec2", "--port", str(self.port)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self.environment},
+            )
+        finally:
+            if not isinstance(output, int):
+                output.close()
+
+    def _await_answer(self) -> bool:
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end:
+            if self._process is None or self._process.poll() is not None:
+                return False
+            try:
+                self.control("ping")
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return True
+        return False
+
+    def stop(self) -> None:
+        """End the process; everything it knew is gone."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def control(self, verb: str, body: Any = None) -> Any:
+        """Call the control interface.
+
+        Raises
+        ------
+        ValueError
+            If the emulator refuses the verb or a value.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("POST", f"/_emulator/{verb}", json.dumps({} if body is None else body))
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        finally:
+            connection.close()
+        if response.status != http.client.OK:
+            raise ValueError(answer["error"])
+        return answer
+
+    def config(self, **behaviour: float | None) -> None:
+        """Set how long things take (`advisor.testing.ec2.state.Behaviour`)."""
+        self.control("config", behaviour)
+
+    def capacity(self, pools: Mapping[str, int | None]) -> None:
+        """Set what pools can give: ``{"c5.xlarge|us-east-1a|spot": 3}``; ``*`` for any zone or market."""
+        self.control("capacity", dict(pools))
+
+    def prices(self, prices: Mapping[str, float]) -> None:
+        """Set spot prices (``"type|zone"``) and on-demand prices (``"type"``), dollars an hour."""
+        self.control("prices", dict(prices))
+
+    def faults(self, rules: Sequence[Mapping[str, Any]]) -> None:
+        """Put fault rules in force and forget the calls seen so far (`advisor.testing.ec2.faults`)."""
+        self.control("faults", list(rules))
+
+    def reclaim(self, instance_id: str, **how: float | str | None) -> None:
+        """Take a spot instance back: ``notice_s``, ``rebalance_lead_s``, ``reason``."""
+        self.control("reclaim", {"instance_id": instance_id, **how})
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Every instance, terminated ones included: id, state, option, tags, user_data ..."""
+        return list(self.control("instances"))
+
+    def calls(self, action: str | None = None) -> list[dict[str, Any]]:
+        """Requests since the last `faults` or `reset`."""
+        return [call for call in self.control("calls") if action in (None, call["action"])]
+
+    def reset(self) -> None:
+        """Back to an empty account."""
+        self.control("reset")
+
+    def settings(self, **changes: Any) -> Ec2Settings:
+        """Settings that point to this endpoint."""
+        values = {"endpoint_url": self.url, "image_id": "ami-12c6146b", "instance_type": "c5.xlarge"}
+        return Ec2Settings(**{**values, **changes})
