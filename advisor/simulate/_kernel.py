@@ -34,7 +34,7 @@ from advisor.simulate._state import (
     running_remove,
 )
 from advisor.simulate.demand import LARGE, STARVED
-from advisor.simulate.policies import STEPS_SECONDS, Order
+from advisor.simulate.policies import ANY_MOMENT_SECONDS, STEPS_SECONDS, Order
 
 _WFP = int(Order.WFP)
 _STEPS = np.array(STEPS_SECONDS)
@@ -137,13 +137,13 @@ def _correct_outlived_plans(job: Records, running: Ints, cluster: Records) -> No
         while target <= it.now and target < latest and this.corrections < len(_STEPS):
             target = min(target + _STEPS[this.corrections], latest)
             this.corrections += 1
-        if target > this.planned_end:
-            running_remove(running, job, it.running, row)
-            this.planned_end = target
-            running_insert(running, job, it.running - 1, row)
-            it.dirty = 1
-        if target <= it.now:
-            at += 1
+        if target == this.planned_end:
+            at += 1  # beyond its request too: nothing more can be said
+            continue
+        running_remove(running, job, it.running, row)
+        this.planned_end = target
+        running_insert(running, job, it.running - 1, row)  # another may stand at this position now
+        it.dirty = 1
 
 
 @numba.njit(cache=True)
@@ -196,7 +196,7 @@ def advance(state: State, rules: Rules, most_events: int) -> bool:
         _promote_starved(job, queue, cluster, rules)
         if rules.correct:
             _correct_outlived_plans(job, running, cluster)
-        if it.dirty or newcomer == _SEVERAL or it.now >= it.shadow or rules.order == _WFP:
+        if it.dirty or newcomer == _SEVERAL or it.now + ANY_MOMENT_SECONDS > it.shadow or rules.order == _WFP:
             schedule(job, queue, running, ending, scratch, cluster, rules)
         elif newcomer != _NOBODY and may_backfill(job, cluster, newcomer):
             queue_remove(queue, job, cluster, newcomer)

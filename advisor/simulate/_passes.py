@@ -18,7 +18,7 @@ from advisor.simulate._state import (
     running_insert,
 )
 from advisor.simulate.demand import STARVED
-from advisor.simulate.policies import Backfill, Order
+from advisor.simulate.policies import ANY_MOMENT_SECONDS, Backfill, Order
 
 _WFP, _SPF, _SAF = int(Order.WFP), int(Order.SPF), int(Order.SAF)
 _SHORTEST_FIRST = int(Backfill.SHORTEST_FIRST)
@@ -112,7 +112,7 @@ def _reserve(job: Records, running: Ints, cluster: Records, row: int) -> None:
     shadow = it.now
     for at in range(it.running):
         other = job[running[at]]
-        end = max(other.planned_end, it.now)
+        end = max(other.planned_end, it.now + ANY_MOMENT_SECONDS)
         if available >= needed and end > shadow:
             break
         available += other.processors

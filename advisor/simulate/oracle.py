@@ -15,7 +15,15 @@ import numpy as np
 
 from advisor.simulate.demand import LARGE, STARVED, Demand
 from advisor.simulate.engine import Cloud, Schedule, refuse_too_large
-from advisor.simulate.policies import EASY, STEPS_SECONDS, Backfill, Correction, Order, Policy
+from advisor.simulate.policies import (
+    ANY_MOMENT_SECONDS,
+    EASY,
+    STEPS_SECONDS,
+    Backfill,
+    Correction,
+    Order,
+    Policy,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -234,10 +242,10 @@ def _schedule(cluster: _Cluster) -> None:
 
 def _reservation(cluster: _Cluster, head: _Job) -> tuple[float, int]:
     """When the head can start by plan, and the processors it leaves over then."""
-    running = cluster.running
-    ends = {max(job.planned_end, cluster.now) for job in running}
-    for shadow in sorted(ends):
-        released = sum(job.processors for job in running if max(job.planned_end, cluster.now) <= shadow)
+    soonest = cluster.now + ANY_MOMENT_SECONDS
+    ends = [(max(job.planned_end, soonest), job.processors) for job in cluster.running]
+    for shadow, _ in sorted(ends):
+        released = sum(processors for end, processors in ends if end <= shadow)
         if cluster.free + released >= head.processors:
             return shadow, cluster.free + released - head.processors
     raise AssertionError("a job larger than the machine was let in")

@@ -32,11 +32,14 @@ class Correction(enum.IntEnum):
     """What is expected of a running job whose planned end has passed."""
 
     ANY_MOMENT = 0
-    """It ends now; asked again at the next event."""
+    """It ends within the next second; asked again at the next event."""
     STEPS = 1
     """Tsafrir's growing steps: 1, 5, 15, 30 minutes, 1, 2, 5, 10, 20, 50, 100 hours after its start's plan,
     never beyond the request."""
 
+
+ANY_MOMENT_SECONDS = 1.0
+"""A running job beyond its plan is expected to end so much from now: the clock of logs ticks in seconds."""
 
 STEPS_SECONDS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
 """Tsafrir, Etsion and Feitelson, "Backfilling using system-generated predictions", section 4.2."""
