@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import structlog
 
@@ -50,7 +50,7 @@ class Hypervisor:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hypervisor", daemon=True)
 
-    def __enter__(self) -> Hypervisor:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -90,5 +90,5 @@ class Hypervisor:
                 self.run_once()
             except OSError:
                 continue  # the emulator is going down or restarting
-            except Exception:
+            except Exception:  # noqa: BLE001 -- one bad node must not stop the others
                 _log.exception("hypervisor.step_failed")

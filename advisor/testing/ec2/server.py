@@ -39,41 +39,72 @@ class Control:
         self.lifecycle = lifecycle
 
     def carry_out(self, verb: str, body: Any) -> Any:
-        """Carry out one verb; an unknown verb or value raises ValueError or KeyError."""
+        """Carry out one verb; an unknown verb or value raises ValueError, KeyError or TypeError."""
+        action = getattr(self, f"on_{verb}", None)
+        if action is None:
+            msg = f"no verb {verb!r}"
+            raise ValueError(msg)
         with self.state.lock:
-            match verb:
-                case "config":
-                    known = {field.name for field in fields(Behaviour)}
-                    if unknown := set(body) - known:
-                        msg = f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}"
-                        raise ValueError(msg)
-                    self.state.behaviour = replace(self.state.behaviour, **body)
-                case "capacity":
-                    for name, number in body.items():
-                        self._set_capacity(name, number)
-                case "prices":
-                    for name, price in body.items():
-                        kind, _, zone = name.partition("|")
-                        self.state.prices[kind, zone or None] = float(price)
-                case "history" | "reserved" | "products":
-                    getattr(self.state, verb).extend(body)
-                case "faults":
-                    self.state.faults.replace(body)
-                    self.state.calls.clear()
-                case "reclaim":
-                    self.lifecycle.reclaim(**body)
-                case "instances":
-                    return [_as_json(instance) for instance in self.state.instances.values()]
-                case "calls":
-                    return list(self.state.calls)
-                case "reset":
-                    self._reset()
-                case "ping":
-                    pass
-                case _:
-                    msg = f"no verb {verb!r}"
-                    raise ValueError(msg)
-        return {"ok": True}
+            answer = action(body)
+        return {"ok": True} if answer is None else answer
+
+    def on_ping(self, _: Any) -> None:
+        """Do nothing, successfully."""
+
+    def on_config(self, body: Mapping[str, Any]) -> None:
+        """Change how long things take."""
+        known = {field.name for field in fields(Behaviour)}
+        if unknown := set(body) - known:
+            msg = f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}"
+            raise ValueError(msg)
+        self.state.behaviour = replace(self.state.behaviour, **body)
+
+    def on_capacity(self, body: Mapping[str, int | None]) -> None:
+        """Set or (null) unset what pools can give."""
+        for name, number in body.items():
+            self._set_capacity(name, number)
+
+    def on_prices(self, body: Mapping[str, float]) -> None:
+        """Set prices."""
+        for name, price in body.items():
+            kind, _, zone = name.partition("|")
+            self.state.prices[kind, zone or None] = float(price)
+
+    def on_history(self, body: list[dict[str, Any]]) -> None:
+        """Add rows of the spot price history."""
+        self.state.history.extend(body)
+
+    def on_reserved(self, body: list[dict[str, Any]]) -> None:
+        """Add reserved instances."""
+        self.state.reserved.extend(body)
+
+    def on_products(self, body: list[dict[str, Any]]) -> None:
+        """Add rows of the price list."""
+        self.state.products.extend(body)
+
+    def on_faults(self, body: list[dict[str, Any]]) -> None:
+        """Put fault rules in force."""
+        self.state.faults.replace(body)
+        self.state.calls.clear()
+
+    def on_reclaim(self, body: Mapping[str, Any]) -> None:
+        """Take a spot instance back."""
+        self.lifecycle.reclaim(**body)
+
+    def on_instances(self, _: Any) -> list[dict[str, Any]]:
+        """List every instance."""
+        return [_as_json(instance) for instance in self.state.instances.values()]
+
+    def on_calls(self, _: Any) -> list[dict[str, Any]]:
+        """List the calls seen."""
+        return list(self.state.calls)
+
+    def on_reset(self, _: Any) -> None:
+        """Empty the account."""
+        from moto.moto_api._internal.models import moto_api_backend  # noqa: PLC0415 -- heavy
+
+        self.state.forget_everything()
+        moto_api_backend.reset()
 
     def _set_capacity(self, name: str, number: int | None) -> None:
         kind, zone, market = name.split("|")
@@ -82,12 +113,6 @@ class Control:
             self.state.capacity.pop(key, None)
         else:
             self.state.capacity[key] = number
-
-    def _reset(self) -> None:
-        from moto.moto_api._internal.models import moto_api_backend  # noqa: PLC0415 -- heavy
-
-        self.state.forget_everything()
-        moto_api_backend.reset()
 
 
 def _as_json(instance: Any) -> dict[str, Any]:
@@ -141,8 +166,7 @@ class Application:
                 return answer
         if service == "pricing":
             return _reply(start, 200, json.dumps(self.reads.products(json.loads(body or b"{}"))), _JSON)
-        answer = self._moto(environ, start)
-        return answer  # type: ignore[no-any-return]
+        return self._moto(environ, start)  # type: ignore[no-any-return]
 
     def _control(self, verb: str, body: bytes, start: StartResponse) -> Iterable[bytes]:
         try:
