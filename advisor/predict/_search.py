@@ -2,7 +2,8 @@
 
 Cases lie feature by feature, ``cases[feature, slot]``, so that one feature of many cases is one contiguous
 run of memory: the distance sum is built up a block of cases at a time in vector registers, which beats giving
-up early on single cases (measured: docs/designs/0002-knn-search.md). All functions write into arrays handed in.
+up early on single cases (measured: docs/designs/0002-knn-search.md). Every function writes into arrays handed
+in.
 """
 
 from __future__ import annotations

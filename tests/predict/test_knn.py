@@ -273,6 +273,23 @@ def test_estimate_many_equals_one_by_one(many):
 
 
 @pytest.mark.parametrize("s", [50, 2499, 2500, 4000])
+def test_many_at_once_equal_one_by_one(many, s):
+    features, labels = many
+    times, job_ids = np.arange(2500.0), np.arange(2500)
+    at_once, in_parts, one_by_one = (estimator_of([], s=s) for _ in range(3))
+    at_once.add_many(features, labels, times=times, job_ids=job_ids)
+    for part in (slice(0, 40), slice(40, 2500)):
+        in_parts.add_many(features[part], labels[part], times=times[part], job_ids=job_ids[part])
+    for row in range(2500):
+        one_by_one.add(features[row], labels[row], time=times[row], job_id=job_ids[row])
+    for estimator in (in_parts, one_by_one):
+        for name, array in at_once.to_arrays().items():
+            assert np.array_equal(array, estimator.to_arrays()[name], equal_nan=True), name
+        assert np.array_equal(at_once._base.low, estimator._base.low)
+        assert np.array_equal(at_once._base.high, estimator._base.high)
+
+
+@pytest.mark.parametrize("s", [50, 2499, 2500, 4000])
 def test_arrays_carry_everything(many, s):
     estimator = filled(many, s=s, k=5, omega=0.9)
     again = KnnEstimator.from_arrays(estimator.to_arrays(), SCHEMA)
