@@ -60,7 +60,7 @@ def ingest_swf(
     reports = []
     with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
         for file in files:
-            with _progress_of(file) as tick:
+            with _progress_of(file.name) as tick:
                 report = ingestion.ingest_swf(
                     store,
                     file,
@@ -71,6 +71,49 @@ def ingest_swf(
             reports.append(report)
         total = store.count()
     emit({"sources": [asdict(report) for report in reports], "jobs": total}, output, _show(reports, total))
+
+
+@ingest.command("sacct")
+def ingest_sacct(
+    since: Annotated[
+        str | None,
+        typer.Option(help="From this UTC date on (2026-01-31); default: where the last time ended."),
+    ] = None,
+    database: DatabaseOption = None,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Add the ended jobs of this cluster's own accounting, a week at a time.
+
+    The first time a year is read. Repeating it, or going on after a stop, adds nothing twice.
+    """
+    import time
+
+    from advisor.config import load
+    from advisor.history.ingest import sacct_since
+    from advisor.history.store import HistoryStore
+    from advisor.service.accounting import ingest_accounting
+    from advisor.slurm.cli import CliBackend
+
+    slurm = CliBackend.of(load(config, os.environ).settings)
+    with HistoryStore(history_url(database, config)) as store:
+        now = time.time()
+        begin = _epoch(since) if since is not None else sacct_since(store, now)
+        with _progress_of("the accounting") as tick:
+            report = ingest_accounting(store, slurm, begin, now, progress=tick)
+        total = store.count()
+    emit({"sources": [asdict(report)], "jobs": total}, output, _show([report], total))
+
+
+def _epoch(date: str) -> float:
+    from datetime import UTC, datetime
+
+    from advisor.model.errors import BadInput
+
+    try:
+        return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
+    except ValueError as error:
+        raise BadInput(str(error), where="--since", mend="Write it as 2026-01-31") from None
 
 
 def _show(reports: list[IngestReport], total: int) -> Any:
@@ -90,11 +133,11 @@ def _show(reports: list[IngestReport], total: int) -> Any:
 class _progress_of:  # noqa: N801 - reads as a verb where it is used
     """A progress bar on standard error, shown on a terminal only."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, what: str) -> None:
         from rich.progress import Progress
 
         self._progress = Progress(console=stderr, transient=True, disable=not stderr.is_terminal)
-        self._task = self._progress.add_task(f"reading {file.name}", total=None)
+        self._task = self._progress.add_task(f"reading {what}", total=None)
 
     def __enter__(self) -> Any:
         self._progress.start()

@@ -16,6 +16,8 @@ from advisor.model.errors import AdvisorError, BadInput
 COMMANDS: tuple[str, ...] = (
     "serve",
     "control",
+    "status",
+    "doctor",
     "advise",
     "ledger",
     "config",

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import structlog
 
 from advisor.decide.wording import parse_admin_comment
-from advisor.history.ingest import IngestReport, ingest_sacct, sacct_since
+from advisor.history.ingest import IngestReport, sacct_since
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.errors import BadInput
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service import spool
+from advisor.service.accounting import SOURCE, ingest_accounting
 from advisor.service.clock import Clock
 from advisor.service.knowledge import Knowledge
 from advisor.service.loops import Step
@@ -27,9 +28,7 @@ from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
-SOURCE = "slurm"
 _MOST_LINKS = 100_000
-_FIRST_WINDOW_SECONDS = 7 * 86400.0
 
 
 class LearnLoop:
@@ -122,24 +121,12 @@ class LearnLoop:
             del self._linked[next(iter(self._linked))]
 
     def ingest_accounting(self) -> None:
-        """Add what sacct says has ended; a long absence is caught up with a week at a time."""
+        """Add what sacct says has ended."""
         now = self._clock.wall()
         since = sacct_since(self._store, now, source=SOURCE)
-        while True:
-            until = since + _FIRST_WINDOW_SECONDS
-            with self._slurm.accounting(since, until if until < now else None) as export:
-                self.last_ingest = ingest_sacct(
-                    self._store,
-                    export.lines,
-                    fields=export.fields,
-                    delimited_by=export.delimited_by,
-                    source=SOURCE,
-                )
-            if self.last_ingest.added:
-                log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
-            if until >= now:
-                return
-            since = until
+        self.last_ingest = ingest_accounting(self._store, self._slurm, since, now)
+        if self.last_ingest.added:
+            log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
 
     def learn_starts(self) -> None:
         """Waits are known as soon as jobs start."""

@@ -1,0 +1,55 @@
+"""``advisor doctor``: everything an administrator can get wrong, looked at in one go."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, loaded_settings
+from advisor.cli.output import Format, FormatOption, emit
+
+_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+_MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
+    """Check settings, Slurm, sockets, database, models and EC2; say how to mend what is wrong.
+
+    Exit code 0: all is well; 1: warnings; 2: something does not work.
+    """
+    from advisor.service.doctor import examine_service
+    from advisor.service.doctor_cloud import examine_cloud
+    from advisor.service.doctor_slurm import SlurmExamination
+    from advisor.slurm.cli import CliBackend
+
+    loaded = loaded_settings(config)
+    slurm = SlurmExamination(loaded.settings, CliBackend.of(loaded.settings))
+    found = list(slurm.run())
+    partitions = set(slurm.partitions) or None
+    found += examine_service(loaded, partitions)
+    found += examine_cloud(loaded.settings)
+    counts = Counter(diagnosis.level.value for diagnosis in found)
+
+    def draw(console: Console) -> None:
+        for diagnosis in found:
+            line = Text(f"{_MARKS[diagnosis.level]} ", _STYLES[diagnosis.level])
+            line.append(f"{diagnosis.check}: {diagnosis.what}", "default")
+            console.print(line)
+            if diagnosis.mend:
+                console.print(Text(f"        {diagnosis.mend}", "dim"))
+        console.print(f"{counts['ok']} well, {counts['warning']} warnings, {counts['error']} errors")
+
+    result = {"ok": not counts["error"], "counts": dict(counts), "findings": found}
+    emit(result, output, draw)
+    if counts["error"]:
+        raise typer.Exit(2)
+    if counts["warning"]:
+        raise typer.Exit(1)

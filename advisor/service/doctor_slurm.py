@@ -1,0 +1,178 @@
+"""The doctor's look at Slurm: what slurm.conf must say, and whether our programs are the ones installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from advisor.model.settings import Settings
+from advisor.service.doctor import Diagnosis, error, guarded, ok, warning
+from advisor.slurm import hook_files
+from advisor.slurm.protocol import Partition, SlurmBackend
+
+_LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
+_OLDEST: Final = (22, 5)
+
+
+class SlurmExamination:
+    """Asks Slurm once, then looks at what it said.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Asked.
+    """
+
+    def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self.partitions: dict[str, Partition] = {}
+        self._config: Mapping[str, str] = {}
+
+    def run(self) -> Iterator[Diagnosis]:
+        """All checks; those after the first need an answer of slurmctld."""
+        found = list(guarded("slurm", self._reach))
+        yield from found
+        if not self._config:
+            return
+        yield from guarded("slurm.conf", self._slurm_conf)
+        yield from guarded("hook", self._hook)
+        yield from guarded("cloud programs", self._cloud_programs)
+        yield from guarded("cloud nodes", self._cloud_nodes)
+
+    def _reach(self) -> Iterator[Diagnosis]:
+        version = self._slurm.version()
+        if not self._slurm.ping():
+            yield error(
+                "slurm", "no slurmctld answers", "Start it, or check paths.slurm_conf and paths.slurm_bin"
+            )
+            return
+        self._config = self._slurm.config()
+        self.partitions = {partition.name: partition for partition in self._slurm.partitions()}
+        text = ".".join(map(str, version))
+        if version < _OLDEST:
+            yield warning(
+                "slurm", f"release {text} is older than 22.05", "Nobody has tried it: test before use"
+            )
+        else:
+            yield ok("slurm", f"slurmctld answers, release {text}")
+
+    def _slurm_conf(self) -> Iterator[Diagnosis]:
+        wanted = [
+            ("JobSubmitPlugins", "lua", "Add lua to JobSubmitPlugins and restart slurmctld"),
+            ("AccountingStorageType", "slurmdbd", "Without slurmdbd nothing is learned from ended jobs"),
+            ("PrivateData", "cloud", "PrivateData=cloud: powered-down nodes are hidden without it"),
+        ]
+        for name, word, mend in wanted:
+            value = self._config.get(name, "")
+            if word in value:
+                yield ok("slurm.conf", f"{name}={value}")
+            else:
+                yield error("slurm.conf", f"{name}={value or '(null)'} has no {word}", mend)
+        parameters = self._config.get("SlurmctldParameters", "")
+        if "idle_on_node_suspend" not in parameters:
+            yield warning(
+                "slurm.conf",
+                "SlurmctldParameters has no idle_on_node_suspend",
+                "Add it: a node that is suspended while DOWN becomes usable again",
+            )
+        if self._settings.size.small_priority_offset and "multifactor" not in self._config.get(
+            "PriorityType", ""
+        ):
+            yield warning(
+                "slurm.conf",
+                "PriorityType is not priority/multifactor: small jobs cannot be put first by the site factor",
+                "Use priority/multifactor, or set size.small_priority_offset = 0",
+            )
+
+    def _hook(self) -> Iterator[Diagnosis]:
+        conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
+        path = conf.parent / hook_files.HOOK
+        ours = hook_files.is_ours(path, hook_files.HOOK)
+        if ours is None:
+            yield error(
+                "hook", f"{path} cannot be read", f"Copy {hook_files.folder() / hook_files.HOOK} there"
+            )
+        elif ours:
+            yield ok("hook", f"{path} is this release's")
+        else:
+            yield warning(
+                "hook", f"{path} is another version", f"Copy {hook_files.folder() / hook_files.HOOK} there"
+            )
+        socket = _hook_setting(conf.parent / "advisor_hook.conf", "socket") or "/run/advisor/submit.sock"
+        if Path(socket) != self._settings.paths.submit_socket:
+            yield error(
+                "hook",
+                f"it asks {socket}, the server listens on {self._settings.paths.submit_socket}",
+                f"Set `socket = {self._settings.paths.submit_socket}` in {conf.parent}/advisor_hook.conf",
+            )
+        if not any(list(Path(folder).glob("5.*/socket.lua")) for folder in _LUA_SOCKET):
+            yield error(
+                "hook", "lua-socket is not installed", "apt-get install lua-socket (on slurmctld's host)"
+            )
+
+    def _cloud_programs(self) -> Iterator[Diagnosis]:
+        for setting, name in zip(
+            ("ResumeProgram", "SuspendProgram", "ResumeFailProgram"), hook_files.CLOUD_PROGRAMS, strict=True
+        ):
+            path = Path(self._config.get(setting, ""))
+            if path.name != name:
+                yield error(
+                    "cloud programs",
+                    f"{setting}={path} is not the advisor's",
+                    f"{setting}={hook_files.folder() / name} (or a copy of it)",
+                )
+            elif hook_files.is_ours(path, name) is not True or not os.access(path, os.X_OK):
+                yield warning(
+                    "cloud programs", f"{path} is another version", f"Copy {hook_files.folder() / name} there"
+                )
+            else:
+                yield ok("cloud programs", f"{setting}={path}")
+
+    def _cloud_nodes(self) -> Iterator[Diagnosis]:
+        name = self._settings.cluster.burst_partition
+        partition = self.partitions.get(name)
+        if partition is None:
+            return  # the settings' check says so
+        if not partition.is_up:
+            yield error(
+                "cloud nodes", f"partition {name} is not up", f"scontrol update partition={name} state=up"
+            )
+        snapshot = self._slurm.snapshot(0.0)
+        nodes = [node for node in snapshot.nodes if name in node.partitions]
+        fixed = [node.name for node in nodes if not node.is_cloud]
+        down = [node.name for node in nodes if node.is_down or node.is_draining]
+        if not nodes:
+            yield error("cloud nodes", f"partition {name} has no node", "Add NodeName=... State=CLOUD lines")
+        if fixed:
+            yield error(
+                "cloud nodes", f"{', '.join(fixed[:5])} are not State=CLOUD", "Add State=CLOUD to them"
+            )
+        if down:
+            yield warning("cloud nodes", f"{', '.join(down[:5])} are down or drained", "See `sinfo -R`")
+        if nodes and not fixed and not down:
+            yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
+        timeout = self._config.get("ResumeTimeout", "").split()
+        boot = self._settings.placement.boot_seconds
+        if timeout and timeout[0].isdigit() and float(timeout[0]) < boot:
+            yield error(
+                "cloud nodes",
+                f"ResumeTimeout={timeout[0]} s is shorter than the expected boot of {boot:g} s",
+                "Raise ResumeTimeout; 600 s is a good start",
+            )
+
+
+def _hook_setting(path: Path, wanted: str) -> str | None:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, found, value = line.partition("=")
+        if found and key.strip() == wanted:
+            return value.strip()
+    return None
