@@ -31,6 +31,8 @@ def clean(text: str, limit: int = _DETAIL_LIMIT) -> str:
     Control characters, line breaks, invisible and direction-changing characters become spaces; runs of
     blanks become one; what is longer than `limit` characters is cut and ends in an ellipsis.
     """
+    if len(text) <= limit and text.isascii() and text.isprintable() and " " not in text:
+        return text  # codes and numbers' names: this runs inside sbatch, six times an advice
     window = text[: 4 * limit]
     shown = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in window)
     shown = " ".join(shown.split())

@@ -1,9 +1,12 @@
-"""Advice given and not yet in the ledger: JSON lines, written off the hot path.
+"""Advice given and not yet in the ledger: records in files, written off the hot path.
 
-The submit server appends to a file ending in ``.open`` and renames it to ``.jsonl`` when it is complete
+The submit server appends to a file ending in ``.open`` and renames it to ``.spool`` when it is complete
 (every few seconds, or at a size). `advisor control` takes complete files only: reads, stores, deletes. A
-file left ``.open`` by a server that was killed is completed at the next start; its last, half line is
+file left ``.open`` by a server that was killed is completed at the next start; its last, half record is
 skipped by the reader.
+
+A record is its length (four bytes, big-endian) and MessagePack: encoding one costs the interpreter a few
+microseconds, where JSON, which must spell NaN, cost a third of an advice and made the next one wait.
 
 The hot path never waits: records go through a bounded queue, and when that is full they are dropped and
 counted.
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import os
 import queue
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -20,20 +24,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+import msgspec
 import structlog
 
-from advisor.history.records import AdviceRecord, decode, encode
+from advisor.history.records import AdviceRecord
 from advisor.model.errors import BadInput
 
 _OPEN: Final = ".open"
-_COMPLETE: Final = ".jsonl"
+_COMPLETE: Final = ".spool"
+_LENGTH: Final = struct.Struct(">I")
+_MAX_RECORD_BYTES: Final = 1024 * 1024
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(AdviceRecord)
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolFile:
-    """One complete file's records, and how many lines could not be read."""
+    """One complete file's records, and how many could not be read."""
 
     path: Path
     records: tuple[AdviceRecord, ...]
@@ -140,7 +150,7 @@ class SpoolWriter:
         try:
             if self._file is None:
                 self._file = self._open()
-            self._file.write(encode(record) + b"\n")
+            self._file.write(frame(record))
             self.written += 1
             old = time.monotonic() - self._opened >= self._rotate_seconds
             if old or self._file.tell() >= self._rotate_bytes:
@@ -187,18 +197,36 @@ def complete_leftovers(folder: Path) -> int:
     return len(leftovers)
 
 
+def frame(record: AdviceRecord) -> bytes:
+    """One record as it stands in a file."""
+    content = _encoder.encode(record)
+    return _LENGTH.pack(len(content)) + content
+
+
 def complete_files(folder: Path) -> Iterator[SpoolFile]:
     """Complete files, oldest first, each read as a whole. The caller deletes a file once it is stored.
 
-    A line that is no record is counted and skipped: the others are good.
+    A record that cannot be read is counted and skipped: the others are good.
     """
     for path in sorted(folder.glob(f"*{_COMPLETE}")):
         records: list[AdviceRecord] = []
         unreadable = 0
-        with path.open("rb") as lines:
-            for line in lines:
-                try:
-                    records.append(decode(line.rstrip(b"\n")))
-                except BadInput:
-                    unreadable += 1
+        for content in _frames(path.read_bytes()):
+            try:
+                records.append(_decoder.decode(content))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                unreadable += 1
         yield SpoolFile(path, tuple(records), unreadable)
+
+
+def _frames(content: bytes) -> Iterator[bytes]:
+    """Each record's bytes; what follows a wrong length is one unreadable rest."""
+    position = 0
+    while position < len(content):
+        begin = position + _LENGTH.size
+        length = _LENGTH.unpack_from(content, position)[0] if begin <= len(content) else 0
+        if not 0 < length <= min(_MAX_RECORD_BYTES, len(content) - begin):
+            yield b""
+            return
+        position = begin + length
+        yield content[begin:position]

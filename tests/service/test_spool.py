@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from advisor.history.records import AdviceRecord, encode
-from advisor.model import BadInput
-from advisor.service.spool import SpoolWriter, complete_files
+from advisor.history.records import AdviceRecord
+from advisor.model import BadInput, Estimates
+from advisor.service.spool import SpoolWriter, complete_files, frame
 from tests.service.site import Clock, FixedEstimator, ask, make_answerer, make_settings, make_snapshot
 
 
@@ -82,18 +84,46 @@ def test_a_disk_that_fails_loses_records_and_goes_on(tmp_path: Path, records: li
     assert read_all(folder) == [records[1]]
 
 
-def test_a_killed_servers_file_is_completed_and_its_half_line_skipped(
+def test_a_killed_servers_file_is_completed_and_its_half_record_skipped(
     tmp_path: Path, records: list[AdviceRecord]
 ) -> None:
     folder = tmp_path / "spool"
     folder.mkdir()
-    lines = b"".join(encode(record) + b"\n" for record in records[:3])
-    (folder / "advice-1-1-1.open").write_bytes(lines + encode(records[3])[:50])
+    whole = b"".join(frame(record) for record in records[:3])
+    (folder / "advice-1-1-1.open").write_bytes(whole + frame(records[3])[:50])
     spool = SpoolWriter(folder)
     spool.start()
     spool.stop()
     (file,) = complete_files(folder)
     assert (file.records, file.unreadable) == (tuple(records[:3]), 1)
+
+
+def test_a_damaged_record_costs_itself_a_damaged_length_the_rest(
+    tmp_path: Path, records: list[AdviceRecord]
+) -> None:
+    first, second, third = (frame(record) for record in records[:3])
+    damaged = second[:4] + b"\xc1" * (len(second) - 4)
+    for name, content, kept, unreadable in (
+        ("1", first + damaged + third, [records[0], records[2]], 1),
+        ("2", first + b"\xff\xff\xff\xff" + third, [records[0]], 1),
+        ("3", first + b"\0\0\0\0" + third, [records[0]], 1),
+        ("4", first + b"\0", [records[0]], 1),
+        ("5", b"", [], 0),
+    ):
+        path = tmp_path / f"{name}.spool"
+        path.write_bytes(content)
+        (file,) = complete_files(tmp_path)
+        assert (list(file.records), file.unreadable) == (kept, unreadable), name
+        path.unlink()
+
+
+def test_unknown_numbers_survive(tmp_path: Path, records: list[AdviceRecord]) -> None:
+    unknown = replace(records[0], estimates=Estimates())
+    (tmp_path / "1.spool").write_bytes(frame(unknown))
+    (file,) = complete_files(tmp_path)
+    wait = file.records[0].estimates.wait
+    assert math.isnan(wait.seconds)
+    assert wait.variance == math.inf
 
 
 def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:

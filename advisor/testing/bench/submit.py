@@ -1,0 +1,267 @@
+"""The submit path: an advice on the bare socket; sbatch in a real slurmctld, with the hook and without.
+
+The server is `advisor serve` in a process of its own, with a knowledge base of 10,000 jobs for both
+estimators and a trained forest. Beside it an echo server (a thread a connection, JSON in and out, no thought)
+is asked in the same run, turn by turn, so that a busy machine slows both.
+
+Each round inside slurmctld has a lab of its own: a Lua hook, even an empty one, makes slurmctld build a table
+of all job records once a second, so records left by earlier rounds would be charged to the hook.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from advisor.history.models import ModelStore
+from advisor.model import CloudState, ClusterState, Mode, SiteState, TellAdmin
+from advisor.model.settings import ClusterSettings, PathSettings, Settings, SubmitSettings
+from advisor.predict.features import Encoder
+from advisor.predict.knn import KnnParameters
+from advisor.predict.predictor import Predictor
+from advisor.predict.size import SizeModel
+from advisor.predict.size_features import SizeHistory
+from advisor.predict.tracker import states_of
+from advisor.replay.sources import load_table
+from advisor.service import snapshot
+from advisor.service.client import SubmitClient
+from advisor.service.models import PREDICTOR_KIND, SIZE_KIND
+from advisor.service.protocol import VERSION, AdviseRequest, encode_line
+from advisor.testing.bench.timing import microseconds_each, percentiles
+from advisor.testing.lab import Lab, LabOptions
+
+Tell = Callable[[str], None]
+
+_HOOK: Final = Path(__file__).resolve().parents[3] / "slurm_hooks" / "job_submit.lua"
+_TURNS: Final = 10
+_START_SECONDS: Final = 180.0
+_RPC: Final = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:(\d+)")
+_ECHO: Final = """
+import json, socket, sys, threading
+listener = socket.socket(socket.AF_UNIX); listener.bind(sys.argv[1]); listener.listen()
+print("ready", flush=True)
+def serve(connection):
+    for line in connection.makefile("rb"):
+        request = json.loads(line)
+        connection.sendall(json.dumps({"v": 1, "seq": request["seq"], "ok": True}).encode() + b"\\n")
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+def run(
+    *,
+    knowledge_base: int = 10_000,
+    questions: int = 10_000,
+    submissions: int = 600,
+    clients: int = 4,
+    rounds: int = 3,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """Measure.
+
+    Parameters
+    ----------
+    knowledge_base : int
+        Jobs both estimators know.
+    questions : int
+        Asked of the server and of the echo.
+    submissions, clients, rounds : int
+        Held jobs a round, submitted by so many sbatch at a time, in so many rounds with and without the hook
+        in turn; 0 submissions leave slurmctld out.
+    tell : callable
+        Told what is being done.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        tell(f"training on {knowledge_base} jobs")
+        settings = _prepare(folder, knowledge_base)
+        tell("starting advisor serve")
+        stack.enter_context(_serving(settings, folder))
+        echo = stack.enter_context(_echoing(folder))
+        tell(f"{questions} questions on the bare socket")
+        result = _on_the_socket(settings.paths.submit_socket, echo, questions)
+        if submissions:
+            result |= _inside_slurmctld(settings.paths.submit_socket, submissions, clients, rounds, tell)
+        with SubmitClient(settings.paths.submit_socket) as client:
+            pong = client.ping()
+    return {"knowledge_base": knowledge_base, "model_version": pong.model_version, **result}
+
+
+def _prepare(folder: Path, jobs: int) -> Settings:
+    settings = Settings(
+        cluster=ClusterSettings(default_mode=Mode.ACT),
+        paths=PathSettings(run=folder / "run", state=folder / "state"),
+        submit=SubmitSettings(snapshot_max_age_seconds=3600.0),
+    )
+    settings.paths.run.mkdir()
+    settings.paths.state.mkdir()
+    # of a log some jobs never ran: take more than needed, the knowledge base keeps the newest
+    table = load_table(f"synthetic:{jobs + jobs // 10}:1")
+    encoder = Encoder()
+    parameters = KnnParameters.untuned(encoder.schema, s=jobs)
+    predictor = Predictor(parameters, parameters, encoder=encoder)
+    predictor.learn_table(table, states_of(table))
+    store = ModelStore(folder=settings.paths.models)
+    store.save(PREDICTOR_KIND, *predictor.to_arrays())
+    history = SizeHistory.from_table(table)
+    store.save(SIZE_KIND, *SizeModel.retrain(history, now=float(table.end.max()) + 1.0).to_arrays())
+    snapshot.write(settings.paths.snapshot, _snapshot())
+    return settings
+
+
+def _snapshot() -> snapshot.Snapshot:
+    now = time.time()
+    cluster = ClusterState(
+        time=now,
+        queue_size=25,
+        queued_work_core_seconds=3.0e6,
+        remaining_work_core_seconds=2.0e6,
+        free_processors=8,
+        total_processors=256,
+        running_jobs=40,
+        running_mean_processors=6.2,
+        running_mean_age_seconds=3000.0,
+        waiting_mean_processors=8.0,
+        waiting_mean_age_seconds=900.0,
+    )
+    cloud = CloudState(nodes_total=100, processors_per_node=4)
+    return snapshot.Snapshot(
+        state=SiteState(time=now, cluster=cluster, cloud=cloud), burst_features=("cloud",)
+    )
+
+
+@contextmanager
+def _serving(settings: Settings, folder: Path) -> Iterator[None]:
+    """`advisor serve` in a process of its own, warm."""
+    address = str(folder / "notify")
+    environment = {
+        **os.environ,
+        "NOTIFY_SOCKET": address,
+        "ADVISOR_PATHS__RUN": str(settings.paths.run),
+        "ADVISOR_PATHS__STATE": str(settings.paths.state),
+        "ADVISOR_CLUSTER__DEFAULT_MODE": settings.cluster.default_mode.value,
+        "ADVISOR_SUBMIT__SNAPSHOT_MAX_AGE_SECONDS": str(settings.submit.snapshot_max_age_seconds),
+    }
+    command = (sys.executable, "-c", "from advisor.cli.main import run; run()", "serve")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(_START_SECONDS)
+        with _process(command, env=environment, stdout=subprocess.DEVNULL):
+            if not manager.recv(4096).startswith(b"READY=1"):
+                raise TellAdmin("advisor serve did not become ready", code="bench.serve")
+            yield
+
+
+@contextmanager
+def _echoing(folder: Path) -> Iterator[Path]:
+    path = folder / "echo"
+    with _process((sys.executable, "-c", _ECHO, str(path)), stdout=subprocess.PIPE) as process:
+        if process.stdout is not None:
+            process.stdout.readline()
+        yield path
+
+
+@contextmanager
+def _process(command: tuple[str, ...], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, **options) as process:  # noqa: S603 - our own programs
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _questions(count: int) -> list[bytes]:
+    generator = np.random.default_rng(1)
+    users = generator.integers(1, 60, count)
+    processors = 2 ** generator.integers(0, 7, count)
+    minutes = generator.choice([10, 60, 240, 1440], count)
+    return [
+        encode_line(
+            AdviseRequest(
+                v=VERSION,
+                seq=number,
+                uid=1000,
+                gid=0,
+                user=f"{user}",
+                name="simulation",
+                default_partition="onprem",
+                min_cpus=int(cores),
+                time_limit=int(limit),
+            )
+        )
+        for number, (user, cores, limit) in enumerate(zip(users, processors, minutes, strict=True))
+    ]
+
+
+def _on_the_socket(path: Path, echo: Path, count: int) -> dict[str, Any]:
+    """Questions one after the other, as slurmctld asks them; advice and echo in turns."""
+    lines = _questions(count)
+    with SubmitClient(path) as client, SubmitClient(echo) as peer:
+        microseconds_each(client.exchange, lines[:200])
+        microseconds_each(peer.exchange, lines[:200])
+        advice: list[float] = []
+        echoed: list[float] = []
+        for turn in range(_TURNS):
+            part = lines[turn::_TURNS]
+            advice += microseconds_each(client.exchange, part)
+            echoed += microseconds_each(peer.exchange, part)
+        if not json.loads(client.exchange(lines[0]))["ok"]:
+            raise TellAdmin("advisor serve refuses to advise", code="bench.serve")
+    advice_ms, echo_ms = (percentiles([value / 1e3 for value in values]) for values in (advice, echoed))
+    return {
+        "questions": count,
+        "advice_ms": advice_ms,
+        "echo_ms": echo_ms,
+        "ratio_p50_to_echo": advice_ms["p50"] / echo_ms["p50"],
+    }
+
+
+def _inside_slurmctld(path: Path, submissions: int, clients: int, rounds: int, tell: Tell) -> dict[str, Any]:
+    """Held jobs a second by real sbatch processes, with and without the hook in turn; medians of rounds."""
+    cases: dict[str, Path | None] = {"no_hook": None, "with_hook": _HOOK}
+    per_second: dict[str, list[float]] = {name: [] for name in cases}
+    rpc: dict[str, list[float]] = {name: [] for name in cases}
+    for turn in range(rounds):
+        for name, hook in cases.items():
+            tell(f"sbatch, round {turn + 1} of {rounds}, {name}")
+            options = LabOptions(nodes=1, debug="error", hook=hook, hook_settings={"socket": str(path)})
+            with Lab.temporary(options) as lab:
+                rate, microseconds = _submit(lab, submissions, clients)
+            per_second[name].append(rate)
+            rpc[name].append(microseconds)
+    rates = {name: statistics.median(values) for name, values in per_second.items()}
+    return {
+        "sbatch_per_second": rates,
+        "throughput_ratio": rates["with_hook"] / rates["no_hook"],
+        "slurmctld_submit_rpc_us": {name: statistics.median(values) for name, values in rpc.items()},
+        "sbatch_rounds": per_second,
+        "sbatch_clients": clients,
+        "submissions": submissions,
+    }
+
+
+def _submit(lab: Lab, submissions: int, clients: int) -> tuple[float, float]:
+    """Jobs a second, and slurmctld's own mean time for the call (sdiag), microseconds."""
+    sbatch = ("sbatch", "--hold", "--quiet", "--output=/dev/null", "--time=60", "--wrap=true")
+    lab.run(*sbatch)
+    lab.run("sdiag", "--reset")
+    numbers = "\n".join(map(str, range(submissions)))
+    began = time.perf_counter()
+    lab.run("xargs", f"-P{clients}", "-I{}", *sbatch, stdin=numbers, timeout=600)
+    seconds = time.perf_counter() - began
+    match = _RPC.search(lab.run("sdiag").stdout)
+    return submissions / seconds, float(match[2]) if match else float("nan")
