@@ -84,6 +84,32 @@ def bench_retrain(
     emit(result, output, listing(result))
 
 
+@bench.command("submit")
+def bench_submit(
+    knowledge_base: Annotated[int, typer.Option(min=100, help="Jobs both estimators know.")] = 10_000,
+    questions: Annotated[int, typer.Option(min=100, help="Asked on the bare socket.")] = 10_000,
+    submissions: Annotated[
+        int, typer.Option(min=0, help="sbatch calls a round inside a real slurmctld; 0 leaves that out.")
+    ] = 600,
+    clients: Annotated[int, typer.Option(min=1, help="sbatch processes at a time.")] = 4,
+    rounds: Annotated[int, typer.Option(min=1, help="With and without the hook in turn.")] = 3,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """An advice on the bare socket beside an echo; sbatch with and without the hook."""
+    from advisor.testing.bench import submit
+
+    with telling() as tell:
+        result = submit.run(
+            knowledge_base=knowledge_base,
+            questions=questions,
+            submissions=submissions,
+            clients=clients,
+            rounds=rounds,
+            tell=tell,
+        )
+    emit(result, output, listing(result))
+
+
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """A spinner on standard error that says what is being done; quiet where nobody watches."""

@@ -41,6 +41,7 @@ class ServeMetrics:
             ("placement", "reason", "mode"),
             registry=self.registry,
         )
+        self._by_decision: dict[tuple[str, str, str], Counter] = {}
         self._latency = Histogram(
             "advisor_serve_advice_seconds",
             "From the request's last byte to the reply's, seconds.",
@@ -72,7 +73,11 @@ class ServeMetrics:
     def advised(self, request: AdviseRequest, advice: Advice, seconds: float) -> None:
         """Count one advice."""
         self._latency.observe(seconds)
-        self._advice.labels(advice.placement.value, advice.decisive.reason, advice.mode.value).inc()
+        decision = (advice.placement.value, advice.decisive.reason, advice.mode.value)
+        counter = self._by_decision.get(decision)
+        if counter is None:
+            counter = self._by_decision[decision] = self._advice.labels(*decision)
+        counter.inc()
         if request.hook_failed > 0:
             self._hook_failed.inc(request.hook_failed)
         if request.hook_skipped > 0:

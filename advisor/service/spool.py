@@ -15,10 +15,10 @@ counted.
 from __future__ import annotations
 
 import os
-import queue
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ import structlog
 from advisor.history.records import AdviceRecord
 from advisor.model.errors import BadInput
 
+_WRITE_SECONDS: Final = 0.05
 _OPEN: Final = ".open"
 _COMPLETE: Final = ".spool"
 _LENGTH: Final = struct.Struct(">I")
@@ -74,7 +75,9 @@ class SpoolWriter:
         self._folder = folder
         self._rotate_seconds = rotate_seconds
         self._rotate_bytes = rotate_bytes
-        self._queue: queue.Queue[AdviceRecord | None] = queue.Queue(capacity)
+        self._capacity = capacity
+        self._waiting: deque[AdviceRecord] = deque()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self._file: IO[bytes] | None = None
         self._opened = 0.0
@@ -106,45 +109,39 @@ class SpoolWriter:
         self._thread.start()
 
     def append(self, record: AdviceRecord) -> bool:
-        """Queue one record without ever waiting; False when it was dropped."""
-        try:
-            self._queue.put_nowait(record)
-        except queue.Full:
+        """Queue one record without ever waiting; False when it was dropped.
+
+        Nobody is woken: the writer comes by itself, so that it never takes the interpreter at the very moment
+        the next question arrives.
+        """
+        if len(self._waiting) >= self._capacity:
             self.dropped += 1
             return False
+        self._waiting.append(record)
         return True
 
     @property
     def waiting(self) -> int:
         """Records not yet written."""
-        return self._queue.qsize()
+        return len(self._waiting)
 
     def stop(self, timeout: float = 5.0) -> None:
         """Write what is queued, complete the file, end the thread (waits at most ``timeout`` seconds)."""
-        if not self._thread.is_alive():
-            return
-        try:
-            self._queue.put(None, timeout=timeout)
-        except queue.Full:
-            return
-        self._thread.join(timeout)
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
 
     def _run(self) -> None:
-        while True:
-            try:
-                record = self._queue.get(timeout=self._seconds_until_rotation())
-            except queue.Empty:
+        while not self._stopping.wait(_WRITE_SECONDS):
+            self._write_waiting()
+            if self._file is not None and time.monotonic() - self._opened >= self._rotate_seconds:
                 self._rotate()
-                continue
-            if record is None:
-                self._rotate()
-                return
-            self._write(record)
+        self._write_waiting()
+        self._rotate()
 
-    def _seconds_until_rotation(self) -> float | None:
-        if self._file is None:
-            return None
-        return max(0.0, self._opened + self._rotate_seconds - time.monotonic())
+    def _write_waiting(self) -> None:
+        for _ in range(len(self._waiting)):
+            self._write(self._waiting.popleft())
 
     def _write(self, record: AdviceRecord) -> None:
         try:
@@ -152,8 +149,7 @@ class SpoolWriter:
                 self._file = self._open()
             self._file.write(frame(record))
             self.written += 1
-            old = time.monotonic() - self._opened >= self._rotate_seconds
-            if old or self._file.tell() >= self._rotate_bytes:
+            if self._file.tell() >= self._rotate_bytes:
                 self._rotate()
         except OSError as error:
             # a full disk: advice goes on, its record is lost and counted

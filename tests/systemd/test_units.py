@@ -1,0 +1,88 @@
+"""The units are what systemd understands, hardened, and hold no credentials."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+UNITS = Path(__file__).resolve().parent.parent.parent / "systemd"
+SERVICES = sorted(UNITS.glob("*.service"))
+ALL = [*SERVICES, *sorted(UNITS.glob("*.timer"))]
+HARDENING = {
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "ProtectSystem": "strict",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "PrivateDevices": "yes",
+    "RestrictSUIDSGID": "yes",
+    "User": "advisor",
+    "Group": "slurm",
+    "StateDirectory": "advisor",
+}
+
+
+def settings_of(unit: Path) -> dict[str, list[str]]:
+    """Every ``Name=value`` of a unit; each line must be one, a section or a comment."""
+    found: dict[str, list[str]] = {}
+    for line in unit.read_text().splitlines():
+        if not line or line.startswith("#") or re.fullmatch(r"\[(Unit|Service|Timer|Install)\]", line):
+            continue
+        match = re.fullmatch(r"([A-Z]\w+)=(.*)", line)
+        assert match, f"{unit.name}: {line!r}"
+        found.setdefault(match[1], []).append(match[2])
+    return found
+
+
+def test_all_are_there() -> None:
+    assert {unit.name for unit in ALL} == {
+        "advisor-serve.service", "advisor-control.service", "advisor-retrain.service", "advisor-retrain.timer",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.stem)
+def test_hardened_and_without_secrets(unit: Path) -> None:
+    settings = settings_of(unit)
+    assert {name: settings.get(name) for name in HARDENING} == {n: [v] for n, v in HARDENING.items()}
+    assert not re.search(r"AWS_|SECRET|PASSWORD|TOKEN", unit.read_text(), re.IGNORECASE)
+    (command,) = settings["ExecStart"]
+    assert command.startswith("/opt/advisor/bin/advisor ")
+
+
+@pytest.mark.parametrize("name", ["advisor-serve", "advisor-control"])
+def test_daemons_say_when_they_are_ready_and_alive(name: str) -> None:
+    settings = settings_of(UNITS / f"{name}.service")
+    assert settings["Type"] == ["notify"]
+    assert int(settings["WatchdogSec"][0]) >= 30
+    assert settings["Restart"] == ["always"]
+
+
+def test_the_submit_server_reaches_no_network_and_comes_first() -> None:
+    settings = settings_of(UNITS / "advisor-serve.service")
+    assert settings["RestrictAddressFamilies"] == ["AF_UNIX"]
+    assert settings["PrivateNetwork"] == ["yes"]
+    others = [settings_of(unit)["CPUWeight"][0] for unit in SERVICES if unit.stem != "advisor-serve"]
+    assert int(settings["CPUWeight"][0]) > max(map(int, others))
+
+
+def test_systemd_agrees_where_it_is_installed(tmp_path: Path) -> None:
+    for unit in ALL:  # the programs are not installed here
+        text = unit.read_text().replace("/opt/advisor/bin/advisor", "/bin/true")
+        (tmp_path / unit.name).write_text(text)
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        assert all(settings_of(unit) for unit in ALL)  # parsed line by line instead
+        return
+    done = subprocess.run(
+        [analyze, "verify", *map(str, sorted(tmp_path.iterdir()))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    about_ours = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "advisor-" in line]
+    assert about_ours == []
+    assert done.returncode == 0, done.stderr
