@@ -156,10 +156,18 @@ class Control:
             raise
         # before READY: the submit server then finds a snapshot from its first question on
         self.runners["look"].run_once()
+        self._prepare_knowledge()
         for runner in self.runners.values():
             runner.start()
         self._notifier.ready(self.status_line())
         log.info("control.ready", loops=sorted(self.runners), status=self.status_line())
+
+    def _prepare_knowledge(self) -> None:
+        """Hand the submit server what the history knows; what fails here the learn loop tries again."""
+        try:
+            self.knowledge.prepare()
+        except AdvisorError as error:
+            log.warning("knowledge.not_prepared", code=error.code, message=str(error))
 
     def _start_page(self) -> None:
         loops = self.settings.loops

@@ -76,6 +76,12 @@ class Knowledge:
         """Run times in the knowledge base."""
         return len(self._predictor.run) if self._predictor is not None else 0
 
+    def prepare(self) -> None:
+        """Load or build, and hand over what is known already."""
+        if self._predictor is None:
+            self._predictor = self._loaded() or self._built()
+        self.save()
+
     def refresh(self) -> None:
         """Begin anew when somebody has put other parameters or another predictor in force."""
         if self._predictor is None:
