@@ -79,6 +79,7 @@ class Lab:
         self.folder = folder.absolute()
         self.options = options or LabOptions()
         self._guardian: subprocess.Popen[str] | None = None
+        self._database: LabDatabase | None = None
 
     # ------------------------------------------------------------------------------- life
 
@@ -118,6 +119,7 @@ class Lab:
         self._write_configuration()
         self._start_munge()
         if self.options.database:
+            self._database = LabDatabase(self.folder, self.options, base, self.env)
             self._database.start()
         self.start_slurmctld()
         for index in range(1, self.options.nodes + 1):
@@ -147,7 +149,7 @@ class Lab:
     @classmethod
     def clean_up(cls, folder: Path) -> None:
         """Stop and remove a lab that somebody left."""
-        cls(folder, LabOptions(database=True)).stop()
+        cls(folder).stop()
 
     def _end_processes(self) -> None:
         run, mark = self.folder / "run", str(self.folder)
@@ -158,6 +160,9 @@ class Lab:
             sweep(self.conf, programs=frozenset(_STAND_IN))
         stop([run / "slurmdbd.pid"], mark=mark)
         stop([run / "mariadb.pid", self.folder / "munge" / "pid"], mark=mark)
+        if self._database is not None:
+            self._database.stop()
+            self._database = None
 
     # ---------------------------------------------------------------------------- clients
 
@@ -306,10 +311,6 @@ class Lab:
     def slurmctld_pid(self) -> int | None:
         """Process id of slurmctld; None when it does not run."""
         return pid_in(self.folder / "run" / "slurmctld.pid")
-
-    @property
-    def _database(self) -> LabDatabase:
-        return LabDatabase(self.folder, self.options, self.base_port, self.env)
 
     def _base_port_or_none(self) -> int | None:
         try:

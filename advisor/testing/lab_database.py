@@ -43,6 +43,7 @@ class LabDatabase:
         self._environment = dict(environment)
         self._data = folder / "db" / "data"
         self._socket = folder / "db" / "sock"
+        self._mariadb: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """MariaDB, slurmdbd, a cluster and accounts; fast when there is a template."""
@@ -69,6 +70,9 @@ class LabDatabase:
         run = self._folder / "run"
         stop([run / "slurmdbd.pid"], mark=str(self._folder))
         stop([run / "mariadb.pid"], mark=str(self._folder))
+        if self._mariadb is not None:
+            self._mariadb.wait()  # ended just now: only to be reaped
+            self._mariadb = None
 
     def _install(self) -> None:
         user = ("--user=root",) if os.geteuid() == 0 else ()
@@ -114,7 +118,7 @@ class LabDatabase:
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-lock-wait-timeout=900",
         )
-        subprocess.Popen(  # noqa: S603 - a fixed command, no shell
+        self._mariadb = subprocess.Popen(  # noqa: S603 - a fixed command, no shell
             command,
             env=self._environment,
             stdin=subprocess.DEVNULL,
