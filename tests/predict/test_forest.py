@@ -18,6 +18,7 @@ from sklearn.ensemble import (
 from sklearn.svm import LinearSVC
 
 from advisor.model.errors import BadInput
+from advisor.predict import forest
 from advisor.predict.forest import TreeEnsemble
 
 CLASSIFIERS = (
@@ -162,3 +163,17 @@ def test_an_extreme_sum_neither_overflows_nor_warns():
         ensemble = TreeEnsemble.from_arrays(leaf | {"value": np.array([value])})
         assert ensemble.predict_one(np.zeros(1)) == expected
         assert ensemble.predict(np.zeros((1, 1)))[0] == expected
+
+
+@pytest.mark.parametrize("single_precision", [False, True])
+def test_compiled_walk_equals_its_python(single_precision, interpreted):
+    rows = rows_of(9, 120, unknowns=True)
+    model = (
+        RandomForestClassifier(n_estimators=2, max_depth=3, random_state=1)
+        if single_precision
+        else HistGradientBoostingClassifier(max_iter=2)
+    ).fit(rows, labels_of(rows))
+    ensemble = TreeEnsemble.from_sklearn(model)
+    compiled = ensemble.predict(rows)
+    interpreted(forest)
+    np.testing.assert_array_equal(ensemble.predict(rows), compiled)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import UNKNOWN_CODE, JobTable
-from advisor.predict import _size_state
+from advisor.predict import _size_rows, _size_state
 from advisor.predict.size_features import (
     NO_DIVIDER,
     WEEK_SECONDS,
@@ -301,3 +301,13 @@ def test_damaged_arrays_are_refused(damage):
     damage(arrays)
     with pytest.raises(BadInput, match="damaged history"):
         LiveFeatures.from_arrays(arrays)
+
+
+@pytest.mark.parametrize("flavour", ["paper", "advisor"])
+def test_compiled_features_equal_their_python(flavour, interpreted):
+    table = random_table(8)
+    compiled = features_of(table, flavour)
+    interpreted(_size_state)
+    interpreted(_size_rows)
+    with np.errstate(over="ignore"):  # the hash wraps around
+        np.testing.assert_allclose(features_of(table, flavour), compiled, rtol=1e-6)
