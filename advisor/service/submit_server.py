@@ -1,8 +1,9 @@
 """`advisor serve`: a thread a connection, blocking reads, answers from memory.
 
 A thread a connection and not an event loop: slurmctld keeps one connection and asks one question at a time,
-and then a blocking ``recv`` is the shortest way from its question to its answer (docs/designs/0005-submit-path.md
-has the measurements). A client that hangs, sends half a line or nonsense hurts its own connection only.
+and then a blocking ``recv`` is the shortest way from its question to its answer (the measurements are in
+docs/designs/0005-submit-path.md). A client that hangs, sends half a line or nonsense hurts its own connection
+only.
 """
 
 from __future__ import annotations

@@ -40,8 +40,11 @@ def settings_of(unit: Path) -> dict[str, list[str]]:
 
 def test_all_are_there() -> None:
     assert {unit.name for unit in ALL} == {
-        "advisor-serve.service", "advisor-control.service", "advisor-retrain.service", "advisor-retrain.timer",
-    }  # fmt: skip
+        "advisor-serve.service",
+        "advisor-control.service",
+        "advisor-retrain.service",
+        "advisor-retrain.timer",
+    }
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.stem)
