@@ -1,0 +1,171 @@
+"""``make demo``: everything at once, in about three minutes."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from advisor.history.store import HistoryStore
+from advisor.model import Placement
+from advisor.model.errors import AdvisorError, BadInput
+from advisor.replay.sources import load_table
+from demo import simulated
+from demo.live import Played, Stage
+from demo.plan import Plan, make_plan
+from demo.report import JobResult, show, summarise
+from demo.stage import (
+    ON_DEMAND_USD_PER_HOUR,
+    SPOT_USD_PER_HOUR,
+    make_site,
+    missing_tools,
+    teach,
+)
+
+console = Console()
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make demo DEMO='...'", description=__doc__)
+    parser.add_argument(
+        "--trace", default="synthetic:8000:1", help="log (.swf, .swf.gz) or synthetic[:jobs[:seed]]"
+    )
+    parser.add_argument("--compression", type=_ratio, default=600.0, help="seconds of the log in a second")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up to play with")
+    parser.add_argument("--simulated", action="store_true", help="the simulated cluster, no real Slurm")
+    return parser.parse_args()
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 1.0 <= value < float("inf"):
+        msg = "give 1 or more, for instance 600"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def main() -> int:
+    """Play it; exit code 0 when every job completed exactly once."""
+    arguments = parse_arguments()
+    try:
+        plan = make_plan(load_table(arguments.trace), compression=arguments.compression)
+        missing = missing_tools()
+        if arguments.simulated or missing:
+            why = f"not here: {', '.join(missing)}" if missing else "asked for"
+            console.print(f"[bold yellow]On the simulated cluster, not on a real Slurm ({why}).[/]")
+            return simulated.play(plan, console)
+        return play_live(plan, keep=arguments.keep)
+    except BadInput as error:
+        console.print(f"error: {error}", style="bold red", markup=False)
+        return 2
+    except AdvisorError as error:
+        console.print(f"error ({error.code}): {error}", style="bold red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted; everything that was started has been stopped")
+        return 130
+
+
+def play_live(plan: Plan, *, keep: bool) -> int:
+    """Play on a real Slurm under one temporary folder."""
+    folder = Path(tempfile.mkdtemp(prefix="burst-demo-"))
+    site = make_site(plan, folder)
+    try:
+        with console.status("starting munge, MariaDB, slurmdbd, slurmctld, slurmds and the EC2 emulator"):
+            site.start()
+        with console.status("teaching the history to the advisor"):
+            jobs = teach(site, plan, time.time())
+        console.print(f"{jobs} finished jobs of {plan.title} are in the history")
+        with console.status("training the size classifier"):
+            site.advisor("retrain", check=False)  # too short a history: everything counts as large
+        with console.status("starting advisor control and advisor serve"):
+            site.start_advisor()
+            _wait_for_models(site.state)
+        stage = Stage(plan=plan, site=site, console=console)
+        stage.play()
+        code = _report(stage)
+        if keep:
+            _invite(site.environment, folder)
+        return code
+    finally:
+        site.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for_models(state: Path) -> None:
+    """Wait until control has built the knowledge base from the history and serve has had time to load it."""
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end and not list((state / "models").glob("predictor/*")):
+        time.sleep(0.2)
+    time.sleep(2.0)
+
+
+def _report(stage: Stage) -> int:
+    """Wait until accounting has taught the advisor every end, then show what it brought."""
+    end = time.monotonic() + 60.0
+    with console.status("waiting for accounting"):
+        while (results := _results(stage)) is None:
+            if time.monotonic() > end:
+                console.print("[red]accounting did not report every job[/]")
+                return 1
+            time.sleep(0.5)
+    rates = {"spot": SPOT_USD_PER_HOUR}
+    dollars = sum(
+        (last - first) / 3600.0 * rates.get(option, ON_DEMAND_USD_PER_HOUR)
+        for first, last, option in stage.seen_instances.values()
+    )
+    summary = summarise(
+        results,
+        processors=stage.plan.processors,
+        compression=stage.plan.compression,
+        instance_hours_usd=dollars,
+        instances=len(stage.seen_instances),
+    )
+    show(summary, results, compression=stage.plan.compression, console=console)
+    return 0 if summary.completed_once == summary.jobs else 1
+
+
+def _results(stage: Stage) -> list[JobResult] | None:
+    """Results of all jobs, in submission order; None while accounting misses one."""
+    with HistoryStore(f"sqlite:///{stage.site.state / 'history.db'}") as store:
+        results = [_result(played, store) for played in stage.played.values()]
+    complete = [result for result in results if result is not None]
+    return complete if len(complete) == len(results) else None
+
+
+def _result(played: Played, store: HistoryStore) -> JobResult | None:
+    outcome = store.of_job(played.job_id, source="slurm")
+    if outcome is None:
+        return None
+    record = store.advice_of(played.job_id)
+    return JobResult(
+        job=played.job,
+        state=outcome.state.value,
+        placement=Placement.BURST if outcome.partition == "burst" else Placement.ON_PREMISE,
+        wait_seconds=outcome.wait_seconds,
+        run_seconds=outcome.run_seconds,
+        predicted_wait_seconds=record.estimates.wait.seconds if record else float("nan"),
+        starts=1 + outcome.restarts,
+    )
+
+
+def _invite(environment: dict[str, str], folder: Path) -> None:
+    """Leave the cluster up until Enter is pressed."""
+    lines = "\n".join(f"export {name}={value}" for name, value in environment.items())
+    console.print(f"\nThe cluster stays up. In another terminal:\n{lines}\n", markup=False)
+    console.print(
+        "sbatch --wrap 'sleep 30' -n 4 -t 5; advisor status; advisor decisions; advisor why JOBID\n"
+        f"Logs are in {folder}. Press Enter to stop everything.",
+        markup=False,
+    )
+    sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
