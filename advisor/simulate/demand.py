@@ -13,8 +13,8 @@ from advisor.model.table import JobTable
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-STARVED, SMALL, PROBED, LARGE = 0, 1, 2, 3
-"""Classes in the order they are served; no job is submitted as starved."""
+STARVED, SMALL, DOUBTFUL, PROBED, LARGE = 0, 1, 2, 3, 4
+"""Classes in the order they are served; no job is submitted as starved. ``DOUBTFUL``: perhaps small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,7 +37,7 @@ class Demand:
     planned_again : float64
         What the second attempt is planned with.
     job_class : int64
-        SMALL, PROBED or LARGE.
+        SMALL, DOUBTFUL, PROBED or LARGE.
     user : int64
         0 or more; used by EASY++ only.
     patience : float64
