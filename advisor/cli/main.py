@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "retrain",
     "replay_classify",
     "replay_placement",
+    "replay_schedule",
     "bench",
 )
 

@@ -1,0 +1,115 @@
+"""``advisor replay schedule``: Zrigui et al., section 6, on a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.groups import group
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor replay schedule``."""
+    group(app, "replay", "Replay logs through the decisions.").command("schedule")(schedule)
+
+
+def _chosen(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """Words of a comma-separated option, in the order given; all that are known by default."""
+    from advisor.model.errors import BadInput
+
+    if text is None:
+        return known
+    words = tuple(dict.fromkeys(word.strip().lower() for word in text.split(",") if word.strip()))
+    unknown = [word for word in words if word not in known]
+    if unknown or not words:
+        raise BadInput(
+            f"unknown: {', '.join(unknown) or 'nothing given'}",
+            where=option,
+            mend=f"Choose among {', '.join(known)}",
+            code="option.unknown",
+        )
+    return words
+
+
+def schedule(
+    trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
+    ],
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Size of the machine; the log's by default.")
+    ] = None,
+    policies: Annotated[str | None, typer.Option(help="Among fcfs,wfp,spf,saf; all by default.")] = None,
+    variants: Annotated[
+        str | None, typer.Option(help="Among those of section 6 (default: all six), and `probe`.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the predictions that are flipped.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Schedule a log under each order, with and without job classes, on the simulated cluster."""
+    from rich.progress import Progress
+
+    from advisor.replay import schedule as replay
+    from advisor.replay.sources import load_table
+
+    orders = _chosen(policies, tuple(replay.ORDERS), "--policies")
+    known = (*replay.VARIANTS, replay.PROBE)
+    wanted = replay.VARIANTS if variants is None else _chosen(variants, known, "--variants")
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
+        result = replay.report(table, cores=cores, policies=orders, variants=wanted, seed=seed, progress=tick)
+    if plot is not None:
+        from advisor.replay.plots import write_schedule
+
+        write_schedule(plot, result)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    table = Table(title=f"{result['trace']}: {result['jobs']:,} jobs on {result['cores']:,} processors")
+    headings = (
+        "order",
+        "variant",
+        "slowdown",
+        "better",
+        "small",
+        "large",
+        "mean wait",
+        "max wait",
+        "restarts",
+    )
+    for heading in headings:
+        is_name = heading in {"order", "variant"}
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
+    for row in result["rows"]:
+        better = row["improvement_over_easy_fcfs"]
+        table.add_row(
+            row["policy"],
+            row["variant"],
+            f"{row['mean_bounded_slowdown']:.2f}",
+            "-" if better is None else f"{100 * better:+.1f} %",
+            f"{row['small_mean_bounded_slowdown']:.2f}",
+            f"{row['large_mean_bounded_slowdown']:.2f}",
+            f"{row['mean_wait'] / 3600:.2f} h",
+            f"{row['max_wait'] / 86400:.1f} d",
+            f"{100 * row['restarted_share']:.1f} %",
+        )
+    console.print(table)
+    console.print(
+        "Mean bounded slowdown, tau 60 s; better: than first come, first served. "
+        f"{result['jobs_per_second']:,.0f} jobs/s."
+    )

@@ -1,0 +1,117 @@
+"""Pages with a replay's figures drawn: one file each, the plotting library inside, nothing fetched."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from advisor.model.errors import BadInput
+
+COLOURS = ("#4c6ef5", "#f59f00", "#12b886", "#e64980", "#868e96", "#7950f2", "#15aabf")
+_HEIGHT = 460
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>body{{font-family:system-ui,sans-serif;margin:2rem auto;max-width:1000px;color:#212529}}
+p{{color:#495057;line-height:1.5}}</style><script>{library}</script></head>
+<body><h1>{title}</h1><p>{about}</p>{plots}</body></html>
+"""
+
+
+def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure]) -> None:
+    """Write figures below each other as one page, atomically.
+
+    Titles and texts may hold names from logs: they are escaped.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    plots = "".join(figure.to_html(full_html=False, include_plotlyjs=False) for figure in figures)
+    page = _PAGE.format(
+        title=html.escape(title), about=html.escape(about), library=get_plotlyjs(), plots=plots
+    )
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        try:
+            partial.write_text(page, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"cannot write the page ({error.strerror})",
+            where=str(path),
+            mend="Give a folder that can be written to",
+            code="plot.unwritable",
+        ) from None
+
+
+def styled(figure: go.Figure, title: str, unit: str) -> go.Figure:
+    """One look for all pages; ``unit`` names the value axis."""
+    figure.update_layout(
+        title=html.escape(title),
+        template="plotly_white",
+        height=_HEIGHT,
+        yaxis_title=html.escape(unit),
+        legend={"orientation": "h", "y": -0.15},
+        margin={"t": 60, "l": 70, "r": 20},
+    )
+    return figure
+
+
+def grouped_bars(
+    rows: Sequence[dict[str, Any]], *, across: str, beside: str, value: str, deviation: str | None = None
+) -> go.Figure:
+    """Bars of one value: groups by ``across``, one colour for each ``beside``."""
+    figure = go.Figure()
+    for index, name in enumerate(dict.fromkeys(row[beside] for row in rows)):
+        mine = [row for row in rows if row[beside] == name]
+        spread = None if deviation is None else {"type": "data", "array": [row[deviation] for row in mine]}
+        figure.add_bar(
+            name=html.escape(str(name)),
+            x=[html.escape(str(row[across])) for row in mine],
+            y=[row[value] for row in mine],
+            error_y=spread,
+            marker_color=COLOURS[index % len(COLOURS)],
+        )
+    return figure
+
+
+def write_schedule(path: Path, result: dict[str, Any]) -> None:
+    """Write the page of ``advisor replay schedule``.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    rows = result["rows"]
+
+    def bars(value: str, title: str, unit: str, deviation: str | None = None) -> go.Figure:
+        figure = grouped_bars(rows, across="policy", beside="variant", value=value, deviation=deviation)
+        return styled(figure, title, unit)
+
+    figures = [
+        bars(
+            "mean_bounded_slowdown",
+            "Mean bounded slowdown (lower is better)",
+            "mean bounded slowdown, tau 60 s",
+            "mean_bounded_slowdown_deviation",
+        ),
+        bars("small_mean_bounded_slowdown", "Small jobs", "mean bounded slowdown"),
+        bars("large_mean_bounded_slowdown", "Large jobs", "mean bounded slowdown"),
+        bars("restarted_share", "Jobs restarted once", "share of jobs"),
+    ]
+    about = (
+        f"{result['jobs']:,} jobs on {result['cores']:,} processors, EASY backfilling. Where classes are "
+        "predicted: mean of runs with 1 % of the predictions flipped; whiskers show the standard deviation."
+    )
+    write_page(path, f"Schedules of {result['trace']}", about, figures)
