@@ -110,6 +110,20 @@ def bench_submit(
     emit(result, output, listing(result))
 
 
+@bench.command("simulate")
+def bench_simulate(
+    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:250000",
+    peer_jobs: Annotated[int, typer.Option(min=10, help="First jobs for the plain oracle.")] = 5_000,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """A log on the simulated cluster (EASY, first come first served), against the plain oracle."""
+    from advisor.testing.bench import simulate
+
+    with telling() as tell:
+        result = simulate.run(trace=trace, peer_jobs=peer_jobs, tell=tell)
+    emit(result, output, listing(result))
+
+
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """A spinner on standard error that says what is being done; quiet where nobody watches."""
