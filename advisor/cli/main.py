@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "replay_placement",
     "replay_schedule",
     "bench",
+    "traces",
 )
 
 # a database somebody else holds is for the caller to mend or to wait for, like a wrong path

@@ -1,0 +1,97 @@
+"""``advisor traces``: logs of the Parallel Workloads Archive by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+traces = typer.Typer(no_args_is_help=True, help="Public workload logs by name.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(traces, name="traces")
+
+
+FolderOption = Annotated[Path, typer.Option(help="Where the logs are kept.", file_okay=False)]
+
+
+@traces.command("list")
+def list_traces(folder: FolderOption = Path("traces"), output: FormatOption = Format.TEXT) -> None:
+    """List the logs that can be fetched, and which are there already."""
+    from advisor.replay.traces import ACKNOWLEDGEMENT, CATALOGUE, is_good
+
+    rows = [
+        {**asdict(trace), "is_here": is_good(folder / trace.file_name, trace)} for trace in CATALOGUE.values()
+    ]
+
+    def show(console: Console) -> None:
+        table = Table()
+        for heading in ("name", "jobs", "processors", "size", "provided by", "here"):
+            table.add_column(
+                heading, justify="right" if heading in {"jobs", "processors", "size"} else "left"
+            )
+        for row in rows:
+            table.add_row(
+                row["name"],
+                f"{row['jobs']:,}",
+                f"{row['processors']:,}",
+                f"{row['size_bytes'] / 1e6:.1f} MB",
+                row["contributors"],
+                "yes" if row["is_here"] else "",
+            )
+        console.print(table)
+        console.print(ACKNOWLEDGEMENT)
+
+    emit({"traces": rows, "acknowledgement": ACKNOWLEDGEMENT}, output, show)
+
+
+@traces.command("get")
+def get_trace(
+    name: Annotated[str, typer.Argument(help="As `advisor traces list` shows it.")],
+    folder: FolderOption = Path("traces"),
+    archive_url: Annotated[
+        str | None, typer.Option(help="Another copy of the archive.", envvar="ADVISOR_ARCHIVE_URL")
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Fetch a log, check it, and say whom to acknowledge. A broken transfer goes on where it stopped."""
+    from rich.progress import DownloadColumn, Progress
+
+    from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, get, named
+
+    trace = named(name)
+    with Progress(
+        *Progress.get_default_columns(),
+        DownloadColumn(),
+        console=stderr,
+        transient=True,
+        disable=not stderr.is_terminal,
+    ) as progress:
+        task = progress.add_task(trace.name, total=trace.size_bytes)
+        path = get(
+            trace,
+            folder,
+            archive_url=archive_url or ARCHIVE_URL,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    result: dict[str, Any] = {
+        "name": trace.name,
+        "path": str(path),
+        "sha256": trace.sha256,
+        "contributors": trace.contributors,
+        "acknowledgement": ACKNOWLEDGEMENT,
+    }
+
+    def show(console: Console) -> None:
+        console.print(str(path), markup=False)
+        console.print(f"Provided by {trace.contributors}. {ACKNOWLEDGEMENT}", markup=False)
+
+    emit(result, output, show)
