@@ -36,7 +36,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--trace", default="synthetic:8000:1", help="log (.swf, .swf.gz) or synthetic[:jobs[:seed]]"
     )
-    parser.add_argument("--compression", type=_ratio, default=600.0, help="seconds of the log in a second")
+    parser.add_argument("--compression", type=_ratio, help="seconds of the log in a second")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up to play with")
     parser.add_argument("--simulated", action="store_true", help="the simulated cluster, no real Slurm")
     return parser.parse_args()

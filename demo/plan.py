@@ -26,7 +26,8 @@ _HISTORY_JOBS: Final = 4000
 _STREAM_JOBS: Final = (30, 60)
 _STREAM_SECONDS: Final = 60.0
 _LONGEST_DEMO_SECONDS: Final = 170.0
-_CANDIDATES: Final = 1500
+_CANDIDATES: Final = 500
+_COMPRESSIONS: Final = (600.0, 1200.0, 2400.0)
 _MINUTE: Final = 60.0
 
 
@@ -96,30 +97,25 @@ class Plan:
             yield _outcome(self.table, row, shift)
 
 
-def make_plan(table: JobTable, *, compression: float) -> Plan:
+def make_plan(table: JobTable, *, compression: float | None = None) -> Plan:
     """Choose a busy stretch of a log, with everything before it as history.
 
     Parameters
     ----------
     table : JobTable
         Jobs that ran, in submission order.
-    compression : float
-        Seconds of the log in a second of the demo.
+    compression : float, optional
+        Seconds of the log in a second of the demo; by default whichever gives the busiest demo.
 
     Returns
     -------
     Plan
         The stretch in which most of the stream's jobs would have to wait and that ends in time.
     """
-    squeezed = _compressed(table, compression)
     processors = table.total_processors or int(table.processors.max())
-    best: tuple[float, int] | None = None
-    starts = np.linspace(len(table) // 3, len(table) - _STREAM_JOBS[1] - 1, _CANDIDATES).astype(int)
-    for first in np.unique(starts):
-        score = _score(squeezed, int(first), processors)
-        if score is not None and (best is None or score > best[0]):
-            best = (score, int(first))
-    first = best[1] if best else len(table) // 2
+    factors = (compression,) if compression is not None else _COMPRESSIONS
+    _, first, compression = max(_busiest(table, factor, processors) for factor in factors)
+    squeezed = _compressed(table, compression)
     rows, under_way = _stretch(squeezed, first)
     begin = float(squeezed.submit[first])
     known = np.flatnonzero(squeezed.end < begin)[-_HISTORY_JOBS:]
@@ -132,6 +128,15 @@ def make_plan(table: JobTable, *, compression: float) -> Plan:
         table=squeezed.select(known),
         stream=tuple(stream),
     )
+
+
+def _busiest(table: JobTable, compression: float, processors: int) -> tuple[float, int, float]:
+    """Score, first row and compression of the best stretch; the middle of the log when none can be played."""
+    squeezed = _compressed(table, compression)
+    starts = np.linspace(len(table) // 3, len(table) - _STREAM_JOBS[1] - 1, _CANDIDATES).astype(int)
+    scored = [(_score(squeezed, int(first), processors), int(first)) for first in np.unique(starts)]
+    score, first = max(((s, f) for s, f in scored if s is not None), default=(-1.0, len(table) // 2))
+    return score, first, compression
 
 
 def _compressed(table: JobTable, compression: float) -> JobTable:
@@ -172,7 +177,7 @@ def _score(table: JobTable, first: int, processors: int) -> float | None:
     waits = waits[len(under_way) :]
     # busy in the log as well as here: then the history knows such times
     logged = float(np.mean(np.minimum(table.wait[rows], 60.0)))
-    return float(np.mean(waits > 10.0)) * float(np.mean(np.minimum(waits, 60.0))) * logged
+    return float(np.mean(np.minimum(waits, 60.0))) * min(1.0, logged / 10.0)
 
 
 def on_premise_schedule(
