@@ -71,7 +71,7 @@ class Rules:
     probe_from: float = 0.5
     probe_seconds: float = 180.0
     starvation_seconds: float = 200_000.0
-    starvation_load_factor: float = 2.0
+    starvation_load_factor: float = 5.0
     flipped_share: float = 0.01
     runs: int = 5
 
