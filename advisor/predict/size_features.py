@@ -180,7 +180,7 @@ class SizeHistory:
             request=request,
             processors=processors,
             names=hashed[order],
-            labelled=hashed[order, 1:].any(axis=1),
+            labelled=(hashed[order, 1] != 0) | (hashed[order, 2] != 0),
             calendars=_calendar(submit + start_of_log + utc_offset_seconds),
             order=order,
         )
