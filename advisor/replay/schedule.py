@@ -56,8 +56,9 @@ class Rules:
     probe_from, probe_seconds : float
         With the probe, jobs are small from this probability on, and every other gets one attempt of so many
         seconds between the classes.
-    starvation_seconds, starvation_load_factor : float
-        See ``Policy``. The load factor holds where classes are used; the plain rows keep the fixed threshold.
+    starvation_seconds, starvation_load_factor, starvation_at_most_seconds : float
+        See ``Policy``. The load factor and its bound (ten times the threshold: under SPF a lone job would
+        else wait for months) hold where classes are used; the plain rows keep the fixed threshold.
     flipped_share : float
         Share of the predictions flipped in each run: schedules are chaotic, and one run says little.
     runs : int
@@ -72,6 +73,7 @@ class Rules:
     probe_seconds: float = 180.0
     starvation_seconds: float = 200_000.0
     starvation_load_factor: float = 5.0
+    starvation_at_most_seconds: float = 2_000_000.0
     flipped_share: float = 0.01
     runs: int = 5
 
@@ -218,7 +220,11 @@ class _Case:
         if variant == "runtimes-clairvoyant":
             known = demand_of(self.jobs, requested=self.jobs.run)
             return [simulate(known, self.processors, setting)]
-        setting = replace(setting, starvation_load_factor=self.rules.starvation_load_factor)
+        setting = replace(
+            setting,
+            starvation_load_factor=self.rules.starvation_load_factor,
+            starvation_at_most_seconds=self.rules.starvation_at_most_seconds,
+        )
         runs = self.rules.runs if variant in _LEARNED else 1
         return [simulate(self.demand(variant, run), self.processors, setting) for run in range(runs)]
 

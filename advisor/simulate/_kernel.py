@@ -109,7 +109,8 @@ def _arrive_due(
 def _promote_starved(job: Records, queue: Ints, cluster: Records, rules: Rules) -> None:
     """Move jobs that have waited too long before all others."""
     it = cluster[0]
-    theta = max(rules.theta, rules.load_factor * it.waiting_work / rules.total)
+    by_load = min(rules.load_factor * it.waiting_work / rules.total, rules.theta_at_most)
+    theta = max(rules.theta, by_load)
     while it.promoted < it.arrived:
         row = it.promoted
         this = job[row]

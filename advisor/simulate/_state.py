@@ -53,6 +53,7 @@ class Rules(NamedTuple):
     backfill: int
     theta: float
     load_factor: float
+    theta_at_most: float
     predict: bool
     correct: bool
     boot: float

@@ -142,6 +142,7 @@ def _rules_of(demand: Demand, processors: int, policy: Policy, cloud: Cloud) -> 
         backfill=int(policy.backfill),
         theta=math.inf if needless else float(policy.starvation_seconds),
         load_factor=float(policy.starvation_load_factor),
+        theta_at_most=max(float(policy.starvation_at_most_seconds), float(policy.starvation_seconds)),
         predict=policy.predict_recent,
         correct=policy.correction is Correction.STEPS,
         boot=float(cloud.boot_seconds),

@@ -172,10 +172,9 @@ def _send_to_cloud(cluster: _Cluster, job: _Job) -> None:
 
 def _promote_starved(cluster: _Cluster) -> None:
     waiting_work = sum(job.planned * job.processors for job in cluster.waiting)
-    threshold = max(
-        cluster.policy.starvation_seconds,
-        cluster.policy.starvation_load_factor * waiting_work / cluster.total,
-    )
+    by_load = cluster.policy.starvation_load_factor * waiting_work / cluster.total
+    by_load = min(by_load, cluster.policy.starvation_at_most_seconds)
+    threshold = max(cluster.policy.starvation_seconds, by_load)
     submitted = len(cluster.jobs) - len(cluster.ahead)
     while cluster.judged < submitted:
         job = cluster.jobs[cluster.judged]

@@ -62,6 +62,8 @@ class Policy:
         The threshold is never below this many times the load's own wait: processor-seconds planned by
         waiting jobs over processors of the machine. Under overload everything waits long, and a fixed
         threshold would turn every order into first come, first served. 0: fixed.
+    starvation_at_most_seconds : float
+        The load never lifts the threshold above this.
     predict_recent : bool
         Plan a job by the mean run time of its user's two last jobs, never above the request (EASY++).
     correction : Correction
@@ -72,6 +74,7 @@ class Policy:
     backfill: Backfill = Backfill.QUEUE_ORDER
     starvation_seconds: float = math.inf
     starvation_load_factor: float = 0.0
+    starvation_at_most_seconds: float = math.inf
     predict_recent: bool = False
     correction: Correction = Correction.ANY_MOMENT
 

@@ -51,6 +51,7 @@ policies = st.builds(
     backfill=st.sampled_from(Backfill),
     starvation_seconds=st.sampled_from([0.0, 20.0, 50.0, math.inf]),
     starvation_load_factor=st.sampled_from([0.0, 1.0, 2.0]),
+    starvation_at_most_seconds=st.sampled_from([30.0, math.inf]),
     predict_recent=st.booleans(),
     correction=st.sampled_from(Correction),
 )
