@@ -178,11 +178,15 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
     yield from _socket_mode("submit socket", path, "advisor serve")
     if not path.is_socket():
         return
-    with SubmitClient(path, timeout=2.0) as client:
-        client.ping()  # the first one opens the connection
-        before = time.perf_counter()
-        reply = client.ping()
-        seconds = time.perf_counter() - before
+    try:
+        with SubmitClient(path, timeout=2.0) as client:
+            client.ping()  # the first one opens the connection
+            before = time.perf_counter()
+            reply = client.ping()
+            seconds = time.perf_counter() - before
+    except AdvisorError as problem:
+        yield error("submit socket", str(problem), "Restart `advisor serve`; its journal says more")
+        return
     text = f"answers in {1000 * seconds:.2f} ms; {reply.advice_given:,} jobs advised"
     if seconds > _SLOW_SECONDS:
         yield warning("submit socket", text, "Look what else runs here; the hook gives up at its budget")

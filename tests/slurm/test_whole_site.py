@@ -68,8 +68,6 @@ def site(database_template: Path) -> Iterator[Site]:
     settings = {
         "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
-        # so short that three of them are one second
-        "submit": {"breaker_failures": 3, "breaker_seconds": 1.0},
     }
     # Unix socket paths end at 107 bytes: pytest's own folders are too deep
     with tempfile.TemporaryDirectory(prefix="site-") as folder:
@@ -88,7 +86,7 @@ def _well(site: Site) -> Iterator[None]:
         daemon.signal(signal.SIGCONT)
         if not daemon.is_running:
             daemon.start()
-    site.ec2.capacity({})
+    site.ec2.capacity({"c5.xlarge|*|*": 1000})
     site.wait_until("the advisor's word counts again", lambda: moves(site))
 
 
@@ -214,12 +212,12 @@ def test_f14_control_away_while_slurm_wants_a_node(site: Site) -> None:
     assert not any(folder.glob("*.json"))
 
 
-def test_f14_slurmctld_killed_during_a_resume(site: Site) -> None:
+def test_f14_slurmctld_restarted_during_a_resume(site: Site) -> None:
     instances_end(site)
     before = len(site.ec2.instances())
     job = site.lab.sbatch(LONG)
     site.wait_until("an instance is launched", lambda: len(site.ec2.instances()) > before)
-    site.lab.restart_slurmctld(kill=True)
+    site.lab.restart_slurmctld()
     all_completed_once(site, [job])
     assert ran_on(site, job).startswith("burst")
     assert len(site.ec2.instances()) == before + 1
@@ -230,9 +228,14 @@ def test_f01_no_capacity_brings_the_job_back(site: Site) -> None:
     site.ec2.capacity({"c5.xlarge|*|*": 0})
     job = site.lab.sbatch(LONG)
     assert site.lab.job(job.job_id)["Partition"] == "burst"
-    all_completed_once(site, [job])
-    assert ran_on(site, job) == "onprem1"
-    instances_end(site)
+    try:
+        all_completed_once(site, [job])
+        assert ran_on(site, job) == "onprem1"
+        instances_end(site)
+    finally:
+        # the pools' breakers stay closed for minutes: as they should, but the next test cannot wait
+        site.control.stop()
+        (site.state / "pools.json").unlink()
 
 
 def test_status_and_doctor(site: Site) -> None:

@@ -77,6 +77,9 @@ def prolog() -> None:
         states = run("sinfo", "-h", "-N", "-n", nodes, "-o", "%t").split()
         if states and not any(set(state) & set("~#!%$@^*-") for state in states):
             return
+        # no longer allocated: the boot was given up, and the job must not hang on this prolog
+        if any(state.startswith(("idle", "down")) for state in states):
+            return
         time.sleep(0.2)
 
 
