@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,6 +39,9 @@ def classify(
     cut: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="A job is small from this probability on.")
     ] = 0.5,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
+    ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Class a log's jobs small or large, each week by the model of the weeks before, and judge it."""
@@ -55,6 +59,10 @@ def classify(
             progress.update(tasks[name], completed=done, total=total)
 
         result = report(table, modes, probability_cut=cut, progress=tick)
+    if plot is not None:
+        from advisor.replay.plots import write_classify
+
+        write_classify(plot, result)
     emit(result, output, lambda console: _show(console, result))
 
 

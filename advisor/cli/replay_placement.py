@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def placement(
     *,
-    trace: Annotated[Path, typer.Option(help="Log in Standard Workload Format, plain or gzip.")],
+    trace: Annotated[Path, typer.Option(help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")],
     skip: Annotated[int, typer.Option(min=0, help="Rows of the log before the window.")] = 10_000,
     jobs: Annotated[
         int, typer.Option(min=1, help="Rows of the window; those that never ran drop out.")
@@ -44,6 +44,9 @@ def placement(
     ] = True,
     generations: Annotated[int, typer.Option(min=0, help="Generations of the search.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
+    ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Advise a log's jobs one by one and count the time that would have been saved.
@@ -51,8 +54,8 @@ def placement(
     Only what was known at each submission is used. With the published 100 generations of tuning a trace takes
     about two minutes on a quiet core; --no-tune takes seconds and estimates worse.
     """
-    from advisor.history.swf import read_table
     from advisor.replay.placement import FACTORS, PlacementOptions, replay_placement
+    from advisor.replay.sources import load_table
 
     begun = time.perf_counter()
     options = PlacementOptions(
@@ -65,11 +68,16 @@ def placement(
         seed=seed,
     )
     with phase("reading the log", 1):
-        table = read_table(trace, keep="all")
+        table = load_table(trace, keep="all")
     found = replay_placement(table, options, phase)
     seconds = time.perf_counter() - begun
+    result = result_of(trace, options, found, seconds)
+    if plot is not None:
+        from advisor.replay.plots import write_placement
+
+        write_placement(plot, result)
     emit(
-        result_of(trace, options, found, seconds),
+        result,
         output,
         lambda console: draw(console, trace, found, seconds),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +115,73 @@ def write_schedule(path: Path, result: dict[str, Any]) -> None:
         "predicted: mean of runs with 1 % of the predictions flipped; whiskers show the standard deviation."
     )
     write_page(path, f"Schedules of {result['trace']}", about, figures)
+
+
+def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float | None]]]) -> go.Figure:
+    """One line with markers for each named series of (x, y); a missing y leaves a gap."""
+    figure = go.Figure()
+    for index, (name, (across, values)) in enumerate(series.items()):
+        figure.add_scatter(
+            name=html.escape(name),
+            x=list(across),
+            y=list(values),
+            mode="lines+markers",
+            line={"color": COLOURS[index % len(COLOURS)]},
+        )
+    return figure
+
+
+def write_classify(path: Path, result: dict[str, Any]) -> None:
+    """Write the page of ``advisor replay classify``.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    weeks = result["weeks"]
+    numbers = [week["week"] for week in weeks]
+
+    def weekly(measure: str) -> go.Figure:
+        return lines(
+            {mode: (numbers, [week["modes"][mode][measure] for week in weeks]) for mode in result["modes"]}
+        )
+
+    figures = [
+        styled(weekly("accuracy"), "Accuracy of each week, by the model of the weeks before", "accuracy"),
+        styled(weekly("false_small_share"), "Large jobs classed small", "share of jobs"),
+        styled(
+            lines({"divider": (numbers, [week["divider_seconds"] for week in weeks])}),
+            "Divider in force: median run time of the jobs finished before the week",
+            "seconds",
+        ),
+    ]
+    for figure in figures:
+        figure.update_xaxes(title="week")
+    about = f"{result['jobs_judged']:,} jobs judged; a job is small when it runs shorter than the divider."
+    write_page(path, f"Small or large: {result['trace']}", about, figures)
+
+
+def write_placement(path: Path, result: dict[str, Any]) -> None:
+    """Write the page of ``advisor replay placement``.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    rows = result["rows"]
+    factors = [row["factor"] for row in rows]
+    ways = [way for way in ("optimal", "without_cutoff", "with_cutoff", "advisor") if way in rows[0]]
+    share = {
+        way: (factors, [row[way]["fraction_of_optimal"] for row in rows]) for way in ways if way != "optimal"
+    }
+    jobs = {way: (factors, [row[way]["cloud_jobs"] for row in rows]) for way in ways}
+    figures = [
+        styled(lines(share), "Share of the clairvoyant's saved time", "fraction of optimal"),
+        styled(lines(jobs), "Jobs sent to the cloud", "jobs"),
+    ]
+    for figure in figures:
+        figure.update_xaxes(title="overhead factor o of s(c) = o c + i", type="log")
+    about = f"{result['jobs']:,} jobs advised one by one from what was known at their submission."
+    write_page(path, f"Placement on {result['trace']}", about, figures)

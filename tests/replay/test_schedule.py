@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from advisor.cli import replay_schedule
 from advisor.model.errors import BadInput
 from advisor.replay.classify import ClassifiedJobs
-from advisor.replay.plots import write_page, write_schedule
+from advisor.replay.plots import write_classify, write_page, write_placement, write_schedule
 from advisor.replay.schedule import PROBE, RULES, VARIANTS, bounded_slowdown, classes_of, prepared, report
 from advisor.replay.sources import load_table
 from advisor.simulate.demand import DOUBTFUL, LARGE, PROBED, SMALL
@@ -215,3 +215,17 @@ def test_plain_rows_equal_an_independent_simulator(traces, log, fcfs, spf):
     plain = report(table, policies=("fcfs", "spf"), variants=("base",))
     assert row(plain, "fcfs", "base")["mean_bounded_slowdown"] == pytest.approx(fcfs, rel=0.005)
     assert row(plain, "spf", "base")["mean_bounded_slowdown"] == pytest.approx(spf, rel=0.005)
+
+
+def test_pages_of_the_other_replays(tmp_path):
+    week = {"accuracy": 0.8, "false_small_share": 0.1}
+    weeks = [{"week": at, "divider_seconds": 60.0 * at, "modes": {"paper": week}} for at in (1, 2)]
+    write_classify(
+        tmp_path / "c.html", {"trace": "t", "jobs_judged": 2, "modes": {"paper": {}}, "weeks": weeks}
+    )
+    ways = {
+        way: {"cloud_jobs": 3, "fraction_of_optimal": 0.5} for way in ("optimal", "with_cutoff", "advisor")
+    }
+    write_placement(tmp_path / "p.html", {"trace": "t", "jobs": 9, "rows": [{"factor": 0.1, **ways}]})
+    assert "Divider in force" in (tmp_path / "c.html").read_text()
+    assert "with_cutoff" in (tmp_path / "p.html").read_text()
