@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from advisor.ec2.instances import Instance
+from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import BadInput
@@ -18,6 +19,7 @@ from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.loops import Step
+from advisor.service.pricing import AskPrices
 from advisor.service.provisioning import Addresses, CloudFleet
 from advisor.service.site_view import burst_nodes
 from advisor.service.view import SharedView
@@ -44,6 +46,8 @@ class ReconcileLoop:
         Told what runs, for the day's bill.
     clock : Clock
         Time.
+    prices : callable, optional
+        Prices in force; the settings' own without it.
     """
 
     name = "reconcile"
@@ -57,6 +61,7 @@ class ReconcileLoop:
         view: SharedView,
         cloud: CloudRecord,
         clock: Clock,
+        prices: AskPrices | None = None,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
@@ -64,6 +69,7 @@ class ReconcileLoop:
         self._view = view
         self._cloud = cloud
         self._clock = clock
+        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._addresses = Addresses(settings, slurm)
         self._unclaimed_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
@@ -140,7 +146,7 @@ class ReconcileLoop:
             instance_id: self._unclaimed_since.get(instance_id, now) for instance_id in unclaimed
         }
         grace = self._settings.loops.orphan_grace_seconds
-        ripe = [i for i, since in self._unclaimed_since.items() if now - since >= grace]
+        ripe = sorted(i for i, since in self._unclaimed_since.items() if now - since >= grace)
         if ripe:
             log.warning("cloud.unclaimed", instances=ripe, looked_at=snapshot.time)
             self._fleet.terminate(ripe)
@@ -189,12 +195,12 @@ class ReconcileLoop:
         """Add what runs now to the day's bill, by the accounts that use it."""
         snapshot, _, alive = self._pairs()
         accounts = _account_of_nodes(snapshot)
-        ec2 = self._settings.ec2
+        now = self._prices()
         prices: dict[str, float] = {}
         for name, instance in alive.items():
-            usd = ec2.spot_usd_per_hour if instance.option is Capacity.SPOT else ec2.on_demand_usd_per_hour
+            quote = now.spot if instance.option is Capacity.SPOT else now.on_demand
             account = accounts.get(name, "")
-            prices[account] = prices.get(account, 0.0) + usd
+            prices[account] = prices.get(account, 0.0) + quote.usd_per_hour
         self._cloud.spend(prices)
 
 

@@ -1,0 +1,144 @@
+"""resume, suspend, resume_fail as slurmctld runs them: no environment, no descriptors, signals blocked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from advisor.service.handover import HandoverFolder, decode
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """Installed programs with their settings beside them."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("resume", "suspend", "resume_fail"):
+        text = (ROOT / "slurm_hooks" / name).read_text()
+        (folder / name).write_text(text.replace("#!/usr/bin/python3 -IS", f"#!{sys.executable} -IS", 1))
+        (folder / name).chmod(0o755)
+    (tmp_path / "handover").mkdir()
+    (folder / "advisor_programs.conf").write_text(
+        f"control_socket = {tmp_path}/control.sock\n"
+        f"handover_folder = {tmp_path}/handover\n"
+        f"log_file = {tmp_path}/programs.log\n"
+        "answer_seconds = 0.3\n"
+    )
+    return folder
+
+
+def as_slurmctld(program: Path, *arguments: str, env: dict[str, str] | None = None) -> int:
+    """Run a program with descriptors 0 to 2 closed, every signal blocked and next to no environment."""
+
+    def deprive() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        for descriptor in range(3):
+            os.close(descriptor)
+
+    return subprocess.run(
+        [program, *arguments], env=env or {}, preexec_fn=deprive, check=False, timeout=30
+    ).returncode
+
+
+def left_files(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((tmp_path / "handover").glob("*.json"))]
+
+
+class OneAnswer:
+    """A control process that answers one hand-over."""
+
+    def __init__(self, path: Path, answer: bytes | None) -> None:
+        self.received = b""
+        self._answer = answer
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(10)
+        self._listener.close()
+
+    def _run(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            while not self.received.endswith(b"\n"):
+                self.received += connection.recv(65536)
+            if self._answer is None:
+                self._done.wait(10)
+            else:
+                connection.sendall(self._answer)
+
+
+@pytest.mark.parametrize("verb", ["resume", "suspend", "resume_fail"])
+def test_handed_over_by_the_socket(programs: Path, tmp_path: Path, verb: str) -> None:
+    with OneAnswer(tmp_path / "control.sock", b'{"v":1,"ok":true}\n') as control:
+        assert as_slurmctld(programs / verb, "burst[1-3]") == 0
+    hand_over = decode(control.received)
+    assert hand_over.operation == verb
+    assert hand_over.nodes == ("burst1", "burst2", "burst3")
+    assert left_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"nonsense\n", b'{"ok":false}\n', b"[]\n", b"\xff\xfe\n"])
+def test_f13_without_a_good_answer_a_file_is_left(
+    programs: Path, tmp_path: Path, answer: bytes | None
+) -> None:
+    with OneAnswer(tmp_path / "control.sock", answer):
+        assert as_slurmctld(programs / "resume", "burst1") == 0
+    assert [message["nodes"] for message in left_files(tmp_path)] == ["burst1"]
+
+
+def test_f14_nobody_there_and_what_is_left_can_be_read(programs: Path, tmp_path: Path) -> None:
+    resume_file = tmp_path / "resume.json"
+    resume_file.write_text('{"jobs":[{"job_id":7,"nodes":"burst[1-2]"}],"all_nodes":"burst[1-2]"}')
+    assert as_slurmctld(programs / "resume", "burst[1-2]", env={"SLURM_RESUME_FILE": str(resume_file)}) == 0
+    assert as_slurmctld(programs / "suspend", "burst3") == 0
+    (_, first), (_, second) = HandoverFolder(tmp_path / "handover").waiting()
+    assert (first.operation, first.nodes) == ("resume", ("burst1", "burst2"))
+    assert first.jobs == {"burst1": 7, "burst2": 7}
+    assert (second.operation, second.nodes, second.jobs) == ("suspend", ("burst3",), {})
+    assert "left as a file" in (tmp_path / "programs.log").read_text()
+
+
+def test_neither_way_is_said_and_told_by_the_exit_code(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "handover").rmdir()
+    assert as_slurmctld(programs / "resume", "burst1") == 1
+    assert "NOT handed over" in (tmp_path / "programs.log").read_text()
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "programs.log").mkdir()
+    assert as_slurmctld(programs / "resume", "burst1") == 0
+    assert len(left_files(tmp_path)) == 1
+
+
+def test_settings_beside_slurm_conf(programs: Path, tmp_path: Path) -> None:
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (programs / "advisor_programs.conf").rename(etc / "advisor_programs.conf")
+    assert as_slurmctld(programs / "resume", "burst1", env={"SLURM_CONF": str(etc / "slurm.conf")}) == 0
+    assert len(left_files(tmp_path)) == 1
+
+
+def test_called_wrongly(programs: Path) -> None:
+    assert as_slurmctld(programs / "resume") == 2
+    (programs / "resume").rename(programs / "other")
+    assert as_slurmctld(programs / "other", "burst1") == 2

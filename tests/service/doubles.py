@@ -1,0 +1,157 @@
+"""Slurm and EC2 as a test wants them, and what was asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from advisor.ec2.errors import Failure
+from advisor.ec2.fleet import Launched, LaunchReport
+from advisor.ec2.instances import Instance
+from advisor.ec2.pools import Pool
+from advisor.model import Capacity, Job, Node
+from advisor.model.errors import AdvisorError
+from advisor.service.clock import Clock
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+
+POOL = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=None)
+
+
+@dataclass
+class Hands:
+    """Clocks that a test sets."""
+
+    wall: float = 1_800_000_000.0
+    monotonic: float = 100.0
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(wall=lambda: self.wall, monotonic=lambda: self.monotonic)
+
+    def pass_by(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+
+class FakeSlurm:
+    """Only what the cloud loops tell slurmctld."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def update_node(self, nodes: Collection[str], **changes: Any) -> None:
+        self.told.append(("node", tuple(nodes), changes))
+
+    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
+        self.told.append(("job", tuple(job_ids), dict(changes)))
+
+    def states_told(self) -> dict[str, str]:
+        return {
+            name: call[2]["state"]
+            for call in self.told
+            if call[0] == "node" and "state" in call[2]
+            for name in call[1]
+        }
+
+
+@dataclass
+class FakeFleet:
+    """An EC2 that does what a test says."""
+
+    refusals: dict[str, Failure] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    listed: list[Instance] = field(default_factory=list)
+    error: AdvisorError | None = None
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+
+    def resume(
+        self, nodes: Sequence[str], *, capacity_of: Mapping[str, Capacity] | None = None
+    ) -> LaunchReport:
+        self.asked.append(("resume", (tuple(nodes), dict(capacity_of or {}))))
+        report = LaunchReport()
+        for node in nodes:
+            if node in self.refusals:
+                report.failed[node] = self.refusals[node]
+            else:
+                address = self.addresses.get(node, "10.0.0.9")
+                report.launched.append(
+                    Launched(node=node, instance_id=f"i-{node}", private_ip=address, pool=POOL)
+                )
+        return report
+
+    def suspend(self, nodes: Sequence[str]) -> list[str]:
+        self.asked.append(("suspend", tuple(nodes)))
+        if self.error is not None:
+            raise self.error
+        return [f"i-{node}" for node in nodes]
+
+    def terminate(self, instance_ids: Sequence[str]) -> list[str]:
+        self.asked.append(("terminate", tuple(instance_ids)))
+        return list(instance_ids)
+
+    def recover(self, wanted: Collection[str]) -> list[Launched]:
+        self.asked.append(("recover", tuple(sorted(wanted))))
+        return []
+
+    def name_unnamed(self) -> int:
+        return 0
+
+    def instances(self) -> list[Instance]:
+        if self.error is not None:
+            raise self.error
+        return self.listed
+
+    def of(self, verb: str) -> list[Any]:
+        return [what for said, what in self.asked if said == verb]
+
+
+def make_instance(
+    node: str | None, *, state: str = "running", instance_id: str = "", **changes: Any
+) -> Instance:
+    values: dict[str, Any] = {
+        "instance_id": instance_id or f"i-{node}",
+        "state": state,
+        "state_reason": "",
+        "node": node,
+        "has_node_tag": True,
+        "intent": None,
+        "option": Capacity.SPOT,
+        "instance_type": "c5.xlarge",
+        "zone": "us-east-1a",
+        "subnet_id": None,
+        "private_ip": "10.0.0.9",
+        "launch_index": 0,
+        "launch_time": 0.0,
+    }
+    return Instance(**(values | changes))
+
+
+def make_node(name: str, *states: str, **changes: Any) -> Node:
+    cloud = name.startswith("burst")
+    values: dict[str, Any] = {
+        "name": name,
+        "states": frozenset(states or ("IDLE",)) | ({"CLOUD"} if cloud else frozenset()),
+        "processors": 4,
+        "memory_mb": 4000,
+        "partitions": ("burst",) if cloud else ("onprem",),
+        "features": ("cloud",) if cloud else ("onprem",),
+        "address": name,
+    }
+    return Node(**(values | changes))
+
+
+def make_queued(job_id: int, state: str = "PENDING", **changes: Any) -> QueuedJob:
+    job_changes = {k: changes.pop(k) for k in list(changes) if k in Job.__dataclass_fields__ and k != "nodes"}
+    job = {"job_id": job_id, "submit_time": 1_799_999_000.0, "processors": 2, "queue": "onprem"} | job_changes
+    values: dict[str, Any] = {
+        "job": Job(**job),
+        "state": state,
+        "partitions": (str(job["queue"]),),
+        "array_job_id": job_id,
+    }
+    return QueuedJob(**(values | changes))
+
+
+def make_look(time: float, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = ()) -> SlurmSnapshot:
+    return SlurmSnapshot(time=time, jobs=tuple(jobs), nodes=tuple(nodes))

@@ -1,0 +1,150 @@
+"""The knowledge base: built from the history, taught once by each job, taken up again after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.history.models import ModelStore
+from advisor.history.parameters import save_parameters
+from advisor.history.store import HistoryStore
+from advisor.model import ClusterState, Job, JobOutcome
+from advisor.model.settings import EstimatorSettings, PathSettings, Settings
+from advisor.predict.features import CUNHA_TABLE_I
+from advisor.predict.knn import KnnParameters
+from advisor.service.knowledge import Knowledge
+from advisor.service.models import PREDICTOR_KIND
+from tests.service.doubles import make_queued
+from tests.service.site import make_cluster
+
+NOW = 1_800_000_000.0
+
+
+def outcome(job_id: int, *, wait: float = 60.0, run: float = 600.0, partition: str = "onprem") -> JobOutcome:
+    submit = NOW - 100_000.0 + 1000.0 * job_id
+    job = Job(
+        job_id=job_id, submit_time=submit, processors=2, user="mia", queue=partition, requested_time=1200.0
+    )
+    return JobOutcome(job=job, start_time=submit + wait, end_time=submit + wait + run, partition=partition)
+
+
+def state_at(time: float) -> ClusterState:
+    return make_cluster(time=time)
+
+
+class Desk:
+    def __init__(self, folder: Path) -> None:
+        (folder / "models").mkdir(mode=0o700)
+        self.settings = Settings(
+            paths=PathSettings(state=folder), estimator=EstimatorSettings(neighbours=3, kernel_width=5.0)
+        )
+        self.store = HistoryStore(f"sqlite:///{folder / 'history.db'}")
+        self.models = ModelStore(folder=folder / "models")
+
+    def knowledge(self) -> Knowledge:
+        return Knowledge(self.settings, self.store, self.models)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.store.close()
+
+
+def test_built_from_the_history_and_handed_over(desk: Desk) -> None:
+    desk.store.add([outcome(number) for number in range(1, 21)], source="slurm")
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    assert knowledge.cases == 20
+    _, meta = desk.models.load(PREDICTOR_KIND)
+    assert meta["cases"] == {"wait": 20, "run": 20}
+
+
+def test_each_job_teaches_once_also_across_restarts(desk: Desk) -> None:
+    desk.store.add([outcome(1)], source="slurm")
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    desk.store.add([outcome(1), outcome(2)], source="slurm")
+    assert [found.job.job_id for found in knowledge.learn_ends(state_at)] == [2]
+    assert knowledge.learn_ends(state_at) == []
+    assert knowledge.save()
+    assert not knowledge.save()
+    again = desk.knowledge()
+    again.prepare()
+    assert again.cases == 2
+    assert again.learn_ends(state_at) == []
+
+
+def test_a_wait_is_learned_at_the_start_and_not_again_at_the_end(desk: Desk) -> None:
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    ended = outcome(7)
+    running = make_queued(7, "RUNNING", start_time=ended.start_time, submit_time=ended.job.submit_time)
+    assert knowledge.learn_starts([running], state_at) == 1
+    assert knowledge.learn_starts([running], state_at) == 0
+    knowledge.save()
+    knowledge = desk.knowledge()  # a restart in between changes nothing
+    desk.store.add([ended], source="slurm")
+    knowledge.learn_ends(state_at)
+    assert len(knowledge.predictor.wait) == 1
+    assert len(knowledge.predictor.run) == 1
+
+
+def test_requeued_and_cloud_jobs_teach_no_wait_at_their_start(desk: Desk) -> None:
+    knowledge = desk.knowledge()
+    jobs = [
+        make_queued(1, "RUNNING", start_time=NOW, restarts=1),
+        make_queued(2, "RUNNING", start_time=NOW, queue="burst"),
+        make_queued(3, "PENDING"),
+    ]
+    assert knowledge.learn_starts(jobs, state_at) == 0
+
+
+def test_a_cloud_job_teaches_the_run_time_it_would_have_had_here(desk: Desk) -> None:
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    ratio = desk.settings.placement.performance_ratio(2)
+    desk.store.add([outcome(1, wait=0.0, run=600.0 * ratio, partition="burst")], source="slurm")
+    desk.store.add(
+        [outcome(n, wait=0.0, run=600.0 * ratio, partition="burst") for n in (2, 3)], source="slurm"
+    )
+    knowledge.learn_ends(state_at)
+    assert len(knowledge.predictor.wait) == 0
+    asked = replace(outcome(4).job, queue="burst")
+    assert knowledge.predictor.estimate(asked, state_at(NOW)).run.seconds == pytest.approx(600.0)
+
+
+def test_new_parameters_build_it_anew(desk: Desk) -> None:
+    desk.store.add([outcome(number) for number in range(1, 6)], source="slurm")
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    tuned = KnnParameters.untuned(CUNHA_TABLE_I, k=2, omega=9.0, s=4)
+    save_parameters(desk.models, {"wait": tuned, "run": tuned}, CUNHA_TABLE_I, {})
+    knowledge.refresh()
+    assert knowledge.predictor.run.parameters.chromosome.tolist() == tuned.chromosome.tolist()
+    assert knowledge.cases == 4
+    assert knowledge.save()
+
+
+def test_a_log_added_while_it_runs_is_learned_as_a_whole(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    monkeypatch.setattr("advisor.service.knowledge._REBUILD_JOBS", 10)
+    desk.store.add([outcome(number) for number in range(1, 31)], source="swf:log")
+    assert knowledge.learn_ends(state_at) == []
+    assert knowledge.cases == 30
+    assert knowledge.learn_ends(state_at) == []
+
+
+def test_a_damaged_model_is_built_anew(desk: Desk, tmp_path: Path) -> None:
+    desk.store.add([outcome(1)], source="slurm")
+    desk.knowledge().prepare()
+    version = desk.models.current(PREDICTOR_KIND)
+    (tmp_path / "models" / PREDICTOR_KIND / str(version) / "arrays.npz").write_bytes(b"nonsense")
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    assert knowledge.cases == 1

@@ -1,0 +1,126 @@
+"""Loops: isolated steps, periods by the monotonic clock, no failure ends them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from advisor.model.errors import RetryLater
+from advisor.service.clock import Clock
+from advisor.service.loops import LoopRunner, Step
+
+
+class Hands:
+    """Clocks that a test sets."""
+
+    def __init__(self) -> None:
+        self.wall = 1000.0
+        self.monotonic = 50.0
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(wall=lambda: self.wall, monotonic=lambda: self.monotonic)
+
+
+class Scripted:
+    """A loop of given steps."""
+
+    name = "scripted"
+    period_seconds = 0.01
+
+    def __init__(self, *steps: tuple[str, Callable[[], None]]) -> None:
+        self._steps = steps
+
+    def steps(self) -> Sequence[Step]:
+        return tuple(Step(name, run) for name, run in self._steps)
+
+
+def fails() -> None:
+    raise RetryLater("not now", code="test.later")
+
+
+def crashes() -> None:
+    raise KeyError("rare path")
+
+
+def test_a_failed_step_stops_no_other() -> None:
+    done: list[str] = []
+    loop = Scripted(("a", fails), ("b", crashes), ("c", lambda: done.append("c")))
+    runner = LoopRunner(loop, Hands().clock)
+    assert runner.run_once() is False
+    assert done == ["c"]
+    assert runner.health.failures == {("a", "test.later"): 1, ("b", "loop.crashed"): 1}
+    assert runner.health.open_failures["a"].message == "not now"
+    assert runner.health.last_good_round is None
+
+
+def test_a_step_that_works_again_is_no_longer_open() -> None:
+    hands = Hands()
+    behaviour = [fails, lambda: None]
+
+    def step() -> None:
+        behaviour.pop(0)()
+
+    runner = LoopRunner(Scripted(("a", step)), hands.clock)
+    assert not runner.run_once()
+    hands.wall = 1005.0
+    assert runner.run_once()
+    assert runner.health.open_failures == {}
+    assert runner.health.failures == {("a", "test.later"): 1}
+    assert runner.health.last_good_round == 1005.0
+    assert runner.health.rounds == 2
+
+
+def test_f32_durations_do_not_follow_a_clock_that_is_set() -> None:
+    hands = Hands()
+
+    def step() -> None:
+        hands.wall -= 3600.0
+        hands.monotonic += 2.5
+
+    runner = LoopRunner(Scripted(("a", step)), hands.clock)
+    runner.run_once()
+    assert runner.health.seconds == 2.5
+
+
+def test_a_round_that_does_not_end_is_stuck() -> None:
+    hands = Hands()
+    seen: list[bool] = []
+
+    def step() -> None:
+        seen.append(runner.is_stuck)
+        hands.monotonic += 3600.0
+        seen.append(runner.is_stuck)
+
+    runner = LoopRunner(Scripted(("a", step)), hands.clock)
+    runner.run_once()
+    assert seen == [False, True]
+    assert not runner.is_stuck
+
+
+def test_it_repeats_until_stopped_whatever_fails() -> None:
+    enough = threading.Event()
+    count = [0]
+
+    def step() -> None:
+        count[0] += 1
+        if count[0] >= 5:
+            enough.set()
+        crashes()
+
+    runner = LoopRunner(Scripted(("a", step)), Clock())
+    runner.start()
+    assert enough.wait(20)
+    assert runner.stop()
+
+
+def test_a_wake_begins_the_next_round_now() -> None:
+    rounds = threading.Semaphore(0)
+    loop = Scripted(("a", rounds.release))
+    loop.period_seconds = 3600.0
+    runner = LoopRunner(loop, Clock())
+    runner.start()
+    assert rounds.acquire(timeout=20)
+    runner.wake()
+    assert rounds.acquire(timeout=20)
+    assert runner.stop()
