@@ -15,6 +15,7 @@ from advisor import __version__
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
+from advisor.ec2.prices import PriceCache, Prices
 from advisor.ec2.state_file import StateFile
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
@@ -32,6 +33,7 @@ from advisor.service.loops import LoopHealth, LoopRunner
 from advisor.service.metrics import ControlMetrics
 from advisor.service.metrics_page import LoopCollector, MetricsPage
 from advisor.service.notify import Notifier
+from advisor.service.pricing import PriceLoop, price_table
 from advisor.service.provisioning import CloudFleet, ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
 from advisor.service.size_knowledge import SizeKnowledge
@@ -59,6 +61,8 @@ class Control:
         EC2; None where no image is set: then nothing is provisioned.
     breakers : Breakers or None
         The fleet's.
+    prices : PriceCache or None
+        What nodes cost; None: what the settings say.
     clock : Clock
         Time.
     notifier : Notifier
@@ -77,6 +81,7 @@ class Control:
         slurm: SlurmBackend,
         fleet: CloudFleet | None,
         breakers: Breakers | None = None,
+        prices: PriceCache | None = None,
         clock: Clock | None = None,
         notifier: Notifier | None = None,
     ) -> None:
@@ -90,6 +95,7 @@ class Control:
         models = ModelStore(folder=settings.paths.models)
         self.knowledge = Knowledge(settings, self.store, models)
         self._breakers = breakers
+        self._prices = prices
         self._notifier = notifier or Notifier(None)
         self.look = LookLoop(
             settings,
@@ -99,6 +105,7 @@ class Control:
             is_open=self._is_open,
             status=self.status,
             clock=self.clock,
+            prices=self.prices,
         )
         self.learn = LearnLoop(
             settings,
@@ -130,10 +137,22 @@ class Control:
             clock=self.clock,
         )
         reconcile = ReconcileLoop(
-            self.settings, fleet=fleet, slurm=slurm, view=self.view, cloud=self.cloud, clock=self.clock
+            self.settings,
+            fleet=fleet,
+            slurm=slurm,
+            view=self.view,
+            cloud=self.cloud,
+            clock=self.clock,
+            prices=self.prices,
         )
         for loop in (provision, reconcile):
             self.runners[loop.name] = LoopRunner(loop, self.clock)
+        if self._prices is not None:
+            self.runners[PriceLoop.name] = LoopRunner(PriceLoop(self._prices), self.clock)
+
+    def prices(self) -> Prices:
+        """Prices in force, asking nobody."""
+        return self._prices.prices if self._prices else Prices.of_settings(self.settings.ec2)
 
     def start(self) -> None:
         """Take hand-overs, look at Slurm once, then run all loops.
@@ -209,6 +228,7 @@ class Control:
             "boot_failures_in_a_row": self.cloud.boot_failures,
             "knowledge_base_jobs": self.knowledge.cases,
             "jobs_learned": self.learn.jobs_learned,
+            "prices": price_table(self.prices(), self.clock.wall()),
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
             "loops": {
                 name: {
@@ -270,15 +290,16 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     """
     _make_folder(settings.paths.state, "paths.state")
     _make_folder(settings.paths.run, "paths.run")
-    fleet, breakers = None, None
+    fleet, breakers, prices = None, None, None
     if settings.ec2.image_id:
         breakers = Breakers(StateFile(settings.paths.state / "pools.json"), Clock().wall)
         journal = Journal(settings.paths.state / "launches.jsonl")
         fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers)
+        prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     slurm = CliBackend.of(settings)
-    return Control(settings, slurm=slurm, fleet=fleet, breakers=breakers, notifier=notifier)
+    return Control(settings, slurm=slurm, fleet=fleet, breakers=breakers, prices=prices, notifier=notifier)
 
 
 def _make_folder(path: Path, setting: str) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from advisor.ec2.prices import Prices
 from advisor.model.cluster import ClusterState, Node
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -13,6 +14,7 @@ from advisor.service import snapshot as snapshots
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.service.loops import Step
+from advisor.service.pricing import AskPrices
 from advisor.service.site_view import burst_nodes, cluster_state, is_paid_for
 from advisor.service.snapshot import Snapshot
 from advisor.service.status_file import write as write_status
@@ -39,6 +41,8 @@ class LookLoop:
         What else `advisor status` shows.
     clock : Clock
         Time.
+    prices : callable, optional
+        Prices in force; the settings' own without it.
     """
 
     name = "look"
@@ -53,6 +57,7 @@ class LookLoop:
         is_open: AskWhetherOpen,
         status: Callable[[], Mapping[str, Any]],
         clock: Clock,
+        prices: AskPrices | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -61,6 +66,7 @@ class LookLoop:
         self._is_open = is_open
         self._status = status
         self._clock = clock
+        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
 
     @property
@@ -113,7 +119,7 @@ class LookLoop:
         spot_open, on_demand_open = self._is_open()
         common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
         processors = min((node.processors for node in usable), default=0)
-        ec2 = self._settings.ec2
+        prices = self._prices()
         return CloudState(
             boot_seconds=self._cloud.boot_seconds,
             reserved_free_nodes=max(0, self._settings.capacity.reserved_nodes - in_use),
@@ -122,8 +128,8 @@ class LookLoop:
             protected=self._cloud.protected,
             spent_today_usd=usd,
             spent_today_by_account=usd_by_account,
-            spot_usd_per_core_hour=ec2.spot_usd_per_hour / processors if processors else None,
-            on_demand_usd_per_core_hour=ec2.on_demand_usd_per_hour / processors if processors else None,
+            spot_usd_per_core_hour=prices.spot.usd_per_hour / processors if processors else None,
+            on_demand_usd_per_core_hour=prices.on_demand.usd_per_hour / processors if processors else None,
             nodes_up=up,
             nodes_total=len(usable),
             processors_per_node=processors,
