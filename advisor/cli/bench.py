@@ -124,6 +124,19 @@ def bench_simulate(
     emit(result, output, listing(result))
 
 
+@bench.command("launch")
+def bench_launch(
+    nodes: Annotated[int, typer.Option(min=1, help="Cloud nodes asked for in one call.")] = 1000,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Nodes asked for in one go on the EC2 endpoint emulator, beside bare boto3."""
+    from advisor.testing.bench import launch
+
+    with telling() as tell:
+        result = launch.run(nodes=nodes, tell=tell)
+    emit(result, output, listing(result))
+
+
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """A spinner on standard error that says what is being done; quiet where nobody watches."""
