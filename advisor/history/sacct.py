@@ -110,7 +110,8 @@ class SacctReport:
     records : int
         Records read.
     steps, unfinished, never_started, malformed : int
-        Job steps; jobs pending or running; cancelled before their start; not understood.
+        Job steps; jobs pending, running or not yet complete in slurmdbd; cancelled before their start; not
+        understood.
     problems : list of str
         The first few that were not understood, and why.
     """
@@ -239,7 +240,9 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     state = words[0].rstrip("+") if words else ""
     job_id, submit = _whole(record["JobIDRaw"]), _whole(record["Submit"])
     start, end = _whole(record["Start"]), _whole(record["End"])
-    if state in _UNFINISHED:
+    # A short job's end reaches slurmdbd before its start, which brings partition, limit and all the rest some
+    # seconds later (tried on 22.05): half a record is no job yet, and is read again with the next overlap.
+    if state in _UNFINISHED or not record["Partition"]:
         report.unfinished += 1
         return None
     if job_id is None or submit is None or end is None or state not in _STATES.keys() | _INTERRUPTED:

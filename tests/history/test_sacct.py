@@ -181,6 +181,12 @@ def test_jobs_that_gave_nothing_to_learn_are_counted() -> None:
     assert all(problem.isprintable() for problem in report.problems)
 
 
+def test_half_a_record_is_no_job_yet() -> None:
+    runs, report = parse({"Partition": "", "TimelimitRaw": "", "User": ""}, {"JobIDRaw": "11"})
+    assert [run.job_id for run in runs] == [11]
+    assert (report.unfinished, report.malformed) == (1, 0)
+
+
 def test_a_requeued_run_that_never_started_is_still_a_run() -> None:
     (run,), _ = parse({"State": "REQUEUED", "Start": "Unknown"})
     assert (run.outcome, run.start_time, run.end_time) == (None, None, 1100.0)
