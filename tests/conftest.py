@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from advisor.testing.ec2 import Ec2Emulator
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,3 +37,22 @@ def traces() -> Path:
     folder = trace_folder()
     assert folder is not None
     return folder
+
+
+@pytest.fixture(scope="session")
+def running_emulator() -> Iterator[Ec2Emulator]:
+    """One EC2 endpoint emulator for the whole run: starting it takes seconds, emptying it does not."""
+    from advisor.testing.ec2 import Ec2Emulator
+
+    with Ec2Emulator() as emulator, pytest.MonkeyPatch.context() as patch:
+        for name, value in emulator.environment.items():
+            if name != "AWS_ENDPOINT_URL":
+                patch.setenv(name, value)
+        yield emulator
+
+
+@pytest.fixture
+def emulator(running_emulator: Ec2Emulator) -> Ec2Emulator:
+    """An empty EC2 account."""
+    running_emulator.reset()
+    return running_emulator

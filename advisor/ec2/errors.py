@@ -14,9 +14,9 @@ from typing import Final
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
-    NoCredentialsError,
-    PartialCredentialsError,
+    MetadataRetrievalError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
@@ -68,6 +68,8 @@ _CODES: Final[dict[FailureClass, frozenset[str]]] = {
             "InsufficientHostCapacity",
             "InsufficientReservedInstanceCapacity",
             "InsufficientCapacity",
+            "InsufficientCapacityOnOutpost",
+            "InsufficientVolumeCapacity",
             "InsufficientFreeAddressesInSubnet",
             "UnfulfillableCapacity",
             "ReservationCapacityExceeded",
@@ -83,6 +85,8 @@ _CODES: Final[dict[FailureClass, frozenset[str]]] = {
             "VcpuLimitExceeded",
             "InstanceLimitExceeded",
             "MaxScopedInstanceCountExceeded",
+            "MaxIOPSLimitExceeded",
+            "VolumeLimitExceeded",
         }
     ),
     FailureClass.TOKEN: frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"}),
@@ -101,6 +105,8 @@ _PRECEDENCE: Final = (
     FailureClass.CAPACITY,
     FailureClass.GONE,
 )
+
+_NO_ANSWER: Final = CredentialRetrievalError | MetadataRetrievalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +169,9 @@ def failure_of(error: Exception) -> Failure | None:
         if kind is FailureClass.ADMIN and status >= 500 and code not in _CLASS_OF:
             kind = FailureClass.SERVER  # a middle box or a new server error: not the admin's yet
         return Failure(kind, code, str(details.get("Message", ""))[:500])
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
-        return Failure(FailureClass.ADMIN, type(error).__name__, str(error)[:500])
-    # ResponseParserError is neither ClientError nor BotoCoreError: an HTML page with status 500 (EC2.md)
-    if isinstance(error, ResponseParserError | BotoConnectionError | HTTPClientError):
+    # ResponseParserError is neither ClientError nor BotoCoreError: an HTML page with status 500 (EC2.md).
+    # Credentials that can't be fetched right now are a service that does not answer; having none is not.
+    if isinstance(error, ResponseParserError | BotoConnectionError | HTTPClientError | _NO_ANSWER):
         return Failure(FailureClass.SERVER, type(error).__name__, str(error)[:500])
     if isinstance(error, BotoCoreError):
         return Failure(FailureClass.ADMIN, type(error).__name__, str(error)[:500])

@@ -1,16 +1,17 @@
 """The instances behind the burst partition: launched, found again, terminated.
 
-Ownership is proved by tags set in the launch call itself (`advisor:cluster`, `advisor:intent`); which node an
-instance is follows from the journal: node i of an intent is the instance with launch index i. Instances are
-matched by id only, because addresses and names are given to new instances again (F07).
+Instances are matched by id and owner tag only, because addresses and names are given to new instances again
+(F07). Which node an instance is follows from its own tags (`advisor.ec2.tags`); the journal remembers the
+same for the moments in which EC2 does not list it yet (F06).
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -19,67 +20,29 @@ from advisor.ec2.clients import LAUNCH_CONFIG, client
 from advisor.ec2.errors import Failure, FailureClass, failure_of
 from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
+from advisor.ec2.launching import Attempt, Launcher
+from advisor.ec2.listing import described
 from advisor.ec2.pools import Breakers, Pool, pools_for
+from advisor.ec2.reports import Launched, LaunchReport, as_launched, pool_of
+from advisor.ec2.requests import run_instances_request, user_data
+from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG, batches
+from advisor.ec2.terminating import terminate
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
-CLUSTER_TAG: Final = "advisor:cluster"
-NODE_TAG: Final = "advisor:node"
-INTENT_TAG: Final = "advisor:intent"
+__all__ = ["Fleet", "LaunchReport", "Launched"]
 
 _LAUNCH_BATCH: Final = 500
-_TERMINATE_BATCH: Final = 1000
-_THROTTLE_TRIES: Final = 12
-_FIRST_PAUSE_SECONDS: Final = 0.2
-_LONGEST_PAUSE_SECONDS: Final = 15.0
-_UNSETTLED_SECONDS: Final = 300.0
+_NAMED_AT_LAUNCH: Final = 20  # one call a name, and EC2 takes about ten a second: the rest is named later
+_NAMED_AT_ONCE: Final = 100  # EC2's bucket for CreateTags
+_SETTLING_SECONDS: Final = 300.0  # within it, an instance EC2 does not list may be one it does not list yet
+_NO_POOL: Final = Failure(FailureClass.CAPACITY, "NoPoolOpen", "every pool is closed by its breaker")
 
 _log = structlog.get_logger("advisor.ec2")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """A node and the instance it got.
-
-    Attributes
-    ----------
-    node : str
-        Slurm's node name.
-    instance_id : str
-        EC2's id.
-    private_ip : str
-        May be empty for a moment after the launch: EC2 tells it later (F06).
-    pool : Pool
-        Where the instance came from.
-    """
-
-    node: str
-    instance_id: str
-    private_ip: str
-    pool: Pool
-
-
-@dataclass(slots=True)
-class LaunchReport:
-    """What came of one `Fleet.resume`.
-
-    Attributes
-    ----------
-    launched : list of Launched
-        Nodes with an instance, including those that had one already.
-    failed : dict of node to Failure
-        Nodes without one, and why.
-    parked : list of Failure
-        Purchase options closed by a quota just now: tell the admin, once.
-    """
-
-    launched: list[Launched] = field(default_factory=list)
-    failed: dict[str, Failure] = field(default_factory=dict)
-    parked: list[Failure] = field(default_factory=list)
-
-
 class Fleet:
-    """All instances of one cluster.
+    """All instances of one cluster. Safe to be used by several threads.
 
     Parameters
     ----------
@@ -91,10 +54,13 @@ class Fleet:
         Intents, written before each launch.
     breakers : Breakers
         Which pools are worth trying.
-    now : callable
-        Wall clock, seconds since the epoch.
+    now, monotonic : callable
+        Wall clock, seconds since the epoch, for what must mean the same after a restart; and seconds that
+        only ever grow (F32).
     sleep : callable
         Waits so many seconds (between throttled calls).
+    jitter : callable
+        A random number from 0 to 1, for those waits.
     """
 
     def __init__(
@@ -105,16 +71,20 @@ class Fleet:
         breakers: Breakers,
         *,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
         self.journal = journal
         self.breakers = breakers
         self._now = now
-        self._sleep = sleep
-        self._launches = client("ec2", settings, LAUNCH_CONFIG)
-        self._reads = client("ec2", settings)
+        self._monotonic = monotonic
+        self._launcher = Launcher(client("ec2", settings, LAUNCH_CONFIG), sleep=sleep, jitter=jitter)
+        self._ec2 = client("ec2", settings)
+        self._launching = threading.Lock()  # "has it one?" and the launch are one step (F10)
+        self._recorded_at: dict[str, float] = {}  # instance: monotonic seconds
 
     # ------------------------------------------------------------------ launching
 
@@ -134,37 +104,38 @@ class Fleet:
         Returns
         -------
         LaunchReport
-            Partial success is the normal case; nothing is raised for a refused launch.
+            Partial success is the normal case; a refused launch raises nothing.
+
+        Raises
+        ------
+        AdvisorError
+            Nothing was launched: EC2 can't be read, the intent not be written, the user data not be found.
         """
         report = LaunchReport()
-        wanted = self._without_instance(dict.fromkeys(nodes), report)
         wishes: dict[Capacity, list[str]] = {}
-        for node in wanted:
-            wishes.setdefault((capacity_of or {}).get(node, Capacity.ON_DEMAND), []).append(node)
-        for wish, group in wishes.items():
-            for start in range(0, len(group), _LAUNCH_BATCH):
-                self._launch(group[start : start + _LAUNCH_BATCH], wish, report)
+        with self._launching:
+            for node in self._without_instance(dict.fromkeys(nodes), report):
+                wishes.setdefault((capacity_of or {}).get(node, Capacity.ON_DEMAND), []).append(node)
+            if wishes:
+                user_data(self.settings)  # refuse now what could not be repeated
+            for wish, group in wishes.items():
+                for batch in batches(group, _LAUNCH_BATCH):
+                    self._launch(batch, wish, report)
         return report
 
     def _without_instance(self, nodes: Iterable[str], report: LaunchReport) -> list[str]:
-        """Leave out nodes whose instance lives, and ones of which it is not known yet."""
-        alive = {instance.node: instance for instance in self.instances() if instance.is_alive}
-        unknown = {node: intent for intent in self.journal.open_intents() for node in intent.nodes}
+        """Leave out nodes whose instance lives, and ones of which that is not known yet."""
+        listed = self.instances()
+        have = {item.node: as_launched(item) for item in listed if item.is_alive and item.node}
+        have |= {
+            node: Launched(node=node, instance_id=instance_id, private_ip="", pool=pool_of(intent))
+            for instance_id, (node, intent) in self._unlisted(listed).items()
+        }
+        unknown = {node for intent in self.journal.open_intents() for node in intent.nodes}
         missing = []
         for node in nodes:
-            if node in alive:
-                instance = alive[node]
-                pool = Pool(
-                    option=instance.option, instance_type=instance.instance_type, subnet_id=instance.subnet_id
-                )
-                report.launched.append(
-                    Launched(
-                        node=node,
-                        instance_id=instance.instance_id,
-                        private_ip=instance.private_ip,
-                        pool=pool,
-                    )
-                )
+            if node in have:
+                report.launched.append(have[node])
             elif node in unknown:
                 text = "an earlier launch is not settled yet; recover() first"
                 report.failed[node] = Failure(FailureClass.SERVER, "IntentOpen", text)
@@ -172,19 +143,19 @@ class Fleet:
                 missing.append(node)
         return missing
 
-    def _launch(self, nodes: list[str], wish: Capacity, report: LaunchReport) -> None:
+    def _launch(self, nodes: tuple[str, ...], wish: Capacity, report: LaunchReport) -> None:
         """Go through the pools until every node of the batch has an instance or no pool is left."""
-        left = list(nodes)
-        failure = Failure(FailureClass.CAPACITY, "NoPoolOpen", "every pool is closed by its breaker")
+        left = nodes
+        failure = _NO_POOL
         for pool in pools_for(wish, self.settings):
             if not left:
-                return
+                break
             if not self.breakers.allows(pool):
                 continue
             launched, problem = self._launch_in(pool, left, wish)
-            report.launched.extend(launched)
+            report.launched += launched
             have = {item.node for item in launched}
-            left = [node for node in left if node not in have]
+            left = tuple(node for node in left if node not in have)
             if problem is None:
                 self.breakers.succeeded(pool)
                 continue
@@ -192,17 +163,35 @@ class Fleet:
             if self.breakers.failed(pool, problem.kind, problem.code):
                 report.parked.append(problem)
             _log.warning("launch.refused", pool=pool.key, code=problem.code, nodes=len(left))
-            if problem.kind in (FailureClass.ADMIN, FailureClass.SERVER, FailureClass.THROTTLED):
+            if problem.kind not in (FailureClass.CAPACITY, FailureClass.QUOTA):
                 break  # the next pool would answer the same
         report.failed.update(dict.fromkeys(left, failure))
 
     def _launch_in(
-        self, pool: Pool, nodes: Sequence[str], wish: Capacity
+        self, pool: Pool, nodes: tuple[str, ...], wish: Capacity
     ) -> tuple[list[Launched], Failure | None]:
         """One pool: intent, call, record. A short answer (3 of 5) counts as an empty pool for the rest."""
-        intent = Intent(
-            token=self._token(pool, nodes),
-            nodes=tuple(nodes),
+        launched, attempt = self._try(pool, nodes, wish)
+        if attempt.failure is not None and attempt.failure.kind is FailureClass.TOKEN and attempt.is_certain:
+            launched, attempt = self._try(pool, nodes, wish)  # EC2 refused the token itself: a new one
+        self._name({item.node: item.instance_id for item in launched[:_NAMED_AT_LAUNCH]}, len(nodes))
+        if attempt.failure is None and len(launched) < len(nodes):
+            text = f"{len(launched)} of {len(nodes)} instances"
+            return launched, Failure(FailureClass.CAPACITY, "InsufficientInstanceCapacity", text)
+        return launched, attempt.failure
+
+    def _try(self, pool: Pool, nodes: tuple[str, ...], wish: Capacity) -> tuple[list[Launched], Attempt]:
+        intent = self._intent(pool, nodes, wish)
+        self.journal.intend(intent)
+        attempt = self._launcher.run_instances(self._request(intent))
+        return self._settle(intent, attempt), attempt
+
+    def _intent(self, pool: Pool, nodes: tuple[str, ...], wish: Capacity) -> Intent:
+        """A new attempt with a token of its own, the same for every repetition of its call."""
+        text = "\0".join((self.cluster, str(self.journal.next_generation()), pool.key, *nodes))
+        return Intent(
+            token="advisor-" + hashlib.sha256(text.encode()).hexdigest()[:48],
+            nodes=nodes,
             option=pool.option,
             instance_type=pool.instance_type,
             subnet_id=pool.subnet_id,
@@ -210,132 +199,42 @@ class Fleet:
             time=self._now(),
             instances={},
         )
-        self.journal.intend(intent)
-        answer, failure = self._run_instances(intent)
-        if failure is not None:
-            if failure.kind is not FailureClass.SERVER:
-                self.journal.refused(intent.token, failure.code)
-            return [], failure  # after a server fault nobody knows: the intent stays open for recover()
-        launched = self._record(intent, answer)
-        if len(launched) < len(nodes):
-            text = f"{len(launched)} of {len(nodes)} instances"
-            return launched, Failure(FailureClass.CAPACITY, "InsufficientInstanceCapacity", text)
-        return launched, None
-
-    def _token(self, pool: Pool, nodes: Sequence[str]) -> str:
-        """Make a client token: new for every attempt, the same for every repetition of one attempt."""
-        text = "\0".join((self.cluster, str(self.journal.next_generation()), pool.key, *nodes))
-        return "advisor-" + hashlib.sha256(text.encode()).hexdigest()[:48]
-
-    def _run_instances(self, intent: Intent) -> tuple[dict[str, Any], Failure | None]:
-        """Call RunInstances; a throttled call or a lost answer is repeated with the same token."""
-        request = self._request(intent)
-        pause = _FIRST_PAUSE_SECONDS
-        failure: Failure | None = None
-        for _ in range(_THROTTLE_TRIES):
-            try:
-                return dict(self._launches.run_instances(**request)), None
-            except Exception as error:
-                failure = failure_of(error)
-                if failure is None:
-                    raise
-            if failure.kind not in (FailureClass.THROTTLED, FailureClass.SERVER):
-                return {}, failure
-            self._sleep(pause)
-            pause = min(_LONGEST_PAUSE_SECONDS, 2 * pause)
-        return {}, failure
 
     def _request(self, intent: Intent) -> dict[str, Any]:
-        settings = self.settings
-        tags = [
-            {"Key": CLUSTER_TAG, "Value": self.cluster},
-            {"Key": INTENT_TAG, "Value": intent.token},
-            {"Key": "Name", "Value": f"{self.cluster} burst node"},
-        ]
-        if len(intent.nodes) == 1:
-            tags.append({"Key": NODE_TAG, "Value": intent.nodes[0]})
-        request: dict[str, Any] = {
-            "ImageId": settings.image_id,
-            "InstanceType": intent.instance_type,
-            "MinCount": 1,
-            "MaxCount": len(intent.nodes),
-            "ClientToken": intent.token,
-            "TagSpecifications": [
-                {"ResourceType": "instance", "Tags": tags},
-                {"ResourceType": "volume", "Tags": tags[:2]},
-            ],
-            # version 2 only: a redirected request of a job must not reach the role's credentials
-            "MetadataOptions": {
-                "HttpTokens": "required",
-                "HttpEndpoint": "enabled",
-                "InstanceMetadataTags": "enabled",
-            },
-            "InstanceInitiatedShutdownBehavior": "terminate",
-        }
-        optional = {
-            "SubnetId": intent.subnet_id,
-            "SecurityGroupIds": list(settings.security_group_ids),
-            "KeyName": settings.key_name,
-            "UserData": settings.user_data_file.read_text(encoding="utf-8")
-            if settings.user_data_file
-            else None,
-            "IamInstanceProfile": {"Name": settings.instance_profile} if settings.instance_profile else None,
-            "InstanceMarketOptions": {"MarketType": "spot"} if intent.option is Capacity.SPOT else None,
-        }
-        request.update({name: value for name, value in optional.items() if value})
-        return request
+        return run_instances_request(intent, self.settings, self.cluster)
 
-    def _record(self, intent: Intent, answer: Mapping[str, Any]) -> list[Launched]:
-        """Write down which node got which instance, then tell the instances their names."""
-        instances = [as_instance(raw) for raw in answer.get("Instances", [])]
+    def _settle(self, intent: Intent, attempt: Attempt) -> list[Launched]:
+        """Write down what came of an intent; while nobody knows, it stays open for `recover`."""
+        if attempt.failure is None:
+            return self._record(intent, attempt.instances)
+        if attempt.is_certain:
+            self.journal.refused(intent.token, attempt.failure.code)
+        return []
+
+    def _record(self, intent: Intent, instances: Iterable[Instance]) -> list[Launched]:
+        """Write down which node got which instance."""
         by_node = {
-            intent.nodes[instance.launch_index]: instance
-            for instance in instances
-            if instance.launch_index < len(intent.nodes)
+            intent.nodes[item.launch_index]: item
+            for item in instances
+            if item.launch_index < len(intent.nodes)
         }
-        self.journal.launched(
-            intent.token, {node: instance.instance_id for node, instance in by_node.items()}
-        )
-        if len(intent.nodes) > 1:
-            self._name(by_node)
-        pool = Pool(option=intent.option, instance_type=intent.instance_type, subnet_id=intent.subnet_id)
+        self.journal.launched(intent.token, {node: item.instance_id for node, item in by_node.items()})
+        now, pool = self._monotonic(), pool_of(intent)
+        self._recorded_at.update({item.instance_id: now for item in by_node.values()})
         return [
             Launched(node=node, instance_id=item.instance_id, private_ip=item.private_ip, pool=pool)
             for node, item in by_node.items()
         ]
-
-    def _name(self, by_node: Mapping[str, Instance]) -> None:
-        """Set the node tags; one that fails is set by `name_unnamed` later, the journal knows the node."""
-        for node, instance in by_node.items():
-            try:
-                self._reads.create_tags(
-                    Resources=[instance.instance_id], Tags=[{"Key": NODE_TAG, "Value": node}]
-                )
-            except Exception as error:
-                failure = failure_of(error)
-                if failure is None:
-                    raise
-                _log.warning("tag.failed", instance=instance.instance_id, node=node, code=failure.code)
-
-    def name_unnamed(self) -> int:
-        """Set missing node tags of instances the journal knows; how many were set."""
-        unnamed = {
-            instance.node: instance
-            for instance in self.instances()
-            if instance.is_alive and instance.node and not instance.has_node_tag
-        }
-        self._name(unnamed)
-        return len(unnamed)
 
     # ------------------------------------------------------------------ after a crash
 
     def recover(self, wanted: Collection[str]) -> list[Launched]:
         """Settle intents of which the outcome is unknown (F09); never launch what nobody wants any more.
 
-        If Slurm still waits for a node, EC2 is asked again with the same token and answers with the instances
-        of the first call, or launches them now if there were none. Otherwise instances of the intent are only
-        looked for; found ones are recorded (the reconciler collects them), and after five minutes without any
-        the intent is closed.
+        If Slurm still waits for a node, EC2 is asked again with the same token: it answers with the instances
+        of the first call, or launches them now if there were none. Otherwise, and when the token is too old
+        to be relied on, instances of the intent are looked for by its tag; found ones are recorded (the
+        reconciler collects those nobody wants), and after five minutes without any the intent is closed.
 
         Parameters
         ----------
@@ -346,22 +245,63 @@ class Fleet:
         -------
         list of Launched
             Instances that were adopted.
+
+        Raises
+        ------
+        AdvisorError
+            EC2 can't be read: nothing is decided.
         """
         found: list[Launched] = []
-        for intent in self.journal.open_intents():
-            if not set(intent.nodes).isdisjoint(wanted):
-                answer, failure = self._run_instances(intent)
-                if failure is None:
-                    found.extend(self._record(intent, answer))
-                elif failure.kind is not FailureClass.SERVER:
-                    self.journal.refused(intent.token, failure.code)
-                continue
-            raw = self._described({f"tag:{INTENT_TAG}": intent.token})
-            if raw:
-                found.extend(self._record(intent, {"Instances": raw}))
-            elif not 0 <= self._now() - intent.time < _UNSETTLED_SECONDS:
-                self.journal.refused(intent.token, "never seen")
+        with self._launching:
+            for intent in self.journal.open_intents():
+                is_wanted = not set(intent.nodes).isdisjoint(wanted)
+                is_old = self._now() - intent.time >= _SETTLING_SECONDS
+                seen = described(self._ec2, {INTENT_TAG: intent.token}) if is_old or not is_wanted else []
+                if seen:
+                    found += self._record(intent, map(as_instance, seen))
+                elif is_wanted:
+                    found += self._ask_again(intent)
+                elif is_old:
+                    self.journal.refused(intent.token, "never seen")
         return found
+
+    def _ask_again(self, intent: Intent) -> list[Launched]:
+        attempt = self._launcher.run_instances(self._request(intent))
+        if attempt.failure is None:
+            return self._record(intent, attempt.instances)
+        # No permission or too many calls: that says nothing about the first call.
+        if attempt.failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.TOKEN):
+            return self._settle(intent, attempt)
+        return []
+
+    # ------------------------------------------------------------------ names
+
+    def name_unnamed(self) -> int:
+        """Set missing node tags, as many as EC2 takes at once; how many were missing.
+
+        They are for people who look at the console: which node an instance is, its launch tags say.
+        """
+        unnamed = {
+            item.node: item.instance_id
+            for item in self.instances()
+            if item.is_alive and item.node and not item.has_node_tag
+        }
+        some = list(unnamed.items())[:_NAMED_AT_ONCE]
+        self._name(dict(some), len(unnamed) + 1)
+        return len(unnamed)
+
+    def _name(self, instance_of: Mapping[str, str], launched_together: int) -> None:
+        if launched_together == 1:
+            return  # its launch has named it
+        for node, instance_id in instance_of.items():
+            tags = [{"Key": NODE_TAG, "Value": node}, {"Key": "Name", "Value": node}]
+            try:
+                self._ec2.create_tags(Resources=[instance_id], Tags=tags)
+            except Exception as error:
+                failure = failure_of(error)
+                if failure is None:
+                    raise
+                _log.info("name.later", instance=instance_id, node=node, code=failure.code)
 
     # ------------------------------------------------------------------ looking and terminating
 
@@ -373,72 +313,58 @@ class Fleet:
         AdvisorError
             When EC2 can't be read to the end: half a list is no list, and no list means no action (F23).
         """
-        nodes = self.journal.instances()
-        return [
-            as_instance(raw, node=nodes.get(raw["InstanceId"]))
-            for raw in self._described({f"tag:{CLUSTER_TAG}": self.cluster})
+        known = self.journal.instances()
+        listed = [
+            as_instance(raw, node=known[raw["InstanceId"]][0] if raw["InstanceId"] in known else None)
+            for raw in described(self._ec2, {CLUSTER_TAG: self.cluster})
         ]
+        self._forget_ended(listed)
+        return listed
 
-    def _described(self, filters: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Read all pages; a page that can't be read fails the whole."""
-        pages = self._reads.get_paginator("describe_instances").paginate(
-            Filters=[{"Name": name, "Values": [value]} for name, value in filters.items()]
-        )
-        try:
-            return [
-                raw
-                for page in pages
-                for reservation in page["Reservations"]
-                for raw in reservation["Instances"]
-            ]
-        except Exception as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            raise failure.as_error() from error
+    def _unlisted(self, listed: Iterable[Instance]) -> dict[str, tuple[str, Intent]]:
+        """Instances launched so shortly ago that EC2 may not list them yet: id to node and launch (F06)."""
+        known = {item.instance_id for item in listed}
+        return {
+            instance_id: (node, intent)
+            for instance_id, (node, intent) in self.journal.instances().items()
+            if instance_id not in known and self._is_young(instance_id, intent)
+        }
+
+    def _is_young(self, instance_id: str, intent: Intent) -> bool:
+        recorded = self._recorded_at.get(instance_id)
+        if recorded is not None:
+            return self._monotonic() - recorded < _SETTLING_SECONDS
+        return abs(self._now() - intent.time) < _SETTLING_SECONDS  # launched before we were started
+
+    def _forget_ended(self, listed: Sequence[Instance]) -> None:
+        """Drop from the journal what EC2 calls terminated, or has not listed for long."""
+        alive = {item.instance_id for item in listed if item.state != "terminated"}
+        remembered = self.journal.instances().keys()
+        ended = frozenset(remembered - alive - self._unlisted(listed).keys())
+        if ended:
+            self.journal.forget(ended)
+            for instance_id in ended:
+                self._recorded_at.pop(instance_id, None)
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
-        """Terminate the instances of nodes; the ids of those that were told to go."""
+        """Terminate the instances of nodes, stopped ones too (F21); the ids of those that are going."""
         wanted = set(nodes)
-        return self.terminate(
-            [item.instance_id for item in self.instances() if item.is_alive and item.node in wanted]
-        )
+        listed = self.instances()
+        ids = [item.instance_id for item in listed if item.may_cost and item.node in wanted]
+        ids += [i for i, (node, _) in self._unlisted(listed).items() if node in wanted]
+        return self.terminate(ids)
 
     def terminate(self, instance_ids: Sequence[str]) -> list[str]:
-        """Terminate instances; one unknown id fails a whole batch of EC2's, so a failed batch is split (F08).
+        """Terminate instances, as many as EC2 takes (F08).
 
         Returns
         -------
         list of str
             Ids that are going or gone. The others are tried again by the reconciler until they are.
         """
-        done: list[str] = []
-        stack = [
-            list(instance_ids[start : start + _TERMINATE_BATCH])
-            for start in range(0, len(instance_ids), _TERMINATE_BATCH)
-        ]
-        while stack:
-            batch = stack.pop()
-            failure = self._terminate_once(batch)
-            if failure is None:
-                done.extend(batch)
-            elif len(batch) > 1 and failure.kind in (FailureClass.GONE, FailureClass.ADMIN):
-                middle = len(batch) // 2
-                stack += [batch[:middle], batch[middle:]]
-            elif failure.kind is FailureClass.GONE:
-                done.extend(batch)
-            else:
-                _log.warning("terminate.failed", code=failure.code, instances=len(batch))
-        return done
-
-    def _terminate_once(self, batch: list[str]) -> Failure | None:
-        if not batch:
-            return None
-        try:
-            self._reads.terminate_instances(InstanceIds=batch)
-        except Exception as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            return failure
-        return None
+        going, unknown = terminate(self._ec2, instance_ids)
+        launches = self.journal.instances()
+        too_young = [i for i in unknown if i in launches and self._is_young(i, launches[i][1])]
+        if too_young:
+            _log.warning("terminate.not_known_yet", instances=too_young)
+        return going + [i for i in unknown if i not in too_young]

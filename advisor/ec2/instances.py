@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from advisor.ec2.tags import INTENT_TAG, NODE_TAG, as_mapping, node_of
 from advisor.model.advice import Capacity
 
-# A stopped or hibernated instance runs no job: for us it is gone (F21).
+# A stopped or hibernated instance runs no job: for us it is gone (F21). It still costs money.
 _ALIVE: Final = frozenset({"pending", "running"})
-_GOING: Final = frozenset({"shutting-down", "stopping", "stopped"})
+_ENDED: Final = frozenset({"shutting-down", "terminated"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +27,9 @@ class Instance:
     state_reason : str
         EC2's code of why (``Server.SpotInstanceTermination``), empty while there is none.
     node : str or None
-        Slurm's node name: the journal's word, else the tag's.
+        Slurm's node name: the journal's word, else the tags'.
     has_node_tag : bool
-        Whether the instance itself says so.
+        Whether it has a tag with its own node's name (else one for its whole launch).
     intent : str or None
         Token of the launch.
     option : Capacity
@@ -65,9 +66,9 @@ class Instance:
         return self.state in _ALIVE
 
     @property
-    def is_leftover(self) -> bool:
-        """No job runs there and it may still cost money: to be terminated."""
-        return self.state in _GOING
+    def may_cost(self) -> bool:
+        """Alive or stopped: it costs money until it is terminated."""
+        return self.state not in _ENDED
 
     @property
     def is_gone(self) -> bool:
@@ -81,21 +82,22 @@ class Instance:
 
 
 def as_instance(raw: Mapping[str, Any], *, node: str | None = None) -> Instance:
-    """Read one instance of an EC2 answer; `node` is the journal's word, which goes before the tag's."""
-    tags = {tag["Key"]: tag.get("Value", "") for tag in raw.get("Tags", [])}
+    """Read one instance of an EC2 answer; `node` is the journal's word, which goes before the tags'."""
+    tags = as_mapping(raw.get("Tags", []))
     launched = raw.get("LaunchTime")
+    launch_index = int(raw.get("AmiLaunchIndex", 0))
     return Instance(
         instance_id=raw["InstanceId"],
         state=raw.get("State", {}).get("Name", "pending"),
         state_reason=(raw.get("StateReason") or {}).get("Code", "") or "",
-        node=node or tags.get("advisor:node") or None,
-        has_node_tag="advisor:node" in tags,
-        intent=tags.get("advisor:intent"),
+        node=node or node_of(tags, launch_index),
+        has_node_tag=NODE_TAG in tags,
+        intent=tags.get(INTENT_TAG),
         option=Capacity.SPOT if raw.get("InstanceLifecycle") == "spot" else Capacity.ON_DEMAND,
         instance_type=raw.get("InstanceType", ""),
         zone=raw.get("Placement", {}).get("AvailabilityZone", ""),
         subnet_id=raw.get("SubnetId"),
         private_ip=raw.get("PrivateIpAddress") or "",
-        launch_index=int(raw.get("AmiLaunchIndex", 0)),
+        launch_index=launch_index,
         launch_time=launched.timestamp() if launched is not None else 0.0,
     )

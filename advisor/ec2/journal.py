@@ -6,17 +6,25 @@ any point the open intents say which token to ask EC2 about; a half-written last
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
+from advisor.ec2.state_file import replace_durably
 from advisor.model.advice import Capacity
+from advisor.model.errors import TellAdmin
 
 _COMPACT_AFTER_LINES: Final = 5000
+
+_log = structlog.get_logger("advisor.ec2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +70,14 @@ class Journal:
     Parameters
     ----------
     path : Path
-        The file; its folder must exist.
+        The file; its folder must exist. One that can't be read counts as empty.
+    now : callable
+        Wall clock, seconds since the epoch.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         self.path = path
+        self._now = now
         self._lock = threading.Lock()
         self._intents: dict[str, Intent] = {}
         self._lines = 0
@@ -74,17 +85,31 @@ class Journal:
         self._load()
 
     def next_generation(self) -> int:
-        """Give a number never given before, also after a crash: it makes tokens of new attempts new."""
+        """Give a number never given before: it makes tokens of new attempts new.
+
+        It grows also after a crash (it is on the disk) and after the file was lost (it is at least the time).
+
+        Raises
+        ------
+        TellAdmin
+            It can't be written.
+        """
         with self._lock:
-            self._generation += 1
+            self._generation = max(self._generation + 1, int(self._now()))
             self._append({"event": "generation", "number": self._generation})
             return self._generation
 
     def intend(self, intent: Intent) -> None:
-        """Write an intent; returns when it is on the disk."""
+        """Write an intent; returns when it is on the disk.
+
+        Raises
+        ------
+        TellAdmin
+            It can't be written: then nothing may be launched.
+        """
         with self._lock:
-            self._intents[intent.token] = intent
             self._append({"event": "intent", **asdict(intent)})
+            self._intents[intent.token] = intent
 
     def launched(self, token: str, instances: Mapping[str, str]) -> None:
         """Record which instance each node got; the intent is done."""
@@ -92,17 +117,16 @@ class Journal:
             intent = self._intents.get(token)
             if intent is None:
                 return
-            self._intents[token] = replace(intent, instances=dict(instances), done=True)
             self._append({"event": "launched", "token": token, "instances": dict(instances)})
+            self._intents[token] = replace(intent, instances=dict(instances), done=True)
+            if not instances:
+                del self._intents[token]
 
     def refused(self, token: str, code: str) -> None:
-        """Record that nothing came of an intent; the intent is done."""
+        """Record that nothing came of an intent; it need not be remembered."""
         with self._lock:
-            intent = self._intents.get(token)
-            if intent is None:
-                return
-            self._intents[token] = replace(intent, done=True)
-            self._append({"event": "refused", "token": token, "code": code})
+            if self._intents.pop(token, None) is not None:
+                self._append({"event": "refused", "token": token, "code": code})
 
     def forget(self, instance_ids: frozenset[str]) -> None:
         """Drop instances that are gone for good from what the journal remembers."""
@@ -124,51 +148,46 @@ class Journal:
         with self._lock:
             return [intent for intent in self._intents.values() if not intent.done]
 
-    def node_of(self, instance_id: str) -> str | None:
-        """Node an instance was launched for."""
-        with self._lock:
-            for intent in self._intents.values():
-                for node, known in intent.instances.items():
-                    if known == instance_id:
-                        return node
-        return None
-
-    def instances(self) -> dict[str, str]:
-        """Every instance remembered: instance id to node."""
+    def instances(self) -> dict[str, tuple[str, Intent]]:
+        """Every instance remembered: instance id to node and launch."""
         with self._lock:
             return {
-                instance: node
+                instance: (node, intent)
                 for intent in self._intents.values()
                 for node, instance in intent.instances.items()
             }
 
-    def intent(self, token: str) -> Intent | None:
-        """One intent by its token."""
-        with self._lock:
-            return self._intents.get(token)
-
     def _append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, separators=(",", ":")) + "\n"
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            text = f"{self.path} can't be written ({error.strerror}): nothing is launched until it can"
+            raise TellAdmin(text, code="ec2.journal") from error
         self._lines += 1
 
     def _load(self) -> None:
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
+            content = self.path.read_bytes()
+        except FileNotFoundError:
             return
-        for line in lines:
+        except OSError as error:
+            _log.error("journal.unreadable", file=str(self.path), error=error.strerror)
+            return
+        unreadable = 0
+        for line in content.splitlines():
             try:
-                record = json.loads(line)
-                self._replay(record)
-            except (ValueError, KeyError, TypeError):
-                continue  # a line cut short by a crash, or one of a newer release
+                self._replay(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                unreadable += 1  # a line cut short by a crash, or one of a newer release
             self._lines += 1
-        if lines and self.path.stat().st_size and not self.path.read_bytes().endswith(b"\n"):
-            with self.path.open("a", encoding="utf-8") as file:
+        if unreadable:
+            _log.warning("journal.lines_ignored", file=str(self.path), lines=unreadable)
+        if content and not content.endswith(b"\n"):
+            with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:
                 file.write("\n")  # so that the next line does not join the torn one
 
     def _replay(self, record: Mapping[str, Any]) -> None:
@@ -191,20 +210,20 @@ class Journal:
             )
         elif token in self._intents:
             instances = dict(record.get("instances", {}))
-            self._intents[token] = replace(self._intents[token], instances=instances, done=True)
-            if event in ("refused", "forgot") and not instances:
+            if instances:
+                self._intents[token] = replace(self._intents[token], instances=instances, done=True)
+            else:
                 del self._intents[token]
 
     def _compact(self) -> None:
-        """Rewrite the file with what still matters."""
-        temporary = self.path.with_name(self.path.name + ".new")
-        kept = {t: i for t, i in self._intents.items() if i.instances or not i.done}
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({"event": "generation", "number": self._generation}) + "\n")
-            for intent in kept.values():
-                file.write(json.dumps({"event": "intent", **asdict(intent)}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
-        self._intents = kept
-        self._lines = len(kept) + 1
+        """Rewrite the file with what still matters; the old one stays if that fails."""
+        records = [
+            {"event": "generation", "number": self._generation},
+            *({"event": "intent", **asdict(intent)} for intent in self._intents.values()),
+        ]
+        try:
+            replace_durably(self.path, "".join(json.dumps(record) + "\n" for record in records))
+        except OSError as error:
+            _log.warning("journal.not_compacted", file=str(self.path), error=error.strerror)
+            return
+        self._lines = len(records)

@@ -8,9 +8,12 @@ nothing about capacity and never marks anything (F03).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import structlog
 
 from advisor.ec2.errors import FailureClass
 from advisor.ec2.state_file import StateFile
@@ -20,6 +23,9 @@ from advisor.model.settings import Ec2Settings
 FIRST_PAUSE_SECONDS: Final = 180.0
 LONGEST_PAUSE_SECONDS: Final = 1800.0
 QUOTA_PAUSE_SECONDS: Final = 3600.0
+_PROBE_SECONDS: Final = 60.0  # a probe that dies unanswered holds the pool no longer
+
+_log = structlog.get_logger("advisor.ec2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,68 +85,88 @@ class Breakers:
     def __init__(self, state: StateFile, now: Callable[[], float]) -> None:
         self._state = state
         self._now = now
-        self._pools: dict[str, dict[str, float]] = dict(state.read().get("pools", {}))
-        self._options: dict[str, dict[str, Any]] = dict(state.read().get("options", {}))
+        self._lock = threading.Lock()  # one loop launches while another one looks
+        content = state.read()
+        self._pools = _entries(content.get("pools"), ("set", "until", "pause"))
+        self._options = _entries(content.get("options"), ("set", "until"))
 
     def allows(self, pool: Pool) -> bool:
         """Whether a launch may be tried; a pool whose pause is over lets one probe through at a time."""
         now = self._now()
-        parked = self._options.get(_market(pool))
-        if parked and _still(parked, now):
-            return False
-        entry = self._pools.get(pool.key)
-        if entry is None:
+        with self._lock:
+            if _still(self._options.get(_market(pool), {}), now):
+                return False
+            entry = self._pools.get(pool.key)
+            if entry is None:
+                return True
+            if _still(entry, now):
+                return False
+            # The probe: others wait until it has succeeded or failed.
+            entry["set"], entry["until"] = now, now + min(_PROBE_SECONDS, entry["pause"])
             return True
-        if _still(entry, now):
-            return False
-        # The probe: others wait until it has succeeded or failed. If it dies unanswered, so does its claim.
-        entry["set"], entry["until"] = now, now + min(60.0, entry["pause"])
-        return True
 
     def failed(self, pool: Pool, kind: FailureClass, code: str) -> bool:
         """Take note of a refused launch; True when an option was parked just now (tell the admin, once)."""
         now = self._now()
-        if kind is FailureClass.CAPACITY:
-            before = self._pools.get(pool.key)
-            pause = FIRST_PAUSE_SECONDS
-            if before is not None:
-                pause = min(LONGEST_PAUSE_SECONDS, 2.0 * before["pause"])
-            self._pools[pool.key] = {"set": now, "until": now + pause, "pause": pause}
-        elif kind is FailureClass.QUOTA:
-            market = _market(pool)
-            news = not _still(self._options.get(market, {}), now)
-            self._options[market] = {"set": now, "until": now + QUOTA_PAUSE_SECONDS, "code": code}
+        news = False
+        with self._lock:
+            if kind is FailureClass.CAPACITY:
+                before = self._pools.get(pool.key)
+                pause = FIRST_PAUSE_SECONDS
+                if before is not None:
+                    pause = min(LONGEST_PAUSE_SECONDS, 2.0 * before["pause"])
+                self._pools[pool.key] = {"set": now, "until": now + pause, "pause": pause}
+            elif kind is FailureClass.QUOTA:
+                news = not _still(self._options.get(_market(pool), {}), now)
+                self._options[_market(pool)] = {"set": now, "until": now + QUOTA_PAUSE_SECONDS, "code": code}
+            else:
+                return False
             self._save()
-            return news
-        else:
-            return False
-        self._save()
-        return False
+        return news
 
     def succeeded(self, pool: Pool) -> None:
         """Open the pool again."""
-        if self._pools.pop(pool.key, None) is not None:
-            self._save()
+        with self._lock:
+            if self._pools.pop(pool.key, None) is not None:
+                self._save()
 
     def option_open(self, option: Capacity, settings: Ec2Settings) -> bool:
         """Whether any pool of an option may be tried (for `CloudState`); claims no probe."""
         now = self._now()
         pools = [pool for pool in pools_for(option, settings) if pool.option is option]
-        if any(_still(self._options.get(_market(pool), {}), now) for pool in pools):
-            return False
-        return any(not _still(self._pools.get(pool.key, {}), now) for pool in pools)
+        with self._lock:
+            return any(
+                not _still(self._options.get(_market(pool), {}), now)
+                and not _still(self._pools.get(pool.key, {}), now)
+                for pool in pools
+            )
 
     def table(self) -> dict[str, dict[str, Any]]:
         """Everything that is closed now: name to {until, pause or code}; for `advisor pools` and metrics."""
         now = self._now()
-        closed: dict[str, dict[str, Any]] = {}
-        for name, entry in (*self._pools.items(), *self._options.items()):
-            if _still(entry, now):
-                closed[name] = {key: value for key, value in entry.items() if key != "set"}
-        return closed
+        with self._lock:
+            return {
+                name: {key: value for key, value in entry.items() if key != "set"}
+                for name, entry in (*self._pools.items(), *self._options.items())
+                if _still(entry, now)
+            }
 
     def _save(self) -> None:
-        self._state.write({"pools": self._pools, "options": self._options})
+        try:
+            self._state.write({"pools": self._pools, "options": self._options})
+        except OSError as error:  # known in memory still: no reason not to launch
+            _log.warning("breakers.not_saved", file=str(self._state.path), error=error.strerror)
+
+
+def _entries(content: object, numbers: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What a state file holds, as far as it makes sense: an entry without its numbers is left out."""
+    if not isinstance(content, Mapping):
+        return {}
+    return {
+        str(name): dict(entry)
+        for name, entry in content.items()
+        if isinstance(entry, Mapping) and all(isinstance(entry.get(key), int | float) for key in numbers)
+    }
 
 
 def _market(pool: Pool) -> str:

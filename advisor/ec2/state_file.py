@@ -30,14 +30,19 @@ class StateFile:
 
     def write(self, content: dict[str, Any]) -> None:
         """Replace the object; after this returns it survives a power cut."""
-        temporary = self.path.with_name(self.path.name + ".new")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(content, file, separators=(",", ":"))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_durably(self.path, json.dumps(content, separators=(",", ":")))
+
+
+def replace_durably(path: Path, text: str) -> None:
+    """Put a text in a file's place: whoever reads sees the old or the new one, also after a power cut."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 
 import structlog
 
+from advisor.ec2.tags import node_of
 from advisor.testing.ec2.process import Ec2Emulator
 
 _POLL_SECONDS: Final = 0.1
-_NODE_TAG: Final = "advisor:node"
 _log = structlog.get_logger("advisor.testing.hypervisor")
 
 
@@ -77,7 +77,7 @@ class Hypervisor:
             del self._seen[instance_id]
 
     def _boot_when_due(self, instance_id: str, item: dict[str, Any]) -> None:
-        node = item["tags"].get(_NODE_TAG)
+        node = node_of(item["tags"], item["launch_index"])
         first_seen = self._seen.setdefault(instance_id, time.monotonic())
         if not node or instance_id in self._booted or time.monotonic() - first_seen < self._boot_seconds:
             return

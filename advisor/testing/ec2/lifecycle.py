@@ -15,6 +15,7 @@ from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.utils import filter_reservations
 from moto.events.models import events_backends
 
+from advisor.testing.ec2 import capacity
 from advisor.testing.ec2.state import EmulatorState
 
 _RUNNING: Final = ("running", 16)
@@ -75,6 +76,13 @@ class Lifecycle:
         behaviour = self.state.behaviour
         self.state.instances[instance.id] = instance
         instance.emulator_visible_at = time.monotonic() + self.state.scaled(behaviour.visible_after_s)
+        if self.state.free_addresses:
+            _set_address(instance, self.state.free_addresses.pop(0))
+        if behaviour.address_after_s:
+            address = instance.private_ip
+            _set_address(instance, None)
+            after = self.state.scaled(behaviour.address_after_s)
+            self.state.timers.after(after, lambda: _set_address(instance, address))
         self._become(instance, _PENDING)
 
         def run() -> None:
@@ -100,9 +108,9 @@ class Lifecycle:
                 return before
             original(instance)
             instance.state_reason.code, instance.state_reason.message = reason
-            pool = getattr(instance, "emulator_pool", None)
-            if pool in self.state.capacity:
-                self.state.capacity[pool] += 1
+            capacity.give_back(self.state, getattr(instance, "emulator_pool", None))
+            if self.state.behaviour.reuse_addresses and instance.private_ip:
+                self.state.free_addresses.append(instance.private_ip)
             request = self.state.spot_requests.get(getattr(instance, "spot_instance_request_id", ""))
             if request:
                 status = {"Code": request_code, "Message": reason[1], "UpdateTime": _now()}
@@ -188,6 +196,13 @@ def _put_event(instance: Any, kind: str, detail: dict[str, str]) -> None:
                 "Resources": [f"arn:aws:ec2:{zone}:instance/{instance.id}"],
             }
         ]
+    )
+
+
+def _set_address(instance: Any, address: str | None) -> None:
+    instance.nics[0].private_ip_address = address
+    instance.nics[0].private_ip_addresses = (
+        [{"Primary": True, "PrivateIpAddress": address}] if address is not None else []
     )
 
 

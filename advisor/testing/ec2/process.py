@@ -127,7 +127,7 @@ class Ec2Emulator:
             raise ValueError(answer["error"])
         return answer
 
-    def config(self, **behaviour: float | None) -> None:
+    def config(self, **behaviour: float | bool | None) -> None:
         """Set how long things take (`advisor.testing.ec2.state.Behaviour`)."""
         self.control("config", behaviour)
 
@@ -138,6 +138,18 @@ class Ec2Emulator:
     def prices(self, prices: Mapping[str, float]) -> None:
         """Set spot prices (``"type|zone"``) and on-demand prices (``"type"``), dollars an hour."""
         self.control("prices", dict(prices))
+
+    def history(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows of the spot price history, as DescribeSpotPriceHistory gives them."""
+        self.control("history", list(rows))
+
+    def reserved(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add reserved instances, as DescribeReservedInstances gives them."""
+        self.control("reserved", list(rows))
+
+    def products(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows of the price list, as GetProducts gives them."""
+        self.control("products", list(rows))
 
     def faults(self, rules: Sequence[Mapping[str, Any]]) -> None:
         """Put fault rules in force and forget the calls seen so far (`advisor.testing.ec2.faults`)."""

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from moto.core.responses import ActionResult
+from moto.ec2.utils import filter_dict_attribute_mapping, is_tag_filter
 
 from advisor.testing.ec2.answers import fail
 from advisor.testing.ec2.state import EmulatorState
@@ -21,6 +22,7 @@ _EXTRA_FILTERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "availability-zone": lambda i: i._placement.zone,  # noqa: SLF001
     "instance-type": lambda i: i.instance_type,
     "private-ip-address": lambda i: i.private_ip,
+    "launch-time": lambda i: i.launch_time.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
 }
 
 
@@ -53,12 +55,13 @@ class Reads:
     def describe_instances(self, response: Any) -> Any:
         """Filter as EC2 does; an unknown filter is refused instead of answered with an HTML page."""
         filters = response._filters_from_querystring()  # noqa: SLF001
+        for name in filters:
+            if not (name in _EXTRA_FILTERS or name in filter_dict_attribute_mapping or is_tag_filter(name)):
+                fail("InvalidParameterValue", f"The filter '{name}' is invalid")
         extra = {name: filters[name] for name in filters if name in _EXTRA_FILTERS}
         if not extra:
             try:
                 return self._describe_instances(response)
-            except NotImplementedError:
-                fail("InvalidParameterValue", f"The filter '{','.join(filters)}' is invalid")
             except ValueError:
                 fail("InvalidParameterValue", "Unable to parse pagination token")
         given = response.params["Filters"]
@@ -107,12 +110,16 @@ class Reads:
             get("AvailabilityZone"),
             get("ProductDescriptions", []),
         )
+        filters = response._filters_from_querystring()  # noqa: SLF001
         rows = [
             row
             for row in self.state.history
             if (not kinds or row["InstanceType"] in kinds)
             and (not zone or row["AvailabilityZone"] == zone)
             and (not products or row["ProductDescription"] in products)
+            and _matches(row["InstanceType"], filters.get("instance-type", ["*"]))
+            and _matches(row["AvailabilityZone"], filters.get("availability-zone", ["*"]))
+            and _matches(row["ProductDescription"], filters.get("product-description", ["*"]))
         ]
         rows.sort(key=lambda row: str(row["Timestamp"]), reverse=True)
         end, start = _iso(get("EndTime")), _iso(get("StartTime"))
@@ -130,6 +137,15 @@ class Reads:
             and _matches(row["InstanceType"], filters.get("instance-type", ["*"]))
         ]
         return ActionResult({"ReservedInstances": rows})
+
+    def describe_capacity_reservations(self, _: Any) -> Any:
+        """Give the capacity reservations that were loaded."""
+        return ActionResult({"CapacityReservations": self.state.reservations})
+
+    def get_spot_placement_scores(self, response: Any) -> Any:
+        """Give the score that was set for the region."""
+        score = self.state.placement_scores.get(response.region, 5)
+        return ActionResult({"SpotPlacementScores": [{"Region": response.region, "Score": score}]})
 
     def products(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the price list's GetProducts."""

@@ -10,124 +10,26 @@ import socket
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from moto.ec2.responses import EC2Response
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 from advisor.testing.ec2.answers import ServerFault, xml_error
+from advisor.testing.ec2.control import Control
 from advisor.testing.ec2.faults import STATUS_OF
+from advisor.testing.ec2.fleets import Fleets
 from advisor.testing.ec2.launching import Launching
 from advisor.testing.ec2.lifecycle import Lifecycle
 from advisor.testing.ec2.reads import Reads
-from advisor.testing.ec2.state import Behaviour, EmulatorState, PoolKey
+from advisor.testing.ec2.state import EmulatorState
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 CONTROL_PREFIX: Final = "/_emulator/"
 _CREDENTIAL: Final = re.compile(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/aws4_request")
 _XML: Final = "text/xml;charset=UTF-8"
 _JSON: Final = "application/x-amz-json-1.1"
-
-
-class Control:
-    """What tests may do to the emulator: one method a verb, JSON in and out."""
-
-    def __init__(self, state: EmulatorState, lifecycle: Lifecycle) -> None:
-        self.state = state
-        self.lifecycle = lifecycle
-
-    def carry_out(self, verb: str, body: Any) -> Any:
-        """Carry out one verb; an unknown verb or value raises ValueError, KeyError or TypeError."""
-        action = getattr(self, f"on_{verb}", None)
-        if action is None:
-            msg = f"no verb {verb!r}"
-            raise ValueError(msg)
-        with self.state.lock:
-            answer = action(body)
-        return {"ok": True} if answer is None else answer
-
-    def on_ping(self, _: Any) -> None:
-        """Do nothing, successfully."""
-
-    def on_config(self, body: Mapping[str, Any]) -> None:
-        """Change how long things take."""
-        known = {field.name for field in fields(Behaviour)}
-        if unknown := set(body) - known:
-            msg = f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}"
-            raise ValueError(msg)
-        self.state.behaviour = replace(self.state.behaviour, **body)
-
-    def on_capacity(self, body: Mapping[str, int | None]) -> None:
-        """Set or (null) unset what pools can give."""
-        for name, number in body.items():
-            self._set_capacity(name, number)
-
-    def on_prices(self, body: Mapping[str, float]) -> None:
-        """Set prices."""
-        for name, price in body.items():
-            kind, _, zone = name.partition("|")
-            self.state.prices[kind, zone or None] = float(price)
-
-    def on_history(self, body: list[dict[str, Any]]) -> None:
-        """Add rows of the spot price history."""
-        self.state.history.extend(body)
-
-    def on_reserved(self, body: list[dict[str, Any]]) -> None:
-        """Add reserved instances."""
-        self.state.reserved.extend(body)
-
-    def on_products(self, body: list[dict[str, Any]]) -> None:
-        """Add rows of the price list."""
-        self.state.products.extend(body)
-
-    def on_faults(self, body: list[dict[str, Any]]) -> None:
-        """Put fault rules in force."""
-        self.state.faults.replace(body)
-        self.state.calls.clear()
-
-    def on_reclaim(self, body: Mapping[str, Any]) -> None:
-        """Take a spot instance back."""
-        self.lifecycle.reclaim(**body)
-
-    def on_instances(self, _: Any) -> list[dict[str, Any]]:
-        """List every instance."""
-        return [_as_json(instance) for instance in self.state.instances.values()]
-
-    def on_calls(self, _: Any) -> list[dict[str, Any]]:
-        """List the calls seen."""
-        return list(self.state.calls)
-
-    def on_reset(self, _: Any) -> None:
-        """Empty the account."""
-        from moto.moto_api._internal.models import moto_api_backend  # noqa: PLC0415 -- heavy
-
-        self.state.forget_everything()
-        moto_api_backend.reset()
-
-    def _set_capacity(self, name: str, number: int | None) -> None:
-        kind, zone, market = name.split("|")
-        key: PoolKey = (kind, zone, market)
-        if number is None:
-            self.state.capacity.pop(key, None)
-        else:
-            self.state.capacity[key] = number
-
-
-def _as_json(instance: Any) -> dict[str, Any]:
-    """Everything a boot harness needs to know of an instance."""
-    data = instance.user_data
-    return {
-        "id": instance.id,
-        "state": instance.state,
-        "type": instance.instance_type,
-        "zone": instance._placement.zone,  # noqa: SLF001
-        "ip": instance.private_ip,
-        "option": instance.lifecycle or "on-demand",
-        "tags": {tag["key"]: tag["value"] for tag in instance.get_tags()},
-        "user_data": data.decode() if hasattr(data, "decode") else data,
-    }
 
 
 class Application:
@@ -166,6 +68,8 @@ class Application:
                 return answer
         if service == "pricing":
             return _reply(start, 200, json.dumps(self.reads.products(json.loads(body or b"{}"))), _JSON)
+        if service == "savingsplans" and path == "/DescribeSavingsPlans":
+            return _reply(start, 200, json.dumps({"savingsPlans": self.state.savings}), "application/json")
         return self._moto(environ, start)  # type: ignore[no-any-return]
 
     def _control(self, verb: str, body: bytes, start: StartResponse) -> Iterable[bytes]:
@@ -189,14 +93,18 @@ class Application:
         if "http" in rule:
             return _reply(start, rule["http"]["status"], rule["http"].get("body", ""), "text/html")
         if rule.get("reset") == "before":
-            raise ConnectionResetError
+            _hang_up(environ)
         if "hang" in rule:
             time.sleep(rule["hang"])
         if rule.get("reset") == "after":  # carried out, and the answer is lost: what client tokens are for
             b"".join(self._moto(environ, lambda *_: None))
-            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-            raise ConnectionResetError
+            _hang_up(environ)
         return None
+
+
+def _hang_up(environ: Mapping[str, Any]) -> NoReturn:
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionResetError
 
 
 def _params(environ: Mapping[str, Any], body: bytes) -> dict[str, str]:
@@ -234,10 +142,13 @@ def install(state: EmulatorState) -> Application:
     reads = Reads(state, EC2Response.describe_instances)
     actions: dict[str, Callable[[Any], Any]] = {
         "run_instances": launching.run_instances,
+        "create_fleet": Fleets(state, launching).create_fleet,
         "describe_instances": reads.describe_instances,
         "describe_spot_instance_requests": reads.describe_spot_instance_requests,
         "describe_spot_price_history": reads.describe_spot_price_history,
         "describe_reserved_instances": reads.describe_reserved_instances,
+        "describe_capacity_reservations": reads.describe_capacity_reservations,
+        "get_spot_placement_scores": reads.get_spot_placement_scores,
     }
     for name, action in actions.items():
         setattr(EC2Response, name, _guarded(state, action))

@@ -26,10 +26,14 @@ class Behaviour:
         Seconds an instance stays pending, and shutting down.
     visible_after_s : float
         Seconds until a launched instance shows in Describe calls (F06).
+    address_after_s : float
+        Seconds until an instance's private address is told (F06).
     purge_s : float
         Seconds until a terminated instance is no longer listed.
     time_scale : float
         Multiplies all of them and the notice of a reclaim.
+    reuse_addresses : bool
+        Whether a new instance gets the private address of the one that ended longest ago (F07).
     default_capacity : int or None
         Instances a pool nobody set may give; None: as many as asked for.
     """
@@ -37,8 +41,10 @@ class Behaviour:
     pending_s: float = 0.0
     shutdown_s: float = 0.0
     visible_after_s: float = 0.0
+    address_after_s: float = 0.0
     purge_s: float = 3600.0
     time_scale: float = 1.0
+    reuse_addresses: bool = False
     default_capacity: int | None = None
 
 
@@ -86,8 +92,13 @@ class EmulatorState:
         Client tokens seen: key to (digest of the request, answer).
     prices : dict of (type, zone or None) to float
         Spot price of a zone; None: on-demand.
-    history, reserved, products : list
-        Rows of DescribeSpotPriceHistory, DescribeReservedInstances and GetProducts.
+    history, reserved, reservations, products, savings : list
+        Rows of DescribeSpotPriceHistory, DescribeReservedInstances, DescribeCapacityReservations, GetProducts
+        and DescribeSavingsPlans.
+    placement_scores : dict of region to int
+        Answers of GetSpotPlacementScores; 5 where nothing is said.
+    free_addresses : list
+        Private addresses of ended instances, to be given again.
     spot_requests : dict
         Spot requests by id.
     instances : dict
@@ -103,7 +114,11 @@ class EmulatorState:
     prices: dict[tuple[str, str | None], float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     reserved: list[dict[str, Any]] = field(default_factory=list)
+    reservations: list[dict[str, Any]] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
+    savings: list[dict[str, Any]] = field(default_factory=list)
+    placement_scores: dict[str, int] = field(default_factory=dict)
+    free_addresses: list[str] = field(default_factory=list)
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     instances: dict[str, Any] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -120,8 +135,9 @@ class EmulatorState:
     def forget_everything(self) -> None:
         """Back to an empty account."""
         tables: list[dict[Any, Any] | list[Any]] = [
-            self.capacity, self.tokens, self.prices, self.history, self.reserved, self.products,
-            self.spot_requests, self.instances, self.calls,
+            self.capacity, self.tokens, self.prices, self.history, self.reserved, self.reservations,
+            self.products, self.savings, self.placement_scores, self.free_addresses, self.spot_requests,
+            self.instances, self.calls,
         ]  # fmt: skip
         for table in tables:
             table.clear()

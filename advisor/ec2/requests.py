@@ -1,0 +1,74 @@
+"""The RunInstances request of an intent: a function of intent and settings alone, so it can be repeated."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from advisor.ec2.journal import Intent
+from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, node_tags
+from advisor.model.advice import Capacity
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import Ec2Settings
+
+# Version 2 only: a request that a job was tricked into making must not reach the role's credentials.
+_METADATA: Final = {"HttpTokens": "required", "HttpEndpoint": "enabled", "InstanceMetadataTags": "enabled"}
+
+
+def user_data(settings: Ec2Settings) -> str:
+    """What cloud-init runs; empty when the site sets none.
+
+    Raises
+    ------
+    TellAdmin
+        The file can't be read: nothing is launched that could not boot.
+    """
+    path = settings.user_data_file
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TellAdmin(
+            f"ec2.user_data_file {path}: {error}. Make it readable for the advisor's user",
+            code="ec2.user_data",
+        ) from None
+
+
+def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -> dict[str, Any]:
+    """Arguments of RunInstances.
+
+    Everything that is made is tagged in the call: the least-privilege policy (docs/iam.md) allows a launch
+    only if each instance, volume, network interface and spot request carries the owner's tag.
+
+    Raises
+    ------
+    TellAdmin
+        The user data can't be read.
+    """
+    spot = intent.option is Capacity.SPOT
+    owner = [{"Key": CLUSTER_TAG, "Value": cluster}, {"Key": INTENT_TAG, "Value": intent.token}]
+    name = intent.nodes[0] if len(intent.nodes) == 1 else f"{cluster} burst node"
+    tags = [*owner, *node_tags(intent.nodes), {"Key": "Name", "Value": name}]
+    kinds = ["volume", "network-interface", *(["spot-instances-request"] if spot else [])]
+    request: dict[str, Any] = {
+        "ImageId": settings.image_id,
+        "InstanceType": intent.instance_type,
+        "MinCount": 1,  # some are better than none: the others come from the next pool
+        "MaxCount": len(intent.nodes),
+        "ClientToken": intent.token,
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": tags},
+            *({"ResourceType": kind, "Tags": owner} for kind in kinds),
+        ],
+        "MetadataOptions": dict(_METADATA),
+        "InstanceInitiatedShutdownBehavior": "terminate",
+    }
+    optional = {
+        "SubnetId": intent.subnet_id,
+        "SecurityGroupIds": list(settings.security_group_ids),
+        "KeyName": settings.key_name,
+        "UserData": user_data(settings),
+        "IamInstanceProfile": {"Name": settings.instance_profile} if settings.instance_profile else None,
+        "InstanceMarketOptions": {"MarketType": "spot"} if spot else None,
+    }
+    return request | {name: value for name, value in optional.items() if value}
