@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final, TypeGuard
 
 import structlog
@@ -104,9 +105,15 @@ class PriceCache:
         self._settings = settings
         self._state = state
         self._now = now
-        self._ec2 = client("ec2", settings)
-        self._pricing = client("pricing", settings.model_copy(update={"region": _PRICE_LIST_REGION}))
         self._prices = _kept(state.read(), settings)
+
+    @cached_property
+    def _ec2(self) -> Any:  # made when it is first asked: making one takes a quarter of a second
+        return client("ec2", self._settings)
+
+    @cached_property
+    def _pricing(self) -> Any:
+        return client("pricing", self._settings.model_copy(update={"region": _PRICE_LIST_REGION}))
 
     @property
     def prices(self) -> Prices:
@@ -126,13 +133,15 @@ class PriceCache:
         """
         zones = self._zones()
         now = self._now()
+        moment = datetime.fromtimestamp(now, UTC)
         answer = _read(
             lambda: self._pages(
                 "describe_spot_price_history",
                 "SpotPriceHistory",
                 InstanceTypes=[self._settings.instance_type],
                 ProductDescriptions=["Linux/UNIX"],
-                StartTime=datetime.fromtimestamp(now, UTC),  # the price in force: the last change before now
+                StartTime=moment,  # a window without length: the prices in force, each zone's last change
+                EndTime=moment,
             )
         )
         newest: dict[str, tuple[float, float]] = {}
