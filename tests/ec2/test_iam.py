@@ -1,0 +1,137 @@
+"""The policies we ship allow what the code asks for, and say about tags what the code says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.ec2.fleet import Fleet
+from advisor.ec2.journal import Intent
+from advisor.ec2.prices import PriceCache
+from advisor.ec2.requests import run_instances_request
+from advisor.ec2.state_file import StateFile
+from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
+from advisor.model.advice import Capacity
+from advisor.model.settings import Ec2Settings
+from advisor.testing.ec2 import Ec2Emulator
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "ansible" / "files" / "iam"
+LONGEST_POLICY = 6144  # IAM's limit of a managed policy, without white space
+
+
+def statements(name: str) -> list[dict[str, Any]]:
+    return list(json.loads((FOLDER / f"{name}.json").read_text())["Statement"])
+
+
+def statement(sid: str) -> dict[str, Any]:
+    (found,) = [row for row in statements("controller-policy") if row["Sid"] == sid]
+    return found
+
+
+def actions(row: dict[str, Any]) -> list[str]:
+    return [row["Action"]] if isinstance(row["Action"], str) else row["Action"]
+
+
+def make_intent(option: Capacity) -> Intent:
+    return Intent(
+        token="advisor-1",
+        nodes=("burst1", "burst2"),
+        option=option,
+        instance_type="c5.xlarge",
+        subnet_id=None,
+        wish=option,
+        time=0.0,
+        instances={},
+    )
+
+
+@pytest.mark.ec2
+def test_every_call_the_advisor_makes_is_allowed(
+    emulator: Ec2Emulator,
+    start_fleet: Callable[..., Fleet],
+    subnets: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    emulator.faults([])  # forgets the calls of the fixtures
+    ours = {"subnet_ids": (subnets["us-east-1a"],)}
+    fleet = start_fleet(**ours)
+    fleet.resume(["burst1", "burst2"], capacity_of={"burst1": Capacity.SPOT})
+    fleet.resume(["burst3", "burst4"])
+    fleet.name_unnamed()
+    fleet.recover(["burst1"])
+    fleet.suspend(["burst1", "burst2", "burst3", "burst4"])
+    prices = PriceCache(emulator.settings(**ours), StateFile(tmp_path / "prices.json"), lambda: 1.0e9)
+    prices.refresh_spot()
+    prices.refresh_on_demand()
+    prices.refresh_reserved()
+    asked = {f"{call['service']}:{call['action']}" for call in emulator.calls()}
+    allowed = {action for row in statements("controller-policy") for action in actions(row)}
+    assert {"ec2:RunInstances", "ec2:CreateTags", "ec2:TerminateInstances", "pricing:GetProducts"} <= asked
+    assert asked <= allowed
+
+
+@pytest.mark.parametrize("option", list(Capacity))
+def test_a_launch_carries_the_tag_the_policy_demands_on_all_it_makes(option: Capacity) -> None:
+    request = run_instances_request(make_intent(option), Ec2Settings(), "c1")
+    tagged = {
+        group["ResourceType"]
+        for group in request["TagSpecifications"]
+        if {"Key": CLUSTER_TAG, "Value": "c1"} in group["Tags"]
+    }
+    made = {"instance", "volume", "network-interface"}
+    assert tagged == (made | {"spot-instances-request"} if option is Capacity.SPOT else made)
+    for sid in ("LaunchInstances", "LaunchWithIt", "TagAtLaunch"):
+        assert statement(sid)["Condition"]["StringEquals"][f"aws:RequestTag/{CLUSTER_TAG}"] == "c1"
+    resources = {name.split(":")[-1].removesuffix("/*") for name in statement("TagAtLaunch")["Resource"]}
+    assert resources == made | {"spot-instances-request"}
+
+
+def test_a_launch_asks_for_what_the_policy_insists_on() -> None:
+    insisted = statement("LaunchInstances")["Condition"]["StringEquals"]
+    request = run_instances_request(make_intent(Capacity.ON_DEMAND), Ec2Settings(), "c1")
+    assert insisted["ec2:MetadataHttpTokens"] == request["MetadataOptions"]["HttpTokens"]
+    assert insisted["ec2:InstanceType"] == [request["InstanceType"]]
+
+
+def test_only_owned_instances_may_be_ended_or_named() -> None:
+    owned = f"aws:ResourceTag/{CLUSTER_TAG}"
+    for row in statements("controller-policy"):
+        changes_existing = row["Sid"] != "TagAtLaunch" and {"ec2:CreateTags", "ec2:TerminateInstances"} & {
+            *actions(row)
+        }
+        if changes_existing:
+            assert row["Condition"]["StringEquals"][owned] == "c1"
+    keys = statement("NameOwnInstances")["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"]
+    assert sorted(keys) == sorted([NODE_TAG, "Name"])
+    assert statement("TagAtLaunch")["Condition"]["StringEquals"]["ec2:CreateAction"] == "RunInstances"
+
+
+@pytest.mark.parametrize("name", ["controller-policy", "node-policy", "queue-policy"])
+def test_policies_are_well_formed(name: str) -> None:
+    text = (FOLDER / f"{name}.json").read_text()
+    assert json.loads(text)["Version"] == "2012-10-17"
+    assert len(re.sub(r"\s", "", text)) < LONGEST_POLICY
+    rows = statements(name)
+    assert len({row["Sid"] for row in rows}) == len(rows)
+    for row in rows:
+        wide = any("*" in action for action in actions(row))
+        assert row["Effect"] == "Deny" or not wide
+
+
+def test_nodes_may_do_nothing_with_ec2() -> None:
+    (row,) = statements("node-policy")
+    assert row["Effect"] == "Deny"
+    assert "ec2:*" in row["Action"]
+
+
+def test_every_statement_is_explained() -> None:
+    page = (ROOT / "docs" / "iam.md").read_text()
+    for name in ("controller-policy", "queue-policy"):
+        for row in statements(name):
+            assert f"`{row['Sid']}`" in page
