@@ -6,7 +6,8 @@ import math
 
 from advisor.decide import capacity as question_4
 from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.placement import as_case, faster, state_unknown
+from advisor.decide.placement import as_case, state_unknown
+from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
 from advisor.decide.waiting import worth_paying
@@ -77,6 +78,7 @@ def _answers(
         estimates=estimates,
         boot=boot_seconds(cloud, settings),
         settings=settings.placement,
+        record=state.record,
     )
     answers.append(faster(case))
     if _stays(answers[-1]):

@@ -61,6 +61,21 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, ±{wait_deviation}) "
             "is too uncertain: variance {wait_variance}, tolerated {cutoff}."
         ),
+        Reason.UNLIKELY: (
+            "The cloud looks {predicted_saving} faster on average, but it would be with a probability of "
+            "{win_probability} only."
+        ),
+        Reason.UNPROVEN: (
+            "The cloud looks {predicted_saving} faster, but such moves have not proved themselves here yet."
+        ),
+        Reason.STAKE_TOO_LARGE: (
+            "The cloud looks {predicted_saving} faster, but it could lose {stake} at worst, too much of the "
+            "{record} such moves have safely won."
+        ),
+        Reason.EXPOSURE_TOO_LARGE: (
+            "The cloud looks {predicted_saving} faster, but with the jobs already there too much could be "
+            "lost at worst: {record} is all such moves have safely won."
+        ),
         Reason.WORTH_PAYING: "Waiting policy and budget let it go; it would cost about {predicted_cost}.",
         Reason.NO_GATE: "No waiting policy and no budget is set; it would cost about {predicted_cost}.",
         Reason.SHORT_WAIT: "A wait of {predicted_wait} is under {short_wait}: short waits wait.",
@@ -106,6 +121,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "performance_ratio": "cloud run time / on-premise run time",
         "boot": "boot time",
         "predicted_saving": "predicted saving",
+        "win_probability": "probability that the cloud is faster",
+        "stake": "could lose at worst",
+        "record": "safely won by such moves so far",
         "wait_variance": "variance of the wait",
         "cutoff": "variance tolerated",
         "short_wait": "waits under this wait",

@@ -13,15 +13,15 @@ answer (docs/designs/0004-decision.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import PlacementSettings
+from advisor.model.site import TrackRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class PlacementCase:
         s(c) = o*c + i.
     settings : PlacementSettings
         The cutoff, and whatever the rule in force needs.
+    record : TrackRecord or None
+        What moves have brought so far; None where nobody keeps a record.
     """
 
     processors: int
@@ -51,6 +53,7 @@ class PlacementCase:
     boot_seconds: float
     performance_ratio: float
     settings: PlacementSettings
+    record: TrackRecord | None = None
 
     def penalty_seconds(self, run_seconds: float) -> float:
         """How much longer a run of that length takes in the cloud, boot included; s = 1 needs no length."""
@@ -61,11 +64,6 @@ class PlacementCase:
 PlacementRule: TypeAlias = Callable[[PlacementCase], Answer]
 
 
-def faster(case: PlacementCase) -> Answer:
-    """Ask the placement rule in force (``placement.rule``)."""
-    return PLACEMENT_RULES[case.settings.rule](case)
-
-
 def published(case: PlacementCase) -> Answer:
     """Decide as Cunha et al. do: expected turnarounds, and a cutoff on the variance of the wait.
 
@@ -73,18 +71,24 @@ def published(case: PlacementCase) -> Answer:
     """
     wait, run = case.wait, case.run
     if not wait.is_usable:
-        return _answer(case, Verdict.UNSURE, Reason.WAIT_UNKNOWN)
+        return answer(case, Verdict.UNSURE, Reason.WAIT_UNKNOWN)
     penalty = case.penalty_seconds(run.seconds)
     if not math.isfinite(penalty):
-        return _answer(case, Verdict.UNSURE, Reason.RUN_UNKNOWN)
+        return answer(case, Verdict.UNSURE, Reason.RUN_UNKNOWN)
     if not wait.seconds > penalty:
-        return _answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER)
+        return answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER)
     if case.settings.use_cutoff and not wait.variance < case.settings.cutoff(case.processors):
-        return _answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN)
-    return _answer(case, Verdict.YES, Reason.CLOUD_FASTER)
+        return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN)
+    return answer(case, Verdict.YES, Reason.CLOUD_FASTER)
 
 
-def _answer(case: PlacementCase, verdict: Verdict, reason: Reason) -> Answer:
+def answer(
+    case: PlacementCase,
+    verdict: Verdict,
+    reason: Reason,
+    more: Sequence[tuple[str, Quantity]] = (),
+) -> Answer:
+    """Answer question 2 with the numbers it rests on, and what a rule adds to them."""
     wait, run = case.wait, case.run
     numbers = [
         ("predicted_wait", Quantity(wait.seconds)),
@@ -98,18 +102,12 @@ def _answer(case: PlacementCase, verdict: Verdict, reason: Reason) -> Answer:
     if case.settings.use_cutoff:
         numbers.append(("wait_variance", Quantity(wait.variance, "s^2")))
         numbers.append(("cutoff", Quantity(case.settings.cutoff(case.processors), "s^2")))
-    return Answer(question=Question.FASTER, verdict=verdict, reason=reason, numbers=tuple(numbers))
+    return Answer(question=Question.FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
 
 
 def state_unknown() -> Answer:
     """Answer when there is no believable snapshot of the cluster: doubt means on-premise."""
     return Answer(question=Question.FASTER, verdict=Verdict.UNSURE, reason=Reason.STATE_UNKNOWN)
-
-
-# A new rule is a function and a line here (and a word in PlacementSettings.rule).
-PLACEMENT_RULES: Final[Mapping[str, PlacementRule]] = MappingProxyType(
-    {"published": published, "advisor": published}
-)
 
 
 def as_case(
@@ -119,6 +117,7 @@ def as_case(
     estimates: Estimates,
     boot: float,
     settings: PlacementSettings,
+    record: TrackRecord | None = None,
 ) -> PlacementCase:
     """Gather what a rule may look at."""
     return PlacementCase(
@@ -129,4 +128,5 @@ def as_case(
         boot_seconds=boot,
         performance_ratio=settings.performance_ratio(processors),
         settings=settings,
+        record=record,
     )

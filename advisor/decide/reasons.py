@@ -39,6 +39,10 @@ class Reason(enum.StrEnum):
     WAIT_UNKNOWN = "turnaround.wait_unknown"
     RUN_UNKNOWN = "turnaround.run_unknown"
     TOO_UNCERTAIN = "turnaround.too_uncertain"
+    UNLIKELY = "turnaround.unlikely"
+    UNPROVEN = "turnaround.unproven"
+    STAKE_TOO_LARGE = "turnaround.stake_too_large"
+    EXPOSURE_TOO_LARGE = "turnaround.exposure_too_large"
 
     # Question 3: is it worth paying for?
     WORTH_PAYING = "waiting.worth_paying"

@@ -5,7 +5,7 @@ from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin, UseFallback
 from advisor.model.estimate import NO_ESTIMATE, NO_SIZE, Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job, JobOutcome, JobState
-from advisor.model.site import CloudState, SiteState
+from advisor.model.site import CloudState, SiteState, TrackRecord
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "SiteState",
     "SizeEstimate",
     "TellAdmin",
+    "TrackRecord",
     "UseFallback",
     "Verdict",
 ]

@@ -23,6 +23,9 @@ class Estimate:
         Nominal coverage of ``[lower, upper]``, 0 to 1.
     neighbours : int
         Cases the estimate rests on.
+    quantiles : tuple of float
+        Equally likely values of the predictive distribution in seconds, ascending; empty where the estimator
+        gives none (the published one).
     """
 
     seconds: float
@@ -31,6 +34,7 @@ class Estimate:
     upper: float = math.nan
     coverage: float = 0.9
     neighbours: int = 0
+    quantiles: tuple[float, ...] = ()
 
     @property
     def is_usable(self) -> bool:

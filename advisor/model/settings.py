@@ -104,6 +104,24 @@ class PlacementSettings(Section):
     )
     cutoff_decay: float = setting(1.0, "b of the exponential cutoff; 0 makes it flat.", ge=0.0)
     use_cutoff: bool = setting(True, "Off: every usable estimate is believed.")
+    margin: float = setting(
+        1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
+    )
+    win_probability: Fraction = setting(
+        0.4, "Advisor's rule: least probability of being faster; a thin tail of long waits is no reason."
+    )
+    record_deviations: float = setting(
+        3.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0
+    )
+    record_discount: Fraction = setting(
+        0.1, "Advisor's rule: share of every gain and loss taken off the record before it counts."
+    )
+    stake_share: Fraction = setting(
+        0.05, "Advisor's rule: most of the record that one job may lose at worst."
+    )
+    exposure_share: float = setting(
+        1.0, "Advisor's rule: most of the record that all jobs in the cloud may lose at worst.", ge=0.0
+    )
 
     def performance_ratio(self, processors: int) -> float:
         """s(c): cloud run time over on-premise run time (Cunha et al., section V-C)."""

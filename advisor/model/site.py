@@ -60,6 +60,28 @@ class CloudState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrackRecord:
+    """What moving jobs has brought so far, counted when they had ended: the right to risk anything.
+
+    Every job the rule would have moved counts, moved or not.
+
+    Attributes
+    ----------
+    saved_seconds : float
+        Sum of what the moves saved (negative: lost).
+    absolute_seconds, squared_seconds : float
+        Sums of the absolute values, and of the squares.
+    at_risk_seconds : float
+        What jobs in the cloud now could lose at worst.
+    """
+
+    saved_seconds: float = 0.0
+    absolute_seconds: float = 0.0
+    squared_seconds: float = 0.0
+    at_risk_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteState:
     """Cluster and cloud as one submission meets them.
 
@@ -71,8 +93,11 @@ class SiteState:
         None when there is no snapshot or it is too old to be believed: doubt means on-premise.
     cloud : CloudState
         The cloud side.
+    record : TrackRecord or None
+        None where nobody keeps one: the advisor's own rule then asks for no record.
     """
 
     time: float
     cluster: ClusterState | None
     cloud: CloudState = CloudState()
+    record: TrackRecord | None = None

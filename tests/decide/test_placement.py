@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from advisor.decide.placement import PLACEMENT_RULES
+from advisor.decide.placement_rules import PLACEMENT_RULES
 from advisor.decide.reasons import Reason
 from advisor.model import CloudState, Placement, Verdict
 from advisor.model.settings import PlacementSettings

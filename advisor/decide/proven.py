@@ -1,0 +1,82 @@
+"""The advisor's own placement rule: expected gain, its probability, and stakes only from proven winnings.
+
+The published rule loses where one wrong large job costs more than a thousand right ones gain. Three
+conditions, each of which may be switched off by its setting (docs/designs/0009-placement-rule.md has what
+each brings):
+
+1. the expected wait exceeds what the cloud is expected to cost by a margin;
+2. the cloud is faster with a probability that is not small: a mean carried by a thin tail is no reason;
+3. what the job may lose at worst, and what all jobs in the cloud may, is a small part of what such moves
+   have brought so far, counted from jobs that have ended. Nobody gambles with time that was not won before.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+
+from advisor.decide.placement import PlacementCase, answer, published
+from advisor.decide.reasons import Reason
+from advisor.decide.record import trusted_seconds
+from advisor.model.advice import Answer, Quantity, Verdict
+
+
+def win_probability(case: PlacementCase) -> float:
+    """Probability that the cloud is faster: of wait > boot + (s(c) - 1) * run, taken as independent."""
+    waits, runs = case.wait.quantiles, case.run.quantiles
+    longer = sum(len(waits) - bisect_right(waits, case.penalty_seconds(run)) for run in runs)
+    return longer / (len(waits) * len(runs))
+
+
+def worst_seconds(case: PlacementCase) -> float:
+    """What moving the job may lose: no wait here, and a run as long as its user allows."""
+    longest = case.requested_time
+    if longest is None or not math.isfinite(longest):
+        longest = case.run.quantiles[-1] if case.run.quantiles else math.inf
+    return max(0.0, case.penalty_seconds(longest))
+
+
+def is_candidate(case: PlacementCase) -> bool:
+    """Whether the first two conditions hold: such jobs make the record, moved or not."""
+    return _first_doubt(case, win_probability(case)) is None
+
+
+def proven(case: PlacementCase) -> Answer:
+    """Decide by the advisor's own rule; by the published one where the estimates are no distributions."""
+    if not (case.wait.quantiles and case.run.quantiles):
+        return published(case)
+    chance = win_probability(case)
+    numbers = [("win_probability", Quantity(chance, ""))]
+    doubt = _first_doubt(case, chance)
+    if doubt is not None:
+        verdict = Verdict.UNSURE if doubt is Reason.UNLIKELY else Verdict.NO
+        return answer(case, verdict, doubt, numbers)
+    if case.record is None:
+        return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
+    stake = worst_seconds(case)
+    trusted = trusted_seconds(case.record, case.settings)
+    numbers += [("stake", Quantity(stake)), ("record", Quantity(trusted))]
+    refused = _refused_stake(case, stake, trusted)
+    if refused is not None:
+        return answer(case, Verdict.UNSURE, refused, numbers)
+    return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
+
+
+def _first_doubt(case: PlacementCase, chance: float) -> Reason | None:
+    cost = case.penalty_seconds(case.run.seconds)
+    if not math.isfinite(cost) or not case.wait.seconds > case.settings.margin * cost:
+        return Reason.CLOUD_NOT_FASTER
+    return None if chance >= case.settings.win_probability else Reason.UNLIKELY
+
+
+def _refused_stake(case: PlacementCase, stake: float, trusted: float) -> Reason | None:
+    """Whether the record is too short for this stake; a job that can lose nothing needs no record."""
+    if stake == 0.0 or case.record is None:
+        return None
+    if trusted <= 0.0:
+        return Reason.UNPROVEN
+    if stake > case.settings.stake_share * trusted:
+        return Reason.STAKE_TOO_LARGE
+    if case.record.at_risk_seconds + stake > case.settings.exposure_share * trusted:
+        return Reason.EXPOSURE_TOO_LARGE
+    return None
