@@ -1,0 +1,80 @@
+"""A fleet whose clock and waits belong to the test, against the emulator over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from advisor.ec2.fleet import Fleet
+from advisor.ec2.journal import Journal
+from advisor.ec2.pools import Breakers
+from advisor.ec2.state_file import StateFile
+from advisor.testing.ec2 import Ec2Emulator
+
+START = 1_800_000_000.0
+
+
+@dataclass
+class ManualClock:
+    """Two clocks that stand still until a test moves them."""
+
+    wall: float = START
+    steady: float = 1000.0
+    waited: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        """Take a wait for done."""
+        self.waited.append(seconds)
+        self.pass_by(seconds)
+
+    def pass_by(self, seconds: float) -> None:
+        """Time goes by."""
+        self.wall += seconds
+        self.steady += seconds
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def start_fleet(emulator: Ec2Emulator, clock: ManualClock, tmp_path: Path) -> Callable[..., Fleet]:
+    """Starts the fleet anew from what is on the disk, as after a crash."""
+
+    def start(cluster: str = "c1", **settings: Any) -> Fleet:
+        return Fleet(
+            emulator.settings(**settings),
+            cluster,
+            Journal(tmp_path / "launches.jsonl", now=lambda: clock.wall),
+            Breakers(StateFile(tmp_path / "pools.json"), lambda: clock.wall),
+            now=lambda: clock.wall,
+            monotonic=lambda: clock.steady,
+            sleep=clock.sleep,
+            jitter=lambda: 0.5,
+        )
+
+    return start
+
+
+@pytest.fixture
+def fleet(start_fleet: Callable[..., Fleet]) -> Fleet:
+    return start_fleet()
+
+
+@pytest.fixture
+def subnets(emulator: Ec2Emulator) -> dict[str, str]:
+    """Zone to subnet."""
+    ec2 = boto3.client("ec2", region_name="us-east-1", endpoint_url=emulator.url)
+    return {item["AvailabilityZone"]: item["SubnetId"] for item in ec2.describe_subnets()["Subnets"]}
+
+
+@pytest.fixture
+def ec2(emulator: Ec2Emulator) -> Iterator[Any]:
+    """The account seen without the fleet."""
+    return boto3.client("ec2", region_name="us-east-1", endpoint_url=emulator.url)
