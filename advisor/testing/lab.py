@@ -125,6 +125,7 @@ class Lab:
         for index in range(1, self.options.nodes + 1):
             self.node_up(f"onprem{index}")
         wait_until(self._all_idle, seconds=30, what=f"on-premise nodes idle (see {self.folder}/log)")
+        self._await_guardian()
 
     def stop(self, *, remove: bool = True) -> None:
         """End every process of the lab and, by default, remove its folder. Repeating it is harmless."""
@@ -393,6 +394,14 @@ class Lab:
             text=True,
             start_new_session=True,
         )
+
+    def _await_guardian(self) -> None:
+        """Make sure that it watches: one that could not start would leave everything behind."""
+        if self._guardian is None or self._guardian.stdout is None or self._guardian.stdout.closed:
+            return
+        if self._guardian.stdout.readline() != "ready\n":
+            raise RetryLater("the lab's guardian did not start", code="lab.guardian")
+        self._guardian.stdout.close()
 
     def _answers(self) -> bool:
         return "UP" in self.run("scontrol", "ping", check=False).stdout
