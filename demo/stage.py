@@ -48,8 +48,6 @@ def make_site(plan: Plan, folder: Path) -> Site:
         database=True,
         suspend_seconds=IDLE_SECONDS,
         default_minutes=10,
-        # the cloud is slower by s(c): a job that was moved may need longer than its user's limit
-        extra=("OverTimeLimit=10",),
     )
     return Site(folder, SiteOptions(lab=lab, boot_seconds=BOOT_SECONDS - 1.0, settings=_settings()))
 

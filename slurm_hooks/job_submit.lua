@@ -406,6 +406,7 @@ local IS_VALID = { -- per field the hook knows; others are for newer hooks
   nice = function(value) return is_integer(value, 0, 2000000000) end,
   admin_comment = function(value) return is_text(value, 4096) end,
   message = function(value) return is_text(value, 512) end,
+  time_limit = function(value) return is_integer(value, 1, 4294967293) end,
 }
 
 local function judge(answer)
@@ -435,8 +436,19 @@ local function fits(job, part_list, partitions)
   return true
 end
 
+-- A moved job's longer limit: never shorter than the user's, never where he gave none (INFINITE is none as
+-- well), never above MaxTime of a partition it may start in.
+local function raised_limit(job, part_list, answer)
+  local asked, limit = number(job.time_limit, 32), answer.time_limit
+  if not (asked and limit and answer.partition) then return nil end
+  for name in answer.partition:gmatch("[^,]+") do
+    limit = math.min(limit, number(part_list[name].max_time, 32) or limit)
+  end
+  return limit > asked and limit or nil
+end
+
 -- what to set, in order; what the user set himself is not in it
-local function changes_for(job, answer)
+local function changes_for(job, part_list, answer)
   local changes = {}
   local function change(name, value) changes[#changes + 1] = {name, value} end
   if answer.partition then change("partition", answer.partition) end
@@ -452,6 +464,8 @@ local function changes_for(job, answer)
   if answer.admin_comment and not text(job.admin_comment) then
     change("admin_comment", answer.admin_comment)
   end
+  local limit = raised_limit(job, part_list, answer)
+  if limit then change("time_limit", limit) end
   return changes
 end
 
@@ -495,7 +509,7 @@ local function submit(job, part_list)
       return
     end
   end
-  for _, change in ipairs(changes_for(job, answer)) do job[change[1]] = change[2] end
+  for _, change in ipairs(changes_for(job, part_list, answer)) do job[change[1]] = change[2] end
   if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
 end
 

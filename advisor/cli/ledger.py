@@ -1,4 +1,4 @@
-"""``advisor why``, ``advisor decisions``, ``advisor ledger``: what was decided, and what came of it."""
+"""``advisor decisions``, ``advisor ledger``: what was decided, and what came of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.since import clock_text, parse_since
-from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.history.ledger import Decision, LedgerRow
@@ -29,8 +28,7 @@ LimitOption = Annotated[int, typer.Option("--limit", min=1, help="The newest so 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the three commands."""
-    app.command("why")(why)
+    """Add the two commands."""
     app.command("decisions")(decisions)
     app.command("ledger")(ledger)
 
@@ -39,42 +37,6 @@ def _store(config: Any) -> HistoryStore:
     from advisor.history.store import HistoryStore
 
     return HistoryStore(settings_of(config).paths.history_url)
-
-
-def why(
-    job_id: Annotated[int, typer.Argument(min=1, help="The job.", metavar="JOBID")],
-    config: ConfigOption = None,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """Say why a job was sent where it was: each question, its answer and its numbers."""
-    from advisor.decide.wording import clean, explanation, headline
-
-    with _store(config) as store:
-        record = store.advice_of(job_id)
-    if record is None:
-        raise BadInput(
-            f"no advice for job {job_id} is in the ledger",
-            where="advisor why",
-            mend="Advice arrives there within a minute of the submission; "
-            f"`scontrol show job {job_id}` has an AdminComment when the advisor was asked at all",
-            code="ledger.no_advice",
-        )
-
-    def draw(console: Console) -> None:
-        name = clean(record.job.name or "without a name")
-        user = clean(record.job.user or "an unknown user")
-        title = f"Job {job_id} ({name}) of {user}, submitted {clock_text(record.advice.time)}"
-        console.print(Text(title, "bold"))
-        console.print(Text(explanation(record.advice)))
-
-    result = {
-        "job_id": job_id,
-        "headline": headline(record.advice),
-        "advice": record.advice,
-        "job": record.job,
-        "estimates": record.estimates,
-    }
-    emit(result, output, draw)
 
 
 def decisions(
@@ -166,20 +128,25 @@ class _Sums:
         self._moved = 0
         self._saved = 0.0
         self._cost: float | None = None
+        self._by_users = 0
+        self._users_cost: float | None = None
         self._wait: list[float] = [0, 0.0]
         self._run: list[float] = [0, 0.0]
 
     def add(self, row: LedgerRow) -> None:
         """Count one job. Waits are judged where the job did wait on-premise."""
         self._jobs += 1
+        if row.is_users_choice:
+            self._by_users += 1
+            self._users_cost = _plus(self._users_cost, row.cost_usd)
+            return
         if row.saved_seconds_estimate is not None:
             self._moved += 1
             self._saved += row.saved_seconds_estimate
         else:
             _add_error(self._wait, row.predicted_wait_seconds, row.actual_wait_seconds)
             _add_error(self._run, row.predicted_run_seconds, row.actual_run_seconds)
-        if row.cost_usd is not None:
-            self._cost = (self._cost or 0.0) + row.cost_usd
+        self._cost = _plus(self._cost, row.cost_usd)
 
     def summary(self) -> dict[str, float | int | None]:
         """Totals and mean absolute errors; None where there is nothing to say."""
@@ -188,9 +155,20 @@ class _Sums:
             "moved": self._moved,
             "saved_seconds_estimate": self._saved,
             "cost_usd": self._cost,
+            "placed_by_users": self._by_users,
+            "users_cost_usd": self._users_cost,
             "wait_mae_seconds": self._wait[1] / self._wait[0] if self._wait[0] else None,
             "run_mae_seconds": self._run[1] / self._run[0] if self._run[0] else None,
         }
+
+
+def _plus(total: float | None, more: float | None) -> float | None:
+    """Sum where something was noted; None where nothing ever was."""
+    return total if more is None else (total or 0.0) + more
+
+
+def _usd(amount: float | None) -> str:
+    return "not noted" if amount is None else f"{amount:.2f} USD"
 
 
 def _add_error(sums: list[float], predicted: float, actual: float) -> None:
@@ -224,11 +202,17 @@ def _draw_ledger(console: Console, rows: Sequence[LedgerRow], summary: dict[str,
         for name, error in (("waits", summary["wait_mae_seconds"]), ("run times", summary["run_mae_seconds"]))
         if error is not None
     ]
-    cost_text = "not noted" if summary["cost_usd"] is None else f"{summary['cost_usd']:.2f} USD"
     console.print(
         Text(
             f"{summary['jobs']:,} jobs, {summary['moved']:,} moved; wait avoided about "
-            f"{duration(float(summary['saved_seconds_estimate'] or 0.0))}; cost {cost_text}"
+            f"{duration(float(summary['saved_seconds_estimate'] or 0.0))}; cost {_usd(summary['cost_usd'])}"
             + (f"; {', '.join(errors)}" if errors else "")
         )
     )
+    if summary["placed_by_users"]:
+        console.print(
+            Text(
+                f"{summary['placed_by_users']:,} more were put into the burst partition by their users; "
+                f"cost {_usd(summary['users_cost_usd'])}"
+            )
+        )

@@ -19,6 +19,7 @@ COMMANDS: tuple[str, ...] = (
     "status",
     "doctor",
     "advise",
+    "why",
     "ledger",
     "config",
     "ingest",

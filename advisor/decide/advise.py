@@ -10,6 +10,7 @@ from advisor.decide.placement import as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
+from advisor.decide.time_limit import stretched
 from advisor.decide.waiting import worth_paying
 from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Verdict
 from advisor.model.estimate import Estimates
@@ -59,6 +60,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         size=size,
         prefer=_preferred_features(chosen, settings) if moved and acts else (),
         priority_offset=_priority_offset(placement, size, settings) if acts else 0,
+        time_limit=stretched(job, settings.placement) if moved and acts else None,
     )
 
 

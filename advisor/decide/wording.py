@@ -15,13 +15,15 @@ from typing import Any, Final
 
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS, UNKNOWN_PHRASE
 from advisor.decide.reasons import Reason
-from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity
+from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity, TimeLimit
 
 ADMIN_COMMENT_LIMIT: Final = 1000
 """Longest AdminComment in bytes: it is stored with every job."""
 MESSAGE_LIMIT: Final = 400
 _DETAIL_LIMIT: Final = 80
 _COMMENT_VERSION: Final = 1
+_LEFT_IN_BURST: Final = "Left in the burst partition, as the user asked."
+_LONGEST_LIMIT: Final = 60 * 2**32
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -134,19 +136,33 @@ def explanation(advice: Advice) -> str:
         width = max((len(NAMES.get(name, name)) for name, _ in answer.numbers), default=0)
         for name, value in answer.numbers:
             lines.append(f"    {clean(NAMES.get(name, name)):<{width}}  {quantity(value)}")
+    if limit := advice.time_limit:
+        lines += ["", time_limit_sentence(limit)]
     lines += ["", f"Size class: {clean(advice.size)}. Advice {clean(advice.advice_id)}."]
     return "\n".join(lines)
+
+
+def time_limit_sentence(limit: TimeLimit) -> str:
+    """Say what a moved job's time limit became."""
+    return (
+        f"Time limit raised from {duration(limit.asked_seconds)} to {duration(limit.given_seconds)} (at most "
+        "the partition's MaxTime): the cloud is slower."
+    )
 
 
 def headline(advice: Advice) -> str:
     """What was decided, in one sentence."""
     if any(answer.reason == Reason.EXPLICIT_BURST for answer in advice.answers):
-        return "Left in the burst partition, as the user asked."
-    where = {Placement.BURST: "the cloud", Placement.ON_PREMISE: "the on-premise cluster"}[advice.placement]
-    capacity = f" on {advice.capacity} capacity" if advice.capacity else ""
-    if advice.mode is Mode.SHADOW:
-        return f"Would start in {where}{capacity} (shadow mode: nothing was changed)."
-    return f"Starts in {where}{capacity}."
+        return _LEFT_IN_BURST
+    return _headline(advice.placement, advice.capacity, advice.mode)
+
+
+def _headline(placement: str, capacity: str | None, mode: str) -> str:
+    where = "the cloud" if placement == Placement.BURST else "the on-premise cluster"
+    on = f" on {capacity} capacity" if capacity else ""
+    if mode == Mode.SHADOW:
+        return f"Would start in {where}{on} (shadow mode: nothing was changed)."
+    return f"Starts in {where}{on}."
 
 
 def _numbers_of(advice: Advice) -> dict[str, Quantity]:
@@ -168,6 +184,8 @@ class RecordedAdvice:
         What was to be paid for.
     detail : str
         Of the decisive answer.
+    time_limit : TimeLimit or None
+        What the user's limit was, and what it was raised to.
     numbers : dict of str to float
         In the units of the advice (``advisor.decide.phrases.UNITS``, else seconds), four digits.
     """
@@ -179,7 +197,16 @@ class RecordedAdvice:
     size: str
     capacity: str | None = None
     detail: str = ""
+    time_limit: TimeLimit | None = None
     numbers: dict[str, float] = field(default_factory=dict)
+
+    def users_limit(self, limit_seconds: float | None) -> float | None:
+        """What the user asked for, given what Slurm has now; a limit somebody changed since is his."""
+        raised = self.time_limit
+        if raised is None or limit_seconds is None:
+            return limit_seconds
+        is_ours = raised.asked_seconds < limit_seconds <= raised.given_seconds
+        return raised.asked_seconds if is_ours else limit_seconds
 
 
 def admin_comment(advice: Advice) -> str:
@@ -198,6 +225,9 @@ def admin_comment(advice: Advice) -> str:
     }
     if advice.capacity:
         record["on"] = advice.capacity.value
+    if limit := advice.time_limit:
+        # never cut either: without it a user's limit would be learned wrong from the accounting
+        record["limit"] = [round(limit.asked_seconds), round(limit.given_seconds)]
     if detail := clean(advice.decisive.detail):
         record["d"] = detail
     numbers = [
@@ -237,11 +267,19 @@ def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
         size=words.get("size", "unknown"),
         capacity=capacity if isinstance(capacity, str) else None,
         detail=words.get("detail", ""),
+        time_limit=_parsed_limit(found.get("limit")),
         numbers=_parsed_numbers(found.get("n")),
     )
 
 
 _KEYS: Final = {"placement": "to", "mode": "mode", "reason": "why", "size": "size", "detail": "d"}
+
+
+def _parsed_limit(found: object) -> TimeLimit | None:
+    match found:
+        case [int() as asked, int() as given] if 0 < asked < given < _LONGEST_LIMIT:
+            return TimeLimit(asked_seconds=float(asked), given_seconds=float(given))
+    return None
 
 
 def _parsed_numbers(found: object) -> dict[str, float]:
@@ -260,3 +298,26 @@ def recorded_sentence(recorded: RecordedAdvice) -> str:
         name: quantity(Quantity(value, UNITS.get(name, "s"))) for name, value in recorded.numbers.items()
     }
     return _in_words(recorded.reason, numbers, recorded.detail)
+
+
+def recorded_headline(recorded: RecordedAdvice) -> str:
+    """What an AdminComment says was decided, in one sentence."""
+    if recorded.reason == Reason.EXPLICIT_BURST:
+        return _LEFT_IN_BURST
+    capacity = clean(recorded.capacity) if recorded.capacity else None
+    return _headline(recorded.placement, capacity, recorded.mode)
+
+
+def recorded_explanation(recorded: RecordedAdvice) -> str:
+    """Everything an AdminComment says: what ``advisor why`` prints where the ledger has nothing."""
+    lines = [recorded_headline(recorded), "", f"  {recorded_sentence(recorded)} [{clean(recorded.reason)}]"]
+    shown = [
+        (clean(NAMES.get(name, name)), quantity(Quantity(value, UNITS.get(name, "s"))))
+        for name, value in recorded.numbers.items()
+    ]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines += [f"    {name:<{width}}  {value}" for name, value in shown]
+    if recorded.time_limit:
+        lines += ["", time_limit_sentence(recorded.time_limit)]
+    lines += ["", f"Size class: {clean(recorded.size)}. Advice {clean(recorded.advice_id)}."]
+    return "\n".join(lines)

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from advisor.decide.reasons import Reason
 from advisor.history._rows import storable
 from advisor.history.database import Database, insert_into
 from advisor.history.records import AdviceRecord, decode, encode
@@ -65,6 +66,11 @@ class LedgerRow:
     processors: int
     saved_seconds_estimate: float | None
     cost_usd: float | None
+
+    @property
+    def is_users_choice(self) -> bool:
+        """True for a job its user put into the burst partition himself: nothing was saved by us."""
+        return self.reason == Reason.EXPLICIT_BURST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +211,12 @@ def _row_of(record: AdviceRecord) -> dict[str, Any]:
 def _ledger_row(given: Any, ended: Any) -> LedgerRow:
     placement, mode = Placement(given.placement), Mode(given.mode)
     predicted_wait = math.nan if given.predicted_wait_seconds is None else given.predicted_wait_seconds
-    moved = placement is Placement.BURST and mode is Mode.ACT and math.isfinite(predicted_wait)
+    moved = (
+        placement is Placement.BURST
+        and mode is Mode.ACT
+        and given.reason != Reason.EXPLICIT_BURST
+        and math.isfinite(predicted_wait)
+    )
     return LedgerRow(
         advice_id=given.advice_id,
         time=given.time,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from advisor.decide.wording import parse_admin_comment
+from advisor.decide.wording import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome, JobState
 
@@ -274,7 +274,11 @@ def _outcome_of(
     submit, start, end = times
     used = _whole(record["AllocCPUS"]) or 0
     processors = max(1, _whole(record["ReqCPUS"]) or used)
+    advised = _advised(record.get("AdminComment", ""))
     minutes = _whole(record["TimelimitRaw"])  # else UNLIMITED, Partition_Limit or nothing
+    limit = None if minutes is None else minutes * 60.0
+    if advised is not None:  # estimators learn what users ask for, not what the cloud's slowness needs
+        limit = advised.users_limit(limit)
     nodes = _whole(record["ReqNodes"])
     constraint = _text(record.get("Constraints"))
     job = Job(
@@ -284,7 +288,7 @@ def _outcome_of(
         user=_text(record["User"]) or _text(record["UID"]),  # a deleted user still has a number
         group=_text(record["Group"]),
         queue=_text(record["Partition"].partition(",")[0]),
-        requested_time=None if minutes is None else minutes * 60.0,
+        requested_time=limit,
         nodes=nodes if nodes and nodes > 1 else None,  # 1 is what Slurm writes when nobody asked
         memory_mb=_memory_mb(record["ReqMem"], processors, nodes or 1),
         name=_text(record["JobName"]),
@@ -305,14 +309,19 @@ def _outcome_of(
         restarts=_whole(record.get("Restarts", "")) or 0,
         partition=_text(record["Partition"]),
         nodes=_text(record["NodeList"]),
-        advice_id=advice_id_of(record.get("AdminComment", "")),
+        advice_id=None if advised is None else advised.advice_id,
     )
 
 
 def advice_id_of(admin_comment: str) -> str | None:
     """The advice id that our hook left in a job's AdminComment; None when the text is not ours."""
+    advised = _advised(admin_comment)
+    return None if advised is None else advised.advice_id
+
+
+def _advised(admin_comment: str) -> RecordedAdvice | None:
     recorded = parse_admin_comment(admin_comment)
-    return recorded.advice_id if recorded and len(recorded.advice_id) <= 100 else None
+    return recorded if recorded and len(recorded.advice_id) <= 100 else None
 
 
 def _whole(text: str) -> int | None:

@@ -1,6 +1,16 @@
 """Floor 1: frozen records with units. No I/O, no clock."""
 
-from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.advice import (
+    Advice,
+    Answer,
+    Capacity,
+    Mode,
+    Placement,
+    Quantity,
+    Question,
+    TimeLimit,
+    Verdict,
+)
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin, UseFallback
 from advisor.model.estimate import NO_ESTIMATE, NO_SIZE, Estimate, Estimates, SizeEstimate
@@ -35,6 +45,7 @@ __all__ = [
     "SiteState",
     "SizeEstimate",
     "TellAdmin",
+    "TimeLimit",
     "TrackRecord",
     "UseFallback",
     "Verdict",

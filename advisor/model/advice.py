@@ -91,6 +91,22 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """A moved job's time limit: the cloud is slower, so it is given longer than its user asked for.
+
+    Attributes
+    ----------
+    asked_seconds : float
+        The user's.
+    given_seconds : float
+        At most this; the hook sets less where the burst partition's MaxTime is less.
+    """
+
+    asked_seconds: float
+    given_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What to do with one job, and why.
 
@@ -116,6 +132,8 @@ class Advice:
         Node features to prefer.
     priority_offset : int
         Added to the job's priority (Slurm: lowers nice); positive puts it earlier. 0 changes nothing.
+    time_limit : TimeLimit or None
+        None leaves the job's time limit as it is.
     """
 
     advice_id: str
@@ -128,6 +146,7 @@ class Advice:
     size: str = "unknown"
     prefer: tuple[str, ...] = ()
     priority_offset: int = 0
+    time_limit: TimeLimit | None = None
 
     @property
     def decisive(self) -> Answer:

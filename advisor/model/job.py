@@ -63,6 +63,8 @@ class Job:
         True when the user named a partition. What a user said explicitly always wins.
     heterogeneous : bool
         True for a component of a heterogeneous job.
+    explicit_time_limit : bool
+        True when ``requested_time`` is the user's own word and not the partition's default.
     """
 
     job_id: int
@@ -89,6 +91,7 @@ class Job:
     interactive: bool = False
     explicit_partition: bool = False
     heterogeneous: bool = False
+    explicit_time_limit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ class PlacementSettings(Section):
         1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
     )
     win_probability: Fraction = setting(
-        0.4, "Advisor's rule: least probability of being faster; a thin tail of long waits is no reason."
+        0.45, "Advisor's rule: least probability of being faster; a thin tail of long waits is no reason."
     )
     record_deviations: float = setting(
         3.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0
@@ -121,6 +121,18 @@ class PlacementSettings(Section):
     )
     exposure_share: float = setting(
         1.0, "Advisor's rule: most of the record that all jobs in the cloud may lose at worst.", ge=0.0
+    )
+
+    stretch_time_limit: bool = setting(
+        True, "A moved job runs s(c) times longer: its time limit is raised by as much, if its user gave one."
+    )
+    longest_stretch: float = setting(4.0, "Most times the user's limit that a raised limit may be.", ge=1.0)
+    longest_time_limit_seconds: float = setting(
+        math.inf,
+        "No limit is raised beyond this. Give the least MaxWall of your QOS and associations where slurmdbd "
+        "enforces limits: the hook sees the partition's MaxTime only.",
+        unit="s",
+        gt=0.0,
     )
 
     def performance_ratio(self, processors: int) -> float:

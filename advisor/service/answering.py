@@ -157,6 +157,7 @@ def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowle
     features, prefer = _node_features(request, job, advice, knowledge)
     offset = advice.priority_offset if advice.mode is Mode.ACT else 0
     partition = advice.partition if advice.mode is Mode.ACT else None
+    limit = advice.time_limit if partition is not None else None
     message = None
     if partition is not None and settings.submit.tell_user:
         message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment)
@@ -176,6 +177,7 @@ def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowle
         nice=-offset if offset < 0 else None,
         admin_comment=wording.admin_comment(advice),
         message=message,
+        time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
     )
 
 

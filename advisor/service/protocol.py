@@ -135,6 +135,8 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         Above 0: how much later the job goes; the hook adds Slurm's NICE_OFFSET.
     message : str or None
         One line for the user's terminal; only with ``partition``.
+    time_limit : int or None
+        Minutes: a moved job's raised limit; only with ``partition``. The hook keeps to MaxTime.
     """
 
     v: int
@@ -151,6 +153,7 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     nice: int | None = None
     admin_comment: str | None = None
     message: str | None = None
+    time_limit: int | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from advisor.decide.wording import parse_admin_comment
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import RecordedAdvice, parse_admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.fleet import Launched, LaunchReport
 from advisor.ec2.instances import Instance
@@ -20,7 +21,7 @@ from advisor.service.cloud_record import CloudRecord
 from advisor.service.handover import HandOver, HandoverFolder
 from advisor.service.loops import Step
 from advisor.service.view import SharedView
-from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -278,17 +279,21 @@ class ProvisionLoop:
         known = {queued.job.job_id: queued for queued in snapshot.jobs}
         for job_id, partition in list(self.returning.items()):
             queued = known.get(job_id)
-            if queued is None or not _was_moved_by_us(snapshot, job_id):
+            moved = _moved_by_us(queued)
+            if queued is None or moved is None:
                 del self.returning[job_id]
             elif queued.state == "PENDING" and queued.job.queue == self._settings.cluster.burst_partition:
-                self._slurm.update_job([job_id], {"partition": partition, "starttime": "now"})
+                changes = {"partition": partition, "starttime": "now"}
+                if moved.time_limit is not None:  # here it is as fast as its user reckoned
+                    changes["timelimit"] = f"{moved.time_limit.asked_seconds / 60.0:.0f}"
+                self._slurm.update_job([job_id], changes)
                 log.info("job.returned", job=job_id, partition=partition)
                 del self.returning[job_id]
 
 
-def _was_moved_by_us(snapshot: SlurmSnapshot, job_id: int) -> bool:
-    for queued in snapshot.jobs:
-        if queued.job.job_id == job_id:
-            recorded = parse_admin_comment(queued.admin_comment)
-            return recorded is not None and recorded.placement == "burst" and recorded.mode == "act"
-    return False
+def _moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
+    """The advice that moved a job; None for a job we did not move."""
+    recorded = parse_admin_comment(queued.admin_comment) if queued is not None else None
+    if recorded is None or recorded.reason == Reason.EXPLICIT_BURST:
+        return None
+    return recorded if recorded.placement == "burst" and recorded.mode == "act" else None

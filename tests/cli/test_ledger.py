@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from advisor.cli.context import settings_of
 from advisor.cli.main import app, run
 from advisor.cli.since import clock_text, parse_since
+from advisor.decide.wording import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
@@ -67,7 +69,9 @@ def test_why_says_each_question_and_number(config):
     assert found["estimates"]["wait"]["seconds"] == 100.0
 
 
-def test_why_of_an_unknown_job_ends_with_2(config, monkeypatch, capsys):
+def test_why_of_an_unknown_job_ends_with_2(config, tmp_path, monkeypatch, capsys):
+    for name, value in commands(tmp_path, squeue="someone's own words").items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.argv", ["advisor", "why", "--config", str(config), "99"])
     with pytest.raises(SystemExit) as caught:
         run()
@@ -104,6 +108,58 @@ def test_ledger(config):
     assert "2 jobs, 1 moved; wait avoided about 1 h 58 min; cost not noted" in text
     empty = json.loads(call(config, "ledger", "--since", "1s", "--format", "json"))
     assert empty["summary"]["wait_mae_seconds"] is None
+
+
+def test_a_job_its_user_put_there_is_counted_by_itself(config):
+    explicit = make_job(submit_time=NOW, queue="burst", explicit_partition=True)
+    with HistoryStore(settings_of(config).paths.history_url) as store:
+        advice = replace(ask(explicit), advice_id="advice-14", time=NOW)
+        assert advice.decisive.reason == "rule.explicit_burst"
+        store.add_advice([AdviceRecord(advice=advice, job=explicit, estimates=make_estimates())])
+        ended = JobOutcome(job=replace(explicit, job_id=14), start_time=NOW + 9.0, end_time=NOW + 99.0)
+        store.add([ended], source="slurm")
+        assert store.link("advice-14", 14)
+        store.set_cost(14, 0.5)
+    summary = json.loads(call(config, "ledger", "--format", "json"))["summary"]
+    assert (summary["jobs"], summary["moved"], summary["placed_by_users"]) == (3, 1, 1)
+    assert summary["saved_seconds_estimate"] == pytest.approx(7200.0 - 130.0)
+    assert (summary["cost_usd"], summary["users_cost_usd"]) == (None, 0.5)
+    text = " ".join(call(config, "ledger").split())
+    assert "1 more were put into the burst partition by their users; cost 0.50 USD" in text
+
+
+def commands(folder, **answers):
+    """Programs in place of Slurm's: each prints its text, or fails."""
+    for name in ("squeue", "sacct"):
+        path = folder / name
+        text = answers.get(name)
+        path.write_text("#!/bin/sh\nexit 1\n" if text is None else f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+        path.chmod(0o755)
+    return {"ADVISOR_PATHS__SLURM_BIN": str(folder)}
+
+
+@pytest.mark.parametrize("known_to", ["squeue", "sacct"])
+def test_why_reads_the_job_itself_where_the_ledger_knows_nothing(config, tmp_path, monkeypatch, known_to):
+    job = make_job(processors=10, requested_time=3600.0, explicit_time_limit=True)
+    comment = admin_comment(ask(job))
+    for name, value in commands(tmp_path, **{known_to: f"(null)\n{comment}   "}).items():
+        monkeypatch.setenv(name, value)
+    text = call(config, "why", "99")
+    assert "Job 99, from its AdminComment" in text
+    assert "Starts in the cloud" in text
+    assert "predicted wait" in text
+    assert "2 h 00 min" in text
+    assert "Time limit raised from 1 h 00 min to 1 h 06 min" in text
+    found = json.loads(call(config, "why", "99", "--format", "json"))
+    assert (found["source"], found["recorded"]["placement"]) == ("admin-comment", "burst")
+    assert json.loads(call(config, "why", "11", "--format", "json"))["source"] == "ledger"
+
+
+def test_why_needs_no_ledger_where_the_job_says_it(config, tmp_path, monkeypatch):
+    for name, value in commands(tmp_path, squeue=admin_comment(ask())).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ADVISOR_PATHS__DATABASE_URL", f"sqlite:///{tmp_path}/no/such/folder/history.db")
+    assert "from its AdminComment" in call(config, "why", "99")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -151,6 +152,18 @@ def test_predicted_against_actual(store: HistoryStore, make_outcome: Make) -> No
     found = store.advice_of(7)
     assert found is not None
     assert found.advice.advice_id == "a-1"
+
+
+def test_a_job_its_user_placed_in_the_cloud_is_nobodys_saving(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    answers = (Answer(question=Question.MAY_MOVE, verdict=Verdict.NO, reason="rule.explicit_burst"),)
+    by_hand = record()
+    store.add_advice([replace(by_hand, advice=replace(by_hand.advice, answers=answers))])
+    store.add([make_outcome(7, advice_id="a-1", queue="burst")])
+    (row,) = store.ledger()
+    assert row.is_users_choice
+    assert row.saved_seconds_estimate is None
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,12 @@ def test_the_advice_is_found_in_the_admin_comment(admin_comment: str, expected: 
     assert only(AdminComment=admin_comment).advice_id == expected
 
 
+@pytest.mark.parametrize(("now", "asked"), [("66", 3600.0), ("62", 3600.0), ("30", 1800.0), ("90", 5400.0)])
+def test_the_limit_a_user_asked_for_is_kept_and_not_the_raised_one(now: str, asked: float) -> None:
+    comment = '{"burst_advisor":1,"id":"a-1","limit":[3600,3960]}'
+    assert only(AdminComment=comment, TimelimitRaw=now).job.requested_time == asked
+
+
 typed = st.text(max_size=60) | st.sampled_from(
     ["\n", "a\nb\n", "\x1e", "\x1f", "\x1e\x1f", "|", "\n11|COMPLETED", "\r\n", "\x1efieldend", "\u2028"]
 )

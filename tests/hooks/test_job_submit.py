@@ -186,6 +186,38 @@ def test_a_job_that_would_not_start_there_is_not_moved(
     assert slurm.submit({}, PARTITIONS).changes["partition"] == "burst"
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "max_time", "becomes"),
+    [
+        (60.0, 66, 1440.0, 66.0),
+        (60.0, 66, INFINITE, 66.0),
+        (60.0, 66, 64.0, 64.0),  # never above the partition's MaxTime
+        (60.0, 66, 60.0, None),
+        (60.0, 30, 1440.0, None),  # never shorter than the user's
+        (NO_VAL, 66, 1440.0, None),  # never where he gave none
+        (INFINITE, 66, INFINITE, None),
+    ],
+)
+def test_a_moved_jobs_limit_is_raised_last(
+    lua: str, tmp_path: Path, asked: float, given: int, max_time: float, becomes: float | None
+) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE, time_limit=given), tmp_path)
+    partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "max_time": max_time}}
+    done = slurm.submit({"time_limit": asked}, partitions)
+    assert done.changes["partition"] == "burst"
+    assert done.changes.get("time_limit") == becomes
+    assert becomes is None or done.order[-1] == "time_limit"
+    assert slurm.violations == []
+
+
+def test_a_limit_is_raised_only_with_a_move(lua: str, tmp_path: Path) -> None:
+    slurm = SlurmDouble(lua, replying(admin_comment="{}", time_limit=66), tmp_path)
+    assert slurm.submit({"time_limit": 60.0}).changes == {"admin_comment": "{}"}
+    for nonsense in (0, 1.5, "66", 5e9):
+        slurm = SlurmDouble(lua, replying(**MOVE, time_limit=nonsense), tmp_path)
+        assert slurm.submit({"time_limit": 60.0}).changes == {}
+
+
 def test_a_partition_the_user_may_not_use_is_not_set(lua: str, tmp_path: Path) -> None:
     slurm = SlurmDouble(lua, replying(**MOVE), tmp_path)
     done = slurm.submit({}, {"onprem": PARTITIONS["onprem"]})

@@ -45,6 +45,18 @@ def test_a_job_that_would_wait_long_is_moved(tmp_path: Path) -> None:
     assert recorded.advice_id == reply.id == advice.advice_id
 
 
+def test_a_moved_jobs_limit_is_raised(tmp_path: Path) -> None:
+    reply = answer_one(tmp_path, ask(time_limit=60)).reply  # two processors: s(c) = 1.02
+    assert (reply.partition, reply.time_limit) == ("burst", 62)
+    recorded = wording.parse_admin_comment(reply.admin_comment)
+    assert recorded is not None
+    assert recorded.time_limit is not None
+    assert (recorded.time_limit.asked_seconds, recorded.time_limit.given_seconds) == (3600.0, 3720.0)
+    for stays in (ask(time_limit=None, partition_time_limit=60), ask(time_limit=60, comment="no-burst")):
+        assert answer_one(tmp_path, stays).reply.time_limit is None
+    assert answer_one(tmp_path, ask(time_limit=60), mode=Mode.SHADOW).reply.time_limit is None
+
+
 def test_in_shadow_mode_only_the_admin_comment_is_set(tmp_path: Path) -> None:
     reply = answer_one(tmp_path, ask(), mode=Mode.SHADOW).reply
     sent = json.loads(encode_line(reply))

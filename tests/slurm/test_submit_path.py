@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from advisor.decide import wording
 from advisor.history.models import ModelStore
-from advisor.model import Job, JobOutcome, TellAdmin
+from advisor.model import Job, JobOutcome, TellAdmin, TimeLimit
 from advisor.model.settings import Settings
 from advisor.predict.features import Encoder, FeatureSchema
 from advisor.predict.knn import KnnParameters
@@ -32,21 +32,24 @@ from tests.service.site import make_cluster, make_settings, make_snapshot
 pytestmark = pytest.mark.slurm
 
 LONG, SHORT = "--time=120", "--time=1"  # jobs like these waited two hours, and not at all
+NARROW = ("--time=1", "--ntasks=2")  # a minute's job of two processors waited two hours as well
+CLOUD_SLOWNESS = 1.5
+LONGEST_SECONDS = 100.0  # slurmctld looks for jobs over their limit every 30 s
 
 
 def teach(settings: Settings) -> None:
-    """A history in which long jobs waited for two hours and short ones did not wait."""
+    """A history in which long jobs and those of two processors waited for two hours, and others did not."""
     encoder = Encoder(FeatureSchema("test", ("user", "requested_time", "processors")))
     untuned = KnnParameters.untuned(encoder.schema, k=8)
     predictor = Predictor(untuned, untuned, encoder=encoder)
     now = time.time()
     for number in range(200):
-        minutes, wait = (120, 7200.0) if number % 2 else (1, 0.0)
+        minutes, wait, processors = ((120, 7200.0, 1), (1, 0.0, 1), (1, 7200.0, 2))[number % 3]
         submit = now - 86400 - 60 * number
         job = Job(
             job_id=number + 1,
             submit_time=submit,
-            processors=1,
+            processors=processors,
             user="root",
             queue="onprem",
             requested_time=60.0 * minutes,
@@ -65,6 +68,7 @@ class Site:
     lab: Lab
     advisor: ServeProcess
     settings: Settings
+    runners: dict[str, int] = field(default_factory=dict)
 
     def submit(self, *options: str) -> tuple[dict[str, str], str]:
         """Submit a held job; what Slurm shows of it and what the user was told."""
@@ -92,9 +96,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     options = LabOptions(
         nodes=1, hook=HOOK, hook_settings=hook_settings, burst_features=("cloud", "x86", "spot")
     )
-    with ServeProcess(settings) as advisor, Lab.temporary(options) as lab:
+    config = folder / "advisor.toml"
+    config.write_text(f"[placement]\nbaseline = {CLOUD_SLOWNESS}\n")
+    with ServeProcess(settings, config=config) as advisor, Lab.temporary(options) as lab:
         advisor.start()
-        yield Site(lab, advisor, settings)
+        site = Site(lab, advisor, settings)
+        site.until_advised()
+        # two jobs that outlive a limit of one minute, while the other tests run
+        for name, words in {"moved": (), "kept": ("--comment=no-burst",)}.items():
+            done = lab.sbatch(*NARROW, *words, script=f"sleep {LONGEST_SECONDS}")
+            site.runners[name] = done.job_id
+        yield site
         assert advisor.stop() == 0
 
 
@@ -109,6 +121,31 @@ def test_a_job_is_moved_and_its_user_told(site: Site) -> None:
     assert (recorded.placement, recorded.mode) == ("burst", "act")
     shown = site.lab.run("scontrol", "show", "job", job["JobId"]).stdout
     assert "spot" in shown
+
+
+def test_a_moved_job_gets_the_time_the_cloud_needs(site: Site) -> None:
+    site.until_advised()
+    job, _ = site.submit(LONG)
+    assert (job["Partition"], job["TimeLimit"]) == ("burst", "03:02:00")  # s(1) = 1.51
+    recorded = wording.parse_admin_comment(job["AdminComment"])
+    assert recorded is not None
+    assert recorded.time_limit == TimeLimit(asked_seconds=7200.0, given_seconds=10920.0)
+    job, _ = site.submit(SHORT)
+    assert (job["Partition"], job["TimeLimit"]) == ("onprem", "00:01:00")
+    site.lab.run("scontrol", "update", "partitionname=burst", "maxtime=150")
+    try:
+        job, _ = site.submit(LONG)
+        assert (job["Partition"], job["TimeLimit"]) == ("burst", "02:30:00")
+    finally:
+        site.lab.run("scontrol", "update", "partitionname=burst", "maxtime=infinite")
+
+
+def test_a_moved_job_is_not_killed_at_its_users_limit(site: Site) -> None:
+    """Both asked for one minute and run for longer; the one that stayed shows that Slurm means it."""
+    moved, kept = site.runners["moved"], site.runners["kept"]
+    assert site.lab.job(moved)["Partition"] == "burst"
+    states = site.lab.wait_for_jobs(site.runners.values(), seconds=LONGEST_SECONDS + 60.0)
+    assert states == {moved: "COMPLETED", kept: "TIMEOUT"}
 
 
 def test_a_job_is_kept(site: Site) -> None:
