@@ -104,38 +104,46 @@ def _comes_first(time: float, job_id: int, other_time: float, other_id: int) -> 
 
 
 @compiled
-def _merge(base: Base, sums: Floats, first: int, scratch: Scratch, found: int) -> int:
-    """Merge a block of distances into the nearest so far, kept in order; returns how many there are."""
+def insert(base: Base, distance: float, slot: int, scratch: Scratch, found: int) -> int:
+    """Put a case among the nearest so far, kept in order, if it belongs there; returns how many there are."""
     best, slots = scratch.best, scratch.slots
+    k = len(best)
+    time, job_id = base.times[slot], base.job_ids[slot]
+    place = found
+    if found == k:
+        place = k - 1
+        last = slots[place]
+        if distance > best[place] or (
+            distance == best[place] and not _comes_first(time, job_id, base.times[last], base.job_ids[last])
+        ):
+            return found
+    else:
+        found += 1
+    while place > 0:
+        before = slots[place - 1]
+        if best[place - 1] < distance or (
+            best[place - 1] == distance
+            and not _comes_first(time, job_id, base.times[before], base.job_ids[before])
+        ):
+            break
+        best[place] = best[place - 1]
+        slots[place] = before
+        place -= 1
+    best[place] = distance
+    slots[place] = slot
+    return found
+
+
+@compiled
+def _merge(base: Base, sums: Floats, first: int, scratch: Scratch, found: int) -> int:
+    """Merge a block of distances into the nearest so far; returns how many there are."""
+    best = scratch.best
     k = len(best)
     for case in range(len(sums)):
         distance = sums[case]
         if found == k and distance > best[k - 1]:
             continue
-        slot = first + case
-        time, job_id = base.times[slot], base.job_ids[slot]
-        place = found
-        if found == k:
-            place = k - 1
-            last = slots[place]
-            if distance == best[place] and not _comes_first(
-                time, job_id, base.times[last], base.job_ids[last]
-            ):
-                continue
-        else:
-            found += 1
-        while place > 0:
-            before = slots[place - 1]
-            if best[place - 1] < distance or (
-                best[place - 1] == distance
-                and not _comes_first(time, job_id, base.times[before], base.job_ids[before])
-            ):
-                break
-            best[place] = best[place - 1]
-            slots[place] = before
-            place -= 1
-        best[place] = distance
-        slots[place] = slot
+        found = insert(base, distance, first + case, scratch, found)
     return found
 
 

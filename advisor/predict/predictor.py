@@ -154,6 +154,11 @@ class Predictor:
                 features[rows], labels[rows], times=known[rows] + to_our_clock, job_ids=table.job_id[rows]
             )
 
+    def settle(self) -> None:
+        """Get ready for many questions before anything new is learned (:meth:`KnnEstimator.settle`)."""
+        self.wait.settle()
+        self.run.settle()
+
     def warm(self) -> None:
         """Compile, or load from the cache, everything :meth:`estimate` needs."""
         self.wait.warm()

@@ -64,6 +64,7 @@ class _Loader:
             arrays, meta, size=self._size, probability_cut=self._probability_cut
         )
         predictor.warm()
+        predictor.settle()  # here a knowledge base is only ever replaced as a whole
         return LoadedModel(named, predictor)
 
     def _load_size(self, version: str | None) -> SizeModel | None:

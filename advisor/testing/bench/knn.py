@@ -65,6 +65,7 @@ def run(
         job_ids=np.arange(knowledge_base),
     )
     estimator.warm()
+    estimator.settle()
     tell("k-NN by HEOM")
     microseconds_each(estimator.estimate, asked[:100])
     ours = microseconds_each(estimator.estimate, asked)
