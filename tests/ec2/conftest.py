@@ -9,7 +9,9 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 
+from advisor.ec2.clients import LAUNCH_CONFIG
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
@@ -45,14 +47,16 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def start_fleet(emulator: Ec2Emulator, clock: ManualClock, tmp_path: Path) -> Callable[..., Fleet]:
-    """Starts the fleet anew from what is on the disk, as after a crash."""
+    """Starts the fleet anew from what is on the disk, as after a crash; other clusters are other hosts."""
 
     def start(cluster: str = "c1", **settings: Any) -> Fleet:
+        folder = tmp_path if cluster == "c1" else tmp_path / cluster
+        folder.mkdir(exist_ok=True)
         return Fleet(
             emulator.settings(**settings),
             cluster,
-            Journal(tmp_path / "launches.jsonl", now=lambda: clock.wall),
-            Breakers(StateFile(tmp_path / "pools.json"), lambda: clock.wall),
+            Journal(folder / "launches.jsonl", now=lambda: clock.wall),
+            Breakers(StateFile(folder / "pools.json"), lambda: clock.wall),
             now=lambda: clock.wall,
             monotonic=lambda: clock.steady,
             sleep=clock.sleep,
@@ -60,6 +64,13 @@ def start_fleet(emulator: Ec2Emulator, clock: ManualClock, tmp_path: Path) -> Ca
         )
 
     return start
+
+
+@pytest.fixture
+def unpaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out botocore's own waiting between throttled calls: it is real time, and not what is tested."""
+    config = LAUNCH_CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))
+    monkeypatch.setattr("advisor.ec2.fleet.LAUNCH_CONFIG", config)
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -86,17 +87,20 @@ def test_f02_capacity_returns_and_the_node_is_usable_without_an_admin(emulator, 
 def test_f02_a_pool_that_stays_empty_is_asked_less_often(emulator, start_fleet, clock):
     emulator.capacity(EMPTY)
     asked = []
-    for _ in range(400):  # every 30 s, each time after a restart
+    fleet = start_fleet()
+    for _ in range(200):  # once a minute, and restarted after every refusal
         emulator.faults([])
-        start_fleet().resume(["burst1"])
+        fleet.resume(["burst1"])
         if emulator.calls("RunInstances"):
             asked.append(clock.wall)
-        clock.pass_by(30)
-    pauses = [later - earlier for earlier, later in zip(asked, asked[1:], strict=False)]
+            fleet = start_fleet()
+        clock.pass_by(60)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert pauses[:4] == [180, 360, 720, 1440]
     assert set(pauses[4:]) == {LONGEST_PAUSE_SECONDS}
 
 
+@pytest.mark.usefixtures("unpaced")
 def test_f03_a_throttled_call_is_repeated_and_marks_no_pool(emulator, fleet, clock):
     emulator.faults([{**RUN, "times": 5, "error": {"code": "RequestLimitExceeded"}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
@@ -107,6 +111,7 @@ def test_f03_a_throttled_call_is_repeated_and_marks_no_pool(emulator, fleet, clo
     assert len(clock.waited) == 5
 
 
+@pytest.mark.usefixtures("unpaced")
 def test_f03_throttling_without_end_is_for_later_and_marks_no_pool(emulator, fleet):
     emulator.faults([{**RUN, "error": {"code": "RequestLimitExceeded"}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
@@ -201,13 +206,11 @@ def test_an_answer_lost_once_launches_once(emulator, fleet, fault):
 def test_f10_the_same_node_twice_has_one_instance(emulator, fleet):
     first = fleet.resume(["burst1"]).launched
     second = fleet.resume(["burst1", "burst1", "burst2"]).launched
-    assert second[0] == first[0]
+    assert (second[0].node, second[0].instance_id) == (first[0].node, first[0].instance_id)
     assert sorted(alive(emulator).values()) == ["burst1", "burst2"]
 
 
 def test_f10_at_the_same_time_from_two_threads(emulator, fleet):
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(lambda _: fleet.resume(["burst1", "burst2"]), range(4)))
     assert {item.instance_id for report in reports for item in report.launched} == set(alive(emulator))
@@ -291,10 +294,8 @@ def test_no_secret_is_ever_logged(emulator, start_fleet, monkeypatch, capsys):
 
 
 def test_thousand_nodes_are_two_calls_and_every_instance_knows_its_node(emulator, fleet):
-    before = time.perf_counter()
     report = fleet.resume([f"burst{i}" for i in range(1, 1001)])
     assert len(report.launched) == 1000
     assert len(emulator.calls("RunInstances")) == 2
-    assert time.perf_counter() > before
     nodes = {item.node for item in fleet.instances()}
     assert nodes == {f"burst{i}" for i in range(1, 1001)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 
 from advisor.ec2.errors import FailureClass
@@ -25,9 +27,11 @@ def alive(emulator):
 
 @pytest.fixture
 def crash_at(monkeypatch):
-    """Makes a method of an object end the process, before or after doing its work."""
+    """Makes a method of a fleet or of its part end the process, before or after doing its work."""
 
-    def arrange(owner, method, *, after):
+    def arrange(fleet, place, *, after):
+        owner = operator.attrgetter(place.rpartition(".")[0])(fleet) if "." in place else fleet
+        method = place.rpartition(".")[2]
         original = getattr(owner, method)
 
         def crash(*arguments, **more):
@@ -41,24 +45,24 @@ def crash_at(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("place", "method", "after", "launched"),
+    ("place", "when", "launched"),
     [
-        ("journal", "intend", False, 0),
-        ("journal", "intend", True, 0),
-        ("_launcher", "run_instances", False, 0),
-        ("_launcher", "run_instances", True, 2),
-        ("journal", "launched", False, 2),
-        ("journal", "launched", True, 2),
-        (None, "_name", False, 2),
+        ("journal.intend", "before", 0),
+        ("journal.intend", "after", 0),
+        ("_launcher.run_instances", "before", 0),
+        ("_launcher.run_instances", "after", 2),
+        ("journal.launched", "before", 2),
+        ("journal.launched", "after", 2),
+        ("_name", "before", 2),
     ],
 )
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_f09_a_crash_anywhere_in_a_launch_never_launches_twice(
-    emulator, start_fleet, clock, crash_at, place, method, after, launched, is_wanted
+    emulator, start_fleet, clock, crash_at, place, when, launched, is_wanted
 ):
     nodes = ["burst1", "burst2"]
     fleet = start_fleet()
-    crash_at(getattr(fleet, place) if place else fleet, method, after=after)
+    crash_at(fleet, place, after=when == "after")
     with pytest.raises(Crash):
         fleet.resume(nodes)
     before = alive(emulator)
@@ -82,6 +86,7 @@ def test_f09_a_crash_anywhere_in_a_launch_never_launches_twice(
 
 
 def test_f09_a_launch_nobody_answered_for_is_settled_by_its_token(emulator, fleet):
+    emulator.config(visible_after_s=600)
     emulator.faults([{**RUN, "reset": "after"}])
     report = fleet.resume(["burst1"])
     assert report.failed["burst1"].kind is FailureClass.SERVER
@@ -93,6 +98,7 @@ def test_f09_a_launch_nobody_answered_for_is_settled_by_its_token(emulator, flee
     assert [item.instance_id for item in fleet.resume(["burst1"]).launched] == [running]
 
 
+@pytest.mark.usefixtures("unpaced")
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation", "InternalError"])
 def test_f09_a_refused_question_settles_nothing(emulator, fleet, code):
     emulator.faults([{**RUN, "reset": "after"}])
