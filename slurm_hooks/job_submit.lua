@@ -88,6 +88,7 @@ if not (has_socket and has_unix) then log("error", "lua-socket is missing: no ad
 local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
 
 local function encode_string(text)
+  if not text:find('[%c"\\]') then return '"' .. text .. '"' end
   return '"' .. text:gsub('[%c"\\]', function(char)
     return ESCAPES[char] or ("\\u%04x"):format(char:byte())
   end) .. '"'
@@ -96,19 +97,9 @@ end
 local function encode_value(value)
   local kind = type(value)
   if kind == "string" then return encode_string(value) end
-  if kind == "boolean" then return tostring(value) end
+  if kind == "boolean" then return value and "true" or "false" end
   -- "%.0f": Lua 5.3+ refuses "%d" for a float, Lua 5.1 prints big numbers in exponent form
   return ("%.0f"):format(value)
-end
-
--- fields: array of {name, value}; nil values are left out
-local function encode(fields, count)
-  local parts = {}
-  for i = 1, count do
-    local field = fields[i]
-    if field[2] ~= nil then parts[#parts + 1] = encode_string(field[1]) .. ":" .. encode_value(field[2]) end
-  end
-  return "{" .. table.concat(parts, ",") .. "}"
 end
 
 local function utf8_bytes(code)
@@ -124,9 +115,11 @@ end
 
 local UNESCAPES = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
 
--- text between quotes, no raw control character in it -> string, or nil when an escape is wrong
-local function decode_string(text)
-  if not text:find("\\", 1, true) then return text end
+local found_wrong_escape = false
+local KNOWN_ESCAPES = setmetatable({}, {__index = function() found_wrong_escape = true end})
+for char, meaning in pairs(UNESCAPES) do KNOWN_ESCAPES[char] = meaning end
+
+local function decode_with_codes(text)
   local parts, at = {}, 1
   while true do
     local backslash = text:find("\\", at, true)
@@ -156,28 +149,44 @@ local function decode_string(text)
   end
 end
 
+-- text between quotes -> string, or nil when an escape is wrong
+local function decode_string(text)
+  if text:find("\\u", 1, true) then return decode_with_codes(text) end
+  found_wrong_escape = false
+  local decoded = text:gsub("\\(.)", KNOWN_ESCAPES)
+  if found_wrong_escape then return nil end
+  return decoded
+end
+
+-- position of the opening quote -> what stands between the quotes, position after the closing one
+local function scan_raw(line, at)
+  local raw, after = line:match('^"(.-[^\\])"()', at)
+  -- without an escaped backslash in it, a quote after a backslash is an escaped one
+  if raw and not raw:find("\\\\", 1, true) then return raw, after end
+  local quote = at
+  repeat
+    quote = line:find('"', quote + 1, true)
+    if not quote then return nil end
+    local backslashes = 0
+    while line:byte(quote - 1 - backslashes) == 92 do backslashes = backslashes + 1 end
+  until backslashes % 2 == 0
+  return line:sub(at + 1, quote - 1), quote + 1
+end
+
 -- position of the opening quote -> string, position after the closing quote
 local function scan_string(line, at)
-  if line:sub(at, at) ~= '"' then return nil end
-  local from = at + 1
-  local quote = from
-  while true do
-    quote = line:find('["\\]', quote)
-    if not quote then return nil end
-    if line:sub(quote, quote) == '"' then break end
-    quote = quote + 2
-  end
-  local raw = line:sub(from, quote - 1)
-  if raw:find("%c") then return nil end
-  local value = decode_string(raw)
+  local value, after = line:match('^"([^"\\%c]*)"()', at)
+  if value or line:byte(at) ~= 34 then return value, after end
+  value, after = scan_raw(line, at)
+  value = value and decode_string(value) -- control characters: judged in what is to be set
   if not value then return nil end -- no position either: a bad string is not a null
-  return value, quote + 1
+  return value, after
 end
 
 local LITERALS = {["true"] = true, ["false"] = false}
 
 local function scan_value(line, at)
-  if line:sub(at, at) == '"' then return scan_string(line, at) end
+  if line:byte(at) == 34 then return scan_string(line, at) end
   local word = line:match("^%l+", at)
   if word == "null" then return nil, at + 4 end
   if word then
@@ -197,17 +206,15 @@ local function decode(line)
   local object = {}
   if line:match("^}%s*$", at) then return object end
   for _ = 1, 64 do
-    local key, value
-    key, at = scan_string(line, at)
-    if not key or not at then return nil end
-    at = line:match("^%s*:%s*()", at)
-    if not at then return nil end
-    value, at = scan_value(line, at)
-    if not at then return nil end
+    local key, after = line:match('^%s*"([^"\\%c]*)"%s*:%s*()', at) -- no name of ours needs an escape
+    if not key then return nil end
+    local value, mark
+    value, after = scan_value(line, after)
+    if not after then return nil end
     object[key] = value
-    if line:match("^%s*}%s*$", at) then return object end
-    at = line:match("^%s*,%s*()", at)
-    if not at then return nil end
+    mark, at = line:match("^%s*([,}])()", after)
+    if mark == "}" then return line:match("^%s*$", at) and object end
+    if not mark then return nil end
   end
   return nil
 end
@@ -351,36 +358,53 @@ end
 
 local sequence = 0
 
+-- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through its
+-- hundred field names, so each is read once, and only what the server looks at.
 local function describe(job, part_list)
-  local default_name, default = default_partition(part_list)
-  local partition = text(job.partition)
-  local asked = partition and part_list[partition] or default
   sequence = sequence + 1
-  local requeue = number(job.requeue, 16)
-  local fields = {
-    {"v", PROTOCOL}, {"op", "advise"}, {"seq", sequence},
-    {"uid", number(job.user_id, 32)}, {"user", cut(job.user_name)}, {"gid", number(job.group_id, 32)},
-    {"partition", partition}, {"default_partition", default_name},
-    {"account", cut(job.account) or cut(job.default_account)}, {"qos", cut(job.qos) or cut(job.default_qos)},
-    {"name", cut(job.name)}, {"comment", text(job.comment)}, {"features", text(job.features)},
-    {"licenses", cut(job.licenses)}, {"reservation", cut(job.reservation)},
-    {"dependency", cut(job.dependency)}, {"req_nodes", cut(job.req_nodes)},
-    {"generic_resources", cut(generic_resources(job))}, {"array", text(job.array_inx)},
-    {"requeue", requeue and requeue ~= 0}, {"interactive", job.script == nil},
-    {"time_limit", number(job.time_limit, 32)}, {"partition_time_limit", partition_limit(asked)},
-    {"min_cpus", number(job.min_cpus, 32)}, {"num_tasks", number(job.num_tasks, 32)},
-    {"cpus_per_task", number(job.cpus_per_task, 16)}, {"min_nodes", number(job.min_nodes, 32)},
-    {"ntasks_per_node", number(job.ntasks_per_node, 16)},
-    {"memory_per_cpu", number(job.min_mem_per_cpu, 64)},
-    {"memory_per_node", number(job.min_mem_per_node, 64)},
-    {"hook_failed", breaker.failed > 0 and breaker.failed or nil},
-    {"hook_skipped", breaker.skipped > 0 and breaker.skipped or nil},
-  }
-  for _, field in ipairs(fields) do
-    local value = field[2]
-    if type(value) == "string" and #value > DECISIVE_BYTES then return nil, field[1] .. " too long" end
+  local parts = {('{"v":%d,"op":"advise","seq":%.0f'):format(PROTOCOL, sequence)}
+  local count, too_long = 1, nil
+  local function put(name, value)
+    if value == nil then return end
+    if type(value) == "string" and #value > DECISIVE_BYTES then too_long = name end
+    count = count + 1
+    parts[count] = ',"' .. name .. '":' .. encode_value(value)
   end
-  local line = encode(fields, #fields) .. "\n"
+  local partition = text(job.partition)
+  local default_name, default = default_partition(part_list)
+  local requeue = number(job.requeue, 16)
+  put("uid", number(job.user_id, 32))
+  put("user", cut(job.user_name))
+  put("gid", number(job.group_id, 32))
+  put("partition", partition)
+  put("default_partition", default_name)
+  put("account", cut(job.account) or cut(job.default_account))
+  put("qos", cut(job.qos) or cut(job.default_qos))
+  put("name", cut(job.name))
+  put("comment", text(job.comment))
+  put("features", text(job.features))
+  put("licenses", cut(job.licenses))
+  put("reservation", cut(job.reservation))
+  put("dependency", cut(job.dependency))
+  put("req_nodes", cut(job.req_nodes))
+  put("generic_resources", cut(generic_resources(job)))
+  put("array", text(job.array_inx))
+  if requeue then put("requeue", requeue ~= 0) end
+  put("interactive", job.script == nil)
+  put("time_limit", number(job.time_limit, 32))
+  put("partition_time_limit", partition_limit(partition and part_list[partition] or default))
+  put("min_cpus", number(job.min_cpus, 32))
+  put("num_tasks", number(job.num_tasks, 32))
+  put("cpus_per_task", number(job.cpus_per_task, 16))
+  put("min_nodes", number(job.min_nodes, 32))
+  put("ntasks_per_node", number(job.ntasks_per_node, 16))
+  put("memory_per_cpu", number(job.min_mem_per_cpu, 64))
+  put("memory_per_node", number(job.min_mem_per_node, 64))
+  if breaker.failed > 0 then put("hook_failed", breaker.failed) end
+  if breaker.skipped > 0 then put("hook_skipped", breaker.skipped) end
+  if too_long then return nil, too_long .. " too long" end
+  parts[count + 1] = "}\n"
+  local line = table.concat(parts)
   if #line > REQUEST_BYTES then return nil, "request too long" end
   return line
 end

@@ -89,10 +89,10 @@ def bench_submit(
     knowledge_base: Annotated[int, typer.Option(min=100, help="Jobs both estimators know.")] = 10_000,
     questions: Annotated[int, typer.Option(min=100, help="Asked on the bare socket.")] = 10_000,
     submissions: Annotated[
-        int, typer.Option(min=0, help="sbatch calls a round inside a real slurmctld; 0 leaves that out.")
-    ] = 600,
+        int, typer.Option(min=0, help="sbatch calls a run inside a real slurmctld; 0 leaves that out.")
+    ] = 100,
     clients: Annotated[int, typer.Option(min=1, help="sbatch processes at a time.")] = 4,
-    rounds: Annotated[int, typer.Option(min=1, help="With and without the hook in turn.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Pairs of runs, with the hook and without.")] = 24,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """An advice on the bare socket beside an echo; sbatch with and without the hook."""

@@ -362,8 +362,11 @@ class KnnEstimator:
                 f"{features.shape[-1]} features where the schema {self.schema.name!r} has {len(self.schema)}"
             )
             raise ValueError(msg)
-        usable = np.abs(features) <= LARGEST_VALUE
-        return features if usable.all() else np.where(usable, features, math.nan)
+        # one question inside sbatch: a few comparisons cost less than three calls
+        if features.ndim == 1 and all(not abs(value) > LARGEST_VALUE for value in features.tolist()):
+            return features
+        known = np.abs(features) <= LARGEST_VALUE
+        return features if known.all() else np.where(known, features, math.nan)
 
     def _oldest_first(self) -> NDArray[np.int64]:
         start = self._next if self._size == self.parameters.s else 0

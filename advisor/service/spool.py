@@ -81,6 +81,7 @@ class SpoolWriter:
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self._file: IO[bytes] | None = None
         self._opened = 0.0
+        self._bytes = 0
         self._files = 0
         self.written = 0
         self.dropped = 0
@@ -147,9 +148,9 @@ class SpoolWriter:
         try:
             if self._file is None:
                 self._file = self._open()
-            self._file.write(frame(record))
+            self._bytes += self._file.write(frame(record))
             self.written += 1
-            if self._file.tell() >= self._rotate_bytes:
+            if self._bytes >= self._rotate_bytes:
                 self._rotate()
         except OSError as error:
             # a full disk: advice goes on, its record is lost and counted
@@ -160,6 +161,7 @@ class SpoolWriter:
     def _open(self) -> IO[bytes]:
         self._files += 1
         self._opened = time.monotonic()
+        self._bytes = 0
         name = f"advice-{time.time_ns()}-{os.getpid()}-{self._files}{_OPEN}"
         return (self._folder / name).open("xb")
 

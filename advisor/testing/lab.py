@@ -303,11 +303,19 @@ class Lab:
         self.stop_slurmctld(kill=kill)
         self.start_slurmctld()
 
-    def hook(self, path: Path | None, settings: Mapping[str, str] | None = None) -> None:
-        """Install, replace or (None) remove job_submit.lua and its settings; restarts slurmctld."""
+    def hook(
+        self, path: Path | None, settings: Mapping[str, str] | None = None, *, restart: bool = True
+    ) -> None:
+        """Install, replace or (None) remove job_submit.lua and its settings.
+
+        slurmctld is restarted, or else told to read its configuration again: enough to load or drop a hook.
+        """
         self.options = replace(self.options, hook=path, hook_settings=dict(settings or {}))
         self._write_configuration()
-        self.restart_slurmctld()
+        if restart:
+            self.restart_slurmctld()
+        else:
+            self.run("scontrol", "reconfigure")
 
     def slurmctld_pid(self) -> int | None:
         """Process id of slurmctld; None when it does not run."""

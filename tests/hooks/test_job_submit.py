@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,22 @@ def test_a_users_constraint_may_be_narrowed(lua: str, tmp_path: Path) -> None:
     slurm = SlurmDouble(lua, replying(partition="burst", features="x86&on-demand"), tmp_path)
     assert slurm.submit({"features": "x86"}).changes["features"] == "x86&on-demand"
     assert "features" not in slurm.submit({"features": "x86&on"}).changes
+
+
+def test_quotes_and_backslashes_arrive_as_they_were(lua: str, tmp_path: Path) -> None:
+    generator = random.Random(5)
+    texts = ["\\", '"', '\\"', '"\\', "ends in \\\\", 'a\\"b', "\\u0041", '{"a":"b\\\\"}', "☃\\n"]
+    texts += ["".join(generator.choices('\\"/u0 n☃', k=generator.randint(1, 12))) for _ in range(200)]
+    asked = iter([*texts, *texts])
+
+    def answer(line: bytes) -> bytes:
+        seq = json.loads(line)["seq"]
+        fields = {"v": 1, "seq": seq, "ok": True, "admin_comment": next(asked)}
+        return json.dumps(fields, ensure_ascii=seq <= len(texts)).encode() + b"\n"
+
+    slurm = SlurmDouble(lua, Network(answer), tmp_path)
+    set_to = [slurm.submit({}).changes["admin_comment"] for _ in range(2 * len(texts))]
+    assert [text.encode("latin-1").decode() for text in set_to] == [*texts, *texts]
 
 
 def test_nice_is_offset_and_only_ever_lowers(lua: str, tmp_path: Path) -> None:

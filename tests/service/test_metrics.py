@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
+
+import pytest
 
 from advisor.model import Estimate, RetryLater
 from advisor.service.metrics import ControlMetrics, ServeMetrics
+from tests.service.site import Clock, FixedEstimator, ask, make_answerer, make_settings, make_snapshot
+
+BOUNDS = ("0.0001", "0.0002", "0.0003", "0.1", "+Inf")
 
 
 def value(text: str, line: str) -> float:
@@ -28,6 +34,21 @@ def test_prediction_error_bias_and_coverage() -> None:
     assert value(text, 'advisor_prediction_inside_interval_total{what="wait"}') == 1.0
     assert value(text, 'advisor_prediction_unusable_total{what="wait"}') == 1.0
     assert value(text, 'advisor_prediction_unusable_total{what="run"}') == 1.0
+
+
+def test_advice_is_counted_by_decision_and_latency(tmp_path: Path) -> None:
+    metrics = ServeMetrics()
+    answerer, _ = make_answerer(make_settings(tmp_path), make_snapshot(), FixedEstimator(), Clock())
+    for request, seconds in ((ask(), 0.0002), (ask(), 0.00025), (ask(comment="no-burst"), 3.0)):
+        metrics.advised(request, answerer.answer(request).record.advice, seconds)
+    text = metrics.text()
+    moved = 'advisor_serve_advice_total{mode="act",placement="burst",reason="capacity.spot"}'
+    kept = 'advisor_serve_advice_total{mode="act",placement="on-premise",reason="rule.opt_out_comment"}'
+    assert (value(text, moved), value(text, kept)) == (2.0, 1.0)
+    buckets = {bound: value(text, f'advisor_serve_advice_seconds_bucket{{le="{bound}"}}') for bound in BOUNDS}
+    assert buckets == {"0.0001": 0.0, "0.0002": 1.0, "0.0003": 2.0, "0.1": 2.0, "+Inf": 3.0}
+    assert value(text, "advisor_serve_advice_seconds_count") == 3.0
+    assert value(text, "advisor_serve_advice_seconds_sum") == pytest.approx(3.00045)
 
 
 def test_both_processes_on_one_page_without_a_name_twice() -> None:

@@ -28,3 +28,11 @@ def percentiles(values: list[float]) -> dict[str, float]:
         "p99": float(np.percentile(values, 99)),
         "max": float(np.max(values)),
     }
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time a process has used so far, its ended threads included, to the nanosecond (Linux)."""
+    clock = (
+        ~pid << 3
+    ) | 2  # the kernel's number of a process's CPUCLOCK_SCHED, as clock_getcpuclockid makes it
+    return time.clock_gettime(clock)
