@@ -52,6 +52,11 @@ def choose(
     return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
 
 
+def too_often_interrupted(job: Job, settings: Settings) -> bool:
+    """Whether a job has lost so many spot nodes that its next place must be a stable one."""
+    return job.interruptions >= settings.capacity.spot_interruptions
+
+
 def _answer(verdict: Verdict, reason: Reason, *numbers: tuple[str, Quantity], detail: str = "") -> Answer:
     return Answer(question=Question.CAPACITY, verdict=verdict, reason=reason, numbers=numbers, detail=detail)
 
@@ -72,6 +77,8 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
         return "spot is switched off"
     if not requeueable(job, settings):
         return "the job may not be requeued"
+    if too_often_interrupted(job, settings):
+        return f"EC2 took its node back {job.interruptions} times"
     if not cloud.spot_open:
         return "every spot pool is closed"
     if math.isnan(cloud_run_seconds):

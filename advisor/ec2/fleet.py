@@ -330,6 +330,10 @@ class Fleet:
             if instance_id not in known and self._is_young(instance_id, intent)
         }
 
+    def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
+        """Nodes launched so shortly ago that EC2 may not list their instances yet (F06)."""
+        return frozenset(node for node, _ in self._unlisted(listed).values())
+
     def _is_young(self, instance_id: str, intent: Intent) -> bool:
         recorded = self._recorded_at.get(instance_id)
         if recorded is not None:

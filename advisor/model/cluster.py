@@ -109,8 +109,8 @@ class Node:
             return NodePower.POWERING_DOWN
         if "POWERING_UP" in self.states:
             return NodePower.POWERING_UP
-        if "POWERED_DOWN" in self.states or "POWER_DOWN" in self.states:
-            return NodePower.DOWN
+        if "POWERED_DOWN" in self.states or ("POWER_DOWN" in self.states and not self.is_busy):
+            return NodePower.DOWN  # marked to go down after its job, it is up until then
         if self.states & {"IDLE", "ALLOCATED", "MIXED", "COMPLETING"}:
             return NodePower.UP
         return NodePower.UNKNOWN

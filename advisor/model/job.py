@@ -63,8 +63,12 @@ class Job:
         True when the user named a partition. What a user said explicitly always wins.
     heterogeneous : bool
         True for a component of a heterogeneous job.
+    memory_mb_per_node : int or None
+        Memory each of its nodes must have in MiB, where the user asked for it so (``--mem``).
     explicit_time_limit : bool
         True when ``requested_time`` is the user's own word and not the partition's default.
+    interruptions : int
+        How often EC2 took its node back; 0 at its submission.
     """
 
     job_id: int
@@ -91,7 +95,9 @@ class Job:
     interactive: bool = False
     explicit_partition: bool = False
     heterogeneous: bool = False
+    memory_mb_per_node: int | None = None
     explicit_time_limit: bool = False
+    interruptions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,9 @@ class PlacementSettings(Section):
     boot_seconds: float = setting(
         120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0
     )
+    boot_quantile: Fraction = setting(
+        0.8, "Share of the boots seen that the boot time reckoned with covers; 0.5 is the median."
+    )
     cutoff_scale: float = setting(
         1.0e9,
         "a of the exponential cutoff C = a*exp(-b*o*c): variance tolerated when the cloud costs nothing.",
@@ -108,13 +111,13 @@ class PlacementSettings(Section):
         1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
     )
     win_probability: Fraction = setting(
-        0.45, "Advisor's rule: least probability of being faster; a thin tail of long waits is no reason."
+        0.4, "Advisor's rule: least probability of being faster; a thin tail of long waits is no reason."
     )
     record_deviations: float = setting(
-        3.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0
+        2.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0
     )
     record_discount: Fraction = setting(
-        0.1, "Advisor's rule: share of every gain and loss taken off the record before it counts."
+        0.05, "Advisor's rule: share of every gain and loss taken off the record before it counts."
     )
     stake_share: Fraction = setting(
         0.05, "Advisor's rule: most of the record that one job may lose at worst."
@@ -170,6 +173,9 @@ class CapacitySettings(Section):
     spot_max_run_seconds: float = setting(
         14400.0, "Longer jobs go to on-demand: they would not survive.", unit="s", gt=0.0
     )
+    spot_interruptions: int = setting(
+        2, "A job that lost its node to EC2 so often gets stable capacity next.", ge=1, le=100
+    )
     prefer_features: bool = setting(True, "Set Slurm's `prefer` to the chosen capacity's node feature.")
 
 
@@ -181,7 +187,9 @@ class SizeSettings(Section):
     small_priority_offset: int = setting(
         1000, "Priority given to small jobs, by lowering nice; 0 changes nothing.", ge=0, le=2_000_000_000
     )
-    trees: int = setting(100, "Trees in the forest.", ge=1, le=2000)
+    trees: int = setting(
+        80, "Trees (rounds of boosting) of the size model; more cost time and gained nothing.", ge=1, le=2000
+    )
 
 
 class EstimatorSettings(Section):
@@ -247,6 +255,11 @@ class Ec2Settings(Section):
     user_data_file: Path | None = setting(None, "cloud-init user data; carries no secret.")
     on_demand_usd_per_hour: float = setting(0.17, "Price until the price list was read.", unit="USD", ge=0.0)
     spot_usd_per_hour: float = setting(0.07, "Price until the spot history was read.", unit="USD", ge=0.0)
+    interruption_queue_url: str = setting(
+        "",
+        "SQS queue that EventBridge puts EC2's events of this account into; empty: spot requests are asked "
+        "every half minute, and the two minutes of notice are mostly lost.",
+    )
     node_address: Literal["private-ip", "loopback"] = setting(
         "private-ip", "What NodeAddr is set to; loopback only for a cluster on one machine."
     )

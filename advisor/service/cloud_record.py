@@ -1,38 +1,44 @@
-"""What the control loops have learned of the cloud: boot times, boot failures, money spent today."""
+"""What the control loops have learned of booting: how long it takes in each pool, how often it failed."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import statistics
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
 
+from advisor.ec2.state_file import StateFile
 from advisor.service.clock import Clock
+from advisor.service.purse import Purse
 
 log = structlog.get_logger(__name__)
 
 _BOOTS: Final = 50
 _BOOTS_NEEDED: Final = 3
 _FAILURES_UNTIL_PROTECTED: Final = 10
-_LONGEST_GAP_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
 class _Content:
-    boots: list[float] = field(default_factory=list)
+    boots: dict[str, list[float]] = field(default_factory=dict)
     failures_in_a_row: int = 0
-    day: str = ""
-    usd: float = 0.0
-    usd_by_account: dict[str, float] = field(default_factory=dict)
-    counted_until: float = 0.0
+    boots_seen: int = 0
+    failures_seen: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootTimes:
+    """Boots of one pool: how many are known, and quantiles of their length in seconds."""
+
+    boots: int
+    median_seconds: float
+    p90_seconds: float
 
 
 class CloudRecord:
@@ -41,23 +47,53 @@ class CloudRecord:
     Parameters
     ----------
     path : Path
-        The file.
+        The file; the day's money (`purse`) is kept beside it.
     clock : Clock
         Time.
+    quantile : float
+        Which quantile of the boot times a decision reckons with: that share of boots is quicker.
+
+    Attributes
+    ----------
+    purse : Purse
+        The day's money.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, *, quantile: float = 0.8) -> None:
         self._path = path
-        self._clock = clock
+        self._quantile = quantile
         self._lock = threading.Lock()
         self._content = _read(path)
+        self.purse = Purse(StateFile(path.with_name("purse.json")), clock)
 
     @property
     def boot_seconds(self) -> float | None:
-        """Median of the last boots; None until three were seen."""
+        """Boot time to reckon with, over all pools; None until three boots were seen."""
+        return self.boot_seconds_of("")
+
+    def boot_seconds_of(self, option: str) -> float | None:
+        """Boot time to reckon with in the pools of one purchase option.
+
+        Over all pools where that option has not been seen often enough; None until three boots were seen.
+        """
         with self._lock:
-            boots = self._content.boots
-            return statistics.median(boots) if len(boots) >= _BOOTS_NEEDED else None
+            pools = dict(self._content.boots)
+        of_option = [s for key, boots in pools.items() if key.partition("|")[0] == option for s in boots]
+        boots = (
+            of_option if len(of_option) >= _BOOTS_NEEDED else [s for known in pools.values() for s in known]
+        )
+        return quantile(boots, self._quantile) if len(boots) >= _BOOTS_NEEDED else None
+
+    def boot_times(self) -> dict[str, BootTimes]:
+        """What is known of each pool."""
+        with self._lock:
+            pools = {key: list(boots) for key, boots in self._content.boots.items() if boots}
+        return {
+            key: BootTimes(
+                boots=len(boots), median_seconds=quantile(boots, 0.5), p90_seconds=quantile(boots, 0.9)
+            )
+            for key, boots in pools.items()
+        }
 
     @property
     def protected(self) -> str:
@@ -74,17 +110,26 @@ class CloudRecord:
         with self._lock:
             return self._content.failures_in_a_row
 
-    def booted(self, seconds: float) -> None:
+    @property
+    def boots_seen(self) -> tuple[int, int]:
+        """Boots that succeeded and that failed, ever."""
+        with self._lock:
+            return self._content.boots_seen, self._content.failures_seen
+
+    def booted(self, seconds: float, pool: str = "") -> None:
         """A node came up so long after it was asked for; protection ends."""
         with self._lock:
-            self._content.boots = [*self._content.boots, max(0.0, seconds)][-_BOOTS:]
+            known = self._content.boots.get(pool, [])
+            self._content.boots[pool] = [*known, max(0.0, seconds)][-_BOOTS:]
             self._content.failures_in_a_row = 0
+            self._content.boots_seen += 1
             self._save()
 
     def boot_failed(self, nodes: int) -> None:
         """So many nodes did not come up."""
         with self._lock:
             self._content.failures_in_a_row += nodes
+            self._content.failures_seen += nodes
             self._save()
 
     def trust_again(self) -> None:
@@ -92,39 +137,6 @@ class CloudRecord:
         with self._lock:
             self._content.failures_in_a_row = 0
             self._save()
-
-    def spend(self, usd_per_hour_by_account: Mapping[str, float]) -> None:
-        """Count what runs now as having run since the last call; a new UTC day begins at nothing.
-
-        Parameters
-        ----------
-        usd_per_hour_by_account : mapping
-            Price of what runs now, by the account that uses it; ``""`` for what nobody uses.
-        """
-        now = self._clock.wall()
-        with self._lock:
-            content = self._content
-            today = datetime.fromtimestamp(now, UTC).date().isoformat()
-            if content.day != today:
-                content.day, content.usd, content.usd_by_account = today, 0.0, {}
-            # a clock that was set, or a long absence, must not invent hours
-            hours = min(max(0.0, now - content.counted_until), _LONGEST_GAP_SECONDS) / 3600.0
-            if content.counted_until > 0:
-                for account, usd_per_hour in usd_per_hour_by_account.items():
-                    content.usd += hours * usd_per_hour
-                    if account:
-                        spent = content.usd_by_account.get(account, 0.0)
-                        content.usd_by_account[account] = spent + hours * usd_per_hour
-            content.counted_until = now
-            self._save()
-
-    def spent_today(self) -> tuple[float, MappingProxyType[str, float]]:
-        """Dollars since midnight UTC, in all and by account."""
-        today = datetime.fromtimestamp(self._clock.wall(), UTC).date().isoformat()
-        with self._lock:
-            if self._content.day != today:
-                return 0.0, MappingProxyType({})
-            return self._content.usd, MappingProxyType(dict(self._content.usd_by_account))
 
     def _save(self) -> None:
         content = {name: getattr(self._content, name) for name in _Content.__dataclass_fields__}
@@ -136,16 +148,21 @@ class CloudRecord:
             log.warning("cloud_record.not_saved", file=str(self._path), error=error.strerror)
 
 
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
 def _read(path: Path) -> _Content:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        boots: Mapping[str, Any] = found["boots"]
         return _Content(
-            boots=[float(seconds) for seconds in found["boots"]][-_BOOTS:],
+            boots={str(pool): [float(s) for s in seconds][-_BOOTS:] for pool, seconds in boots.items()},
             failures_in_a_row=max(0, int(found["failures_in_a_row"])),
-            day=str(found["day"]),
-            usd=max(0.0, float(found["usd"])),
-            usd_by_account={str(name): float(usd) for name, usd in found["usd_by_account"].items()},
-            counted_until=float(found["counted_until"]),
+            boots_seen=max(0, int(found["boots_seen"])),
+            failures_seen=max(0, int(found["failures_seen"])),
         )
     except FileNotFoundError:
         return _Content()

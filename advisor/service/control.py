@@ -13,6 +13,7 @@ import structlog
 
 from advisor import __version__
 from advisor.ec2.fleet import Fleet
+from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
@@ -24,8 +25,12 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.client import SubmitClient
 from advisor.service.clock import Clock
+from advisor.service.cloud_metrics import CloudCollector
 from advisor.service.cloud_record import CloudRecord
+from advisor.service.cloud_report import CloudReport
 from advisor.service.handover import ControlSocket, HandoverFolder
+from advisor.service.interrupting import InterruptionLoop, SpotParts
+from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.knowledge import Knowledge
 from advisor.service.learning import LearnLoop
 from advisor.service.looking import LookLoop
@@ -40,7 +45,9 @@ from advisor.service.size_knowledge import SizeKnowledge
 from advisor.service.socket_file import SocketFile, permitted_uids
 from advisor.service.view import SharedView
 from advisor.slurm.cli import CliBackend
+from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.running_jobs import RunningJobs
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +74,8 @@ class Control:
         Time.
     notifier : Notifier
         systemd.
+    spot : SpotParts or None
+        What EC2 says about the end of instances; None: only what it lists is looked at.
 
     Raises
     ------
@@ -84,13 +93,16 @@ class Control:
         prices: PriceCache | None = None,
         clock: Clock | None = None,
         notifier: Notifier | None = None,
+        spot: SpotParts | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
         self.store = HistoryStore(settings.paths.history_url)
         self.metrics = ControlMetrics()
         self.view = SharedView(self.clock, settings.submit.snapshot_max_age_seconds)
-        self.cloud = CloudRecord(settings.paths.state / "cloud.json", self.clock)
+        self.cloud = CloudRecord(
+            settings.paths.state / "cloud.json", self.clock, quantile=settings.placement.boot_quantile
+        )
         self.folder = HandoverFolder(settings.paths.state / HANDOVER_FOLDER)
         models = ModelStore(folder=settings.paths.models)
         self.knowledge = Knowledge(settings, self.store, models)
@@ -120,13 +132,15 @@ class Control:
         self.runners: dict[str, LoopRunner] = {
             loop.name: LoopRunner(loop, self.clock) for loop in (self.look, self.learn)
         }
+        self.report: CloudReport | None = None
         if fleet is not None:
-            self._add_cloud(fleet, slurm)
+            self._add_cloud(fleet, slurm, spot)
         self.metrics.registry.register(LoopCollector(self.health, self._gauges))
         self._page: MetricsPage | None = None
         self._socket: ControlSocket | None = None
 
-    def _add_cloud(self, fleet: CloudFleet, slurm: SlurmBackend) -> None:
+    def _add_cloud(self, fleet: CloudFleet, slurm: SlurmBackend, spot: SpotParts | None) -> None:
+        record = InterruptionRecord(StateFile(self.settings.paths.state / "interruptions.json"))
         provision = ProvisionLoop(
             self.settings,
             folder=self.folder,
@@ -135,6 +149,8 @@ class Control:
             view=self.view,
             cloud=self.cloud,
             clock=self.clock,
+            prices=self.prices,
+            interruptions=record,
         )
         reconcile = ReconcileLoop(
             self.settings,
@@ -144,9 +160,34 @@ class Control:
             cloud=self.cloud,
             clock=self.clock,
             prices=self.prices,
+            interruptions=record,
         )
         for loop in (provision, reconcile):
             self.runners[loop.name] = LoopRunner(loop, self.clock)
+        if spot is not None:
+            interruptions = InterruptionLoop(
+                self.settings,
+                source=spot.source,
+                instances=lambda: reconcile.last_listed,
+                slurm=slurm,
+                jobs=spot.jobs,
+                view=self.view,
+                record=record,
+                clock=self.clock,
+            )
+            self.runners[interruptions.name] = LoopRunner(interruptions, self.clock)
+        self.report = CloudReport(
+            self.settings,
+            cloud=self.cloud,
+            provision=provision,
+            reconcile=reconcile,
+            record=record,
+            breakers=self._breakers,
+            view=self.view,
+            prices=self.prices,
+            clock=self.clock,
+        )
+        self.metrics.registry.register(CloudCollector(self.report))
         if self._prices is not None:
             self.runners[PriceLoop.name] = LoopRunner(PriceLoop(self._prices), self.clock)
 
@@ -229,6 +270,7 @@ class Control:
             "knowledge_base_jobs": self.knowledge.cases,
             "jobs_learned": self.learn.jobs_learned,
             "prices": price_table(self.prices(), self.clock.wall()),
+            "cloud_report": self.report.everything() if self.report is not None else None,
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
             "loops": {
                 name: {
@@ -265,14 +307,14 @@ class Control:
         )
 
     def _gauges(self) -> Mapping[str, tuple[float, str]]:
-        usd, _ = self.cloud.spent_today()
+        usd, _ = self.cloud.purse.spent_today()
         return {
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
             "jobs_learned": (float(self.learn.jobs_learned), "Jobs learned since the start."),
             "cloud_spent_today_usd": (usd, "Dollars spent in the cloud since midnight UTC."),
             "cloud_boot_failures_in_a_row": (float(self.cloud.boot_failures), "Since the last good boot."),
             "cloud_protected": (float(bool(self.cloud.protected)), "1: nothing is sent to the cloud."),
-            "cloud_boot_seconds": (self.cloud.boot_seconds or 0.0, "Median boot time; 0 until known."),
+            "cloud_boot_seconds": (self.cloud.boot_seconds or 0.0, "Boot time reckoned with; 0 until known."),
         }
 
     def _metrics_text(self) -> bytes:
@@ -290,16 +332,26 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     """
     _make_folder(settings.paths.state, "paths.state")
     _make_folder(settings.paths.run, "paths.run")
-    fleet, breakers, prices = None, None, None
+    fleet, breakers, prices, spot = None, None, None, None
     if settings.ec2.image_id:
         breakers = Breakers(StateFile(settings.paths.state / "pools.json"), Clock().wall)
         journal = Journal(settings.paths.state / "launches.jsonl")
         fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers)
+        commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
+        spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
         prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     slurm = CliBackend.of(settings)
-    return Control(settings, slurm=slurm, fleet=fleet, breakers=breakers, prices=prices, notifier=notifier)
+    return Control(
+        settings,
+        slurm=slurm,
+        fleet=fleet,
+        breakers=breakers,
+        prices=prices,
+        notifier=notifier,
+        spot=spot,
+    )
 
 
 def _make_folder(path: Path, setting: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advisor.ec2.prices import Prices
+from advisor.model.advice import Capacity
 from advisor.model.cluster import ClusterState, Node
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -115,13 +116,14 @@ class LookLoop:
         usable = [node for node in nodes if not (node.is_down or node.is_draining)]
         up = sum(is_paid_for(node) for node in usable)
         in_use = sum(is_paid_for(node) and node.is_busy for node in usable)
-        usd, usd_by_account = self._cloud.spent_today()
+        usd, usd_by_account = self._cloud.purse.exposure_today()
         spot_open, on_demand_open = self._is_open()
+        first = Capacity.SPOT if spot_open and self._settings.capacity.use_spot else Capacity.ON_DEMAND
         common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
         processors = min((node.processors for node in usable), default=0)
         prices = self._prices()
         return CloudState(
-            boot_seconds=self._cloud.boot_seconds,
+            boot_seconds=self._cloud.boot_seconds_of(first.value),
             reserved_free_nodes=max(0, self._settings.capacity.reserved_nodes - in_use),
             spot_open=spot_open,
             on_demand_open=on_demand_open,

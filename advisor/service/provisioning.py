@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import structlog
 
-from advisor.decide.reasons import Reason
-from advisor.decide.wording import RecordedAdvice, parse_admin_comment
+from advisor.decide.capacity import too_often_interrupted
+from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.fleet import Launched, LaunchReport
 from advisor.ec2.instances import Instance
+from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.settings import Settings
+from advisor.service.advice_of import moved_by_us
+from advisor.service.capping import Caps
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.handover import HandOver, HandoverFolder
+from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.loops import Step
+from advisor.service.pricing import AskPrices
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import QueuedJob, SlurmBackend
 
@@ -57,6 +64,10 @@ class CloudFleet(Protocol):
 
     def instances(self) -> list[Instance]:
         """All instances of ours."""
+        ...
+
+    def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
+        """Nodes launched so shortly ago that the list may not have their instances yet."""
         ...
 
 
@@ -109,6 +120,10 @@ class ProvisionLoop:
         Told how boots went.
     clock : Clock
         Time.
+    prices : callable, optional
+        Prices in force; the settings' own without it.
+    interruptions : InterruptionRecord, optional
+        How often each job has lost its node to EC2.
     """
 
     name = "provision"
@@ -124,7 +139,17 @@ class ProvisionLoop:
         view: SharedView,
         cloud: CloudRecord,
         clock: Clock,
+        prices: AskPrices | None = None,
+        interruptions: InterruptionRecord | None = None,
     ) -> None:
+        self._caps = Caps(
+            settings,
+            cloud=cloud,
+            slurm=slurm,
+            view=view,
+            prices=prices or (lambda: Prices.of_settings(settings.ec2)),
+        )
+        self._interruptions = interruptions
         self._settings = settings
         self._folder = folder
         self._fleet = fleet
@@ -134,8 +159,11 @@ class ProvisionLoop:
         self._clock = clock
         self._addresses = Addresses(settings, slurm)
         self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
+        self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
         self._unsettled = False
+        self.launches: Counter[str] = Counter()  # by pool, since the start
+        self.refusals: Counter[str] = Counter()  # nodes that got no instance, by code
         self.returning: dict[int, str] = {}  # job whose nodes could not be had: its on-premise partition
 
     def steps(self) -> Sequence[Step]:
@@ -144,6 +172,7 @@ class ProvisionLoop:
             Step("hand-overs", self.act_on_handovers),
             Step("addresses", self.find_addresses),
             Step("boots", self.watch_boots),
+            Step("keep the caps", self.keep_caps),
             Step("return jobs", self.return_jobs),
         )
 
@@ -175,16 +204,25 @@ class ProvisionLoop:
         if hand_over.operation != "resume":
             for node in hand_over.nodes:
                 self._booting.pop(node, None)
+                self._pool_of.pop(node, None)
                 self._no_address.discard(node)
+            self._cloud.purse.release(hand_over.nodes)
 
     def _resume(self, hand_over: HandOver) -> None:
         wanted = self._still_wanted(hand_over)
-        report = self._fleet.resume(wanted, capacity_of=self._capacity_of(hand_over))
+        jobs = self._jobs_of(hand_over)
+        capacity_of = {node: c for node, job in jobs.items() if (c := self._capacity_of(job)) is not None}
+        too_dear = self._caps.put_aside(wanted, jobs, capacity_of)
+        wanted = [node for node in wanted if node not in too_dear]
+        report = self._fleet.resume(wanted, capacity_of=capacity_of)
+        report.failed.update(too_dear)
         for node in wanted:
             self._booting.setdefault(node, hand_over.time)
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
         for item in report.launched:
+            self._pool_of[item.node] = item.pool.key
+            self.launches[item.pool.key] += 1
             log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)
         for failure in report.parked:
             log.error("cloud.quota", code=failure.code, message=failure.message)
@@ -212,6 +250,8 @@ class ProvisionLoop:
             reason = f"burst advisor: EC2 gave no instance ({failure.code})"
             self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason)
             self._booting.pop(node, None)
+            self.refusals[failure.code] += 1
+        self._cloud.purse.release(for_good)
         self._give_back({hand_over.jobs[node] for node in for_good if node in hand_over.jobs})
         if for_now:
             self._unsettled = True
@@ -225,20 +265,36 @@ class ProvisionLoop:
         log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
         self._slurm.update_node(nodes, state="RESUME")
 
-    def _capacity_of(self, hand_over: HandOver) -> dict[str, Capacity]:
-        """Which capacity each node's job was advised, from its AdminComment; on-demand is always right."""
+    def _jobs_of(self, hand_over: HandOver) -> dict[str, QueuedJob]:
+        """The job each node is for, as far as Slurm has said and has been seen."""
         try:
             snapshot = self._view.fresh()
         except RetryLater:
             return {}
-        advised: dict[int, Capacity] = {}
+        known: dict[int, QueuedJob] = {}
         for queued in snapshot.jobs:
-            recorded = parse_admin_comment(queued.admin_comment)
-            if recorded is not None and recorded.capacity in set(Capacity):
-                capacity = Capacity(recorded.capacity)
-                advised[queued.job.job_id] = capacity
-                advised.setdefault(queued.array_job_id, capacity)
-        return {node: advised[job] for node, job in hand_over.jobs.items() if job in advised}
+            known[queued.job.job_id] = queued
+            known.setdefault(queued.array_job_id, queued)
+        return {node: known[job] for node, job in hand_over.jobs.items() if job in known}
+
+    def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
+        """Which capacity a job was advised, from its AdminComment; None leaves it to the fleet.
+
+        One that has lost its node to EC2 too often gets a stable one, whatever the advice was.
+        """
+        recorded = parse_admin_comment(queued.admin_comment)
+        if recorded is None or recorded.capacity not in set(Capacity):
+            return None
+        capacity = Capacity(recorded.capacity)
+        if capacity is Capacity.SPOT and self._interruptions is not None:
+            lost = self._interruptions.interruptions_of(queued.job.job_id)
+            if too_often_interrupted(replace(queued.job, interruptions=lost), self._settings):
+                return Capacity.ON_DEMAND
+        return capacity
+
+    def keep_caps(self) -> None:
+        """When the day's money is spent or promised, let nothing more start (`advisor.service.capping`)."""
+        self._give_back(self._caps.keep())
 
     def find_addresses(self) -> None:
         """Ask EC2 for addresses it did not know yet when it launched (F06)."""
@@ -261,7 +317,8 @@ class ProvisionLoop:
             if asked is None or snapshot.time <= asked:
                 continue
             if node.power is NodePower.UP and not node.is_down:
-                self._cloud.booted(snapshot.time - self._booting.pop(node.name))
+                pool = self._pool_of.pop(node.name, "")
+                self._cloud.booted(snapshot.time - self._booting.pop(node.name), pool)
 
     def _give_back(self, job_ids: Iterable[int]) -> None:
         """Remember jobs to bring back on-premise: the cloud has no place for them now (F01)."""
@@ -279,7 +336,7 @@ class ProvisionLoop:
         known = {queued.job.job_id: queued for queued in snapshot.jobs}
         for job_id, partition in list(self.returning.items()):
             queued = known.get(job_id)
-            moved = _moved_by_us(queued)
+            moved = moved_by_us(queued)
             if queued is None or moved is None:
                 del self.returning[job_id]
             elif queued.state == "PENDING" and queued.job.queue == self._settings.cluster.burst_partition:
@@ -289,11 +346,3 @@ class ProvisionLoop:
                 self._slurm.update_job([job_id], changes)
                 log.info("job.returned", job=job_id, partition=partition)
                 del self.returning[job_id]
-
-
-def _moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
-    """The advice that moved a job; None for a job we did not move."""
-    recorded = parse_admin_comment(queued.admin_comment) if queued is not None else None
-    if recorded is None or recorded.reason == Reason.EXPLICIT_BURST:
-        return None
-    return recorded if recorded.placement == "burst" and recorded.mode == "act" else None

@@ -6,25 +6,25 @@ either means that nothing is done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from advisor.ec2.instances import Instance
+from advisor.ec2.interruptions import NoticeKind
 from advisor.ec2.prices import Prices
-from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
-from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
+from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.loops import Step
+from advisor.service.money import running_nodes
 from advisor.service.pricing import AskPrices
 from advisor.service.provisioning import Addresses, CloudFleet
-from advisor.service.site_view import burst_nodes
+from advisor.service.site_view import burst_nodes, jobs_by_node
 from advisor.service.view import SharedView
-from advisor.slurm.node_sets import expand
-from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +48,15 @@ class ReconcileLoop:
         Time.
     prices : callable, optional
         Prices in force; the settings' own without it.
+    interruptions : InterruptionRecord, optional
+        What EC2 said about the end of instances: the second source besides its list.
+
+    Attributes
+    ----------
+    instances, last_listed : tuple of Instance
+        What EC2 listed: in this round, nothing when it could not be read; and when it was last read.
+    orphans_collected, nodes_lost : int
+        Since the start.
     """
 
     name = "reconcile"
@@ -62,6 +71,7 @@ class ReconcileLoop:
         cloud: CloudRecord,
         clock: Clock,
         prices: AskPrices | None = None,
+        interruptions: InterruptionRecord | None = None,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
@@ -73,7 +83,12 @@ class ReconcileLoop:
         self._addresses = Addresses(settings, slurm)
         self._unclaimed_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
+        self._interruptions = interruptions
+        self._young: frozenset[str] = frozenset()
         self.instances: tuple[Instance, ...] = ()
+        self.last_listed: tuple[Instance, ...] = ()
+        self.orphans_collected = 0
+        self.nodes_lost = 0
 
     @property
     def period_seconds(self) -> float:
@@ -103,7 +118,9 @@ class ReconcileLoop:
     def read_instances(self) -> None:
         """All our instances; when EC2 cannot be read, the steps after this one see none and do nothing."""
         self.instances = ()
-        self.instances = tuple(self._fleet.instances())
+        listed = self._fleet.instances()
+        self._young = self._fleet.unlisted_nodes(listed)
+        self.instances = self.last_listed = tuple(listed)
 
     def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:
         snapshot = self._view.fresh()
@@ -149,13 +166,17 @@ class ReconcileLoop:
         ripe = sorted(i for i, since in self._unclaimed_since.items() if now - since >= grace)
         if ripe:
             log.warning("cloud.unclaimed", instances=ripe, looked_at=snapshot.time)
-            self._fleet.terminate(ripe)
+            self.orphans_collected += len(self._fleet.terminate(ripe))
 
     def give_up_lost(self) -> None:
-        """Power down nodes whose instance EC2 has ended and that Slurm cannot reach either (F19, F24)."""
+        """Power down nodes whose instance EC2 has ended, which requeues their jobs (F19, F24).
+
+        EC2's list alone is not believed: either Slurm cannot reach the node, or EC2 has said so elsewhere as
+        well, by a message or as the end of a spot request. That spares jobs Slurm's own time-out of minutes.
+        """
         if not self.instances:
             return
-        _, nodes, alive = self._pairs()
+        snapshot, nodes, alive = self._pairs()
         ended = {item.node: item for item in self.instances if item.is_gone and item.node is not None}
         now = self._clock.monotonic()
         lost = {
@@ -163,7 +184,8 @@ class ReconcileLoop:
             for name, node in nodes.items()
             if name in ended
             and name not in alive
-            and ("NOT_RESPONDING" in node.states or node.is_down)
+            and name not in self._young
+            and ("NOT_RESPONDING" in node.states or node.is_down or self._is_said_gone(ended[name], node))
             and node.power not in (NodePower.DOWN, NodePower.POWERING_DOWN)
         }
         self._lost_since = {name: self._lost_since.get(name, now) for name in lost}
@@ -172,12 +194,33 @@ class ReconcileLoop:
             instance = ended[name]
             why = instance.state_reason or instance.state
             log.warning("cloud.lost", node=name, instance=instance.instance_id, why=why)
+            self._count_interruption(instance, snapshot)
+            self.nodes_lost += 1
             self._slurm.update_node(
                 [name],
                 state="POWER_DOWN_FORCE",
                 reason=f"burst advisor: {instance.instance_id} ended ({why})",
             )
             del self._lost_since[name]
+
+    def _is_said_gone(self, instance: Instance, node: Node) -> bool:
+        """Whether EC2 has told its end by another way than its list, about a node that was up."""
+        return (
+            self._interruptions is not None
+            and node.power is NodePower.UP
+            and self._interruptions.said(instance.instance_id, NoticeKind.INTERRUPTION, NoticeKind.ENDED)
+        )
+
+    def _count_interruption(self, instance: Instance, snapshot: SlurmSnapshot) -> None:
+        """Note which jobs lose their node to EC2; Slurm may have requeued them by itself a moment ago."""
+        record, node = self._interruptions, instance.node
+        if record is None or node is None:
+            return
+        if not (instance.was_reclaimed or record.said(instance.instance_id, NoticeKind.INTERRUPTION)):
+            return
+        warned = record.warned_about(instance.instance_id)
+        requeued = {q.job.job_id for q in snapshot.jobs if q.state == PENDING and q.job.job_id in warned}
+        record.interrupted({queued.job.job_id for queued in jobs_by_node(snapshot).get(node, [])} | requeued)
 
     def mend_down(self) -> None:
         """Make powered-down nodes usable again that a failed boot left DOWN (F02)."""
@@ -193,25 +236,9 @@ class ReconcileLoop:
 
     def count_money(self) -> None:
         """Add what runs now to the day's bill, by the accounts that use it."""
-        snapshot, _, alive = self._pairs()
-        accounts = _account_of_nodes(snapshot)
-        now = self._prices()
-        prices: dict[str, float] = {}
-        for name, instance in alive.items():
-            quote = now.spot if instance.option is Capacity.SPOT else now.on_demand
-            account = accounts.get(name, "")
-            prices[account] = prices.get(account, 0.0) + quote.usd_per_hour
-        self._cloud.spend(prices)
-
-
-def _account_of_nodes(snapshot: SlurmSnapshot) -> Mapping[str, str]:
-    """Account of one job on each node (a shared node is paid for by one of them)."""
-    found: dict[str, str] = {}
-    for queued in snapshot.jobs:
-        if not queued.nodes or not queued.job.account:
-            continue
-        try:
-            found.update(dict.fromkeys(expand(queued.nodes), queued.job.account))
-        except BadInput:
-            continue
-    return found
+        snapshot, nodes, alive = self._pairs()
+        prices = self._prices()
+        reserved = self._settings.capacity.reserved_nodes
+        if prices.reserved is not None:
+            reserved = max(reserved, prices.reserved.count)
+        self._cloud.purse.count(running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved))

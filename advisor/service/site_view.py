@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
+from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.predict.tracker import ClusterTracker, SnapshotRow
+from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _MOST_TASKS: Final = 100_000
@@ -51,6 +53,21 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
 def burst_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[Node, ...]:
     """Nodes of the burst partition."""
     return tuple(node for node in snapshot.nodes if settings.cluster.burst_partition in node.partitions)
+
+
+def jobs_by_node(snapshot: SlurmSnapshot) -> dict[str, list[QueuedJob]]:
+    """Jobs that hold processors, by the nodes they are on."""
+    found: dict[str, list[QueuedJob]] = {}
+    for queued in snapshot.jobs:
+        if not (queued.holds_processors and queued.nodes):
+            continue
+        try:
+            names = expand(queued.nodes)
+        except BadInput:  # text from outside
+            continue
+        for name in names:
+            found.setdefault(name, []).append(queued)
+    return found
 
 
 def is_paid_for(node: Node) -> bool:

@@ -64,6 +64,7 @@ class FakeFleet:
     listed: list[Instance] = field(default_factory=list)
     error: AdvisorError | None = None
     asked: list[tuple[str, Any]] = field(default_factory=list)
+    unlisted: frozenset[str] = frozenset()
 
     def resume(
         self, nodes: Sequence[str], *, capacity_of: Mapping[str, Capacity] | None = None
@@ -101,6 +102,10 @@ class FakeFleet:
         if self.error is not None:
             raise self.error
         return self.listed
+
+    def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
+        shown = {item.node for item in listed}
+        return frozenset(self.unlisted - shown)
 
     def of(self, verb: str) -> list[Any]:
         return [what for said, what in self.asked if said == verb]

@@ -111,11 +111,11 @@ class Launching:
         )
         for instance in reservation.instances:
             instance.emulator_pool = capacity.key_for(self.state, pool)
-            self._mark_market(instance, pool)
+            self._mark_market(instance, pool, params)
             self.lifecycle.born(instance)
         return reservation
 
-    def _mark_market(self, instance: Any, pool: PoolKey) -> None:
+    def _mark_market(self, instance: Any, pool: PoolKey, params: Mapping[str, Any]) -> None:
         kind, zone, market = pool
         spot = market == "spot"
         instance.instance_lifecycle = instance.lifecycle = "spot" if spot else None
@@ -132,6 +132,12 @@ class Launching:
             "LaunchedAvailabilityZone": zone,
             "InstanceInterruptionBehavior": "terminate",
             "LaunchSpecification": {"InstanceType": kind},
+            "Tags": [
+                tag
+                for group in params.get("TagSpecifications") or []
+                if group.get("ResourceType") == "spot-instances-request"
+                for tag in group.get("Tags") or []
+            ],
         }
 
 

@@ -99,6 +99,11 @@ class Reads:
             for row in self.state.spot_requests.values()
             if (not ids or row["SpotInstanceRequestId"] in ids)
             and all(_matches(read[name](row), values) for name, values in filters.items() if name in read)
+            and all(
+                any(tag["Key"] == name[4:] and _matches(tag["Value"], values) for tag in row["Tags"])
+                for name, values in filters.items()
+                if name.startswith("tag:")
+            )
         ]
         return ActionResult({"SpotInstanceRequests": rows})
 

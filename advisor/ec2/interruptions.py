@@ -1,0 +1,230 @@
+"""What EC2 says about the end of instances: EventBridge by way of SQS, and spot requests as second source.
+
+Notices come at least once, unordered, and now and then not at all (EC2.md, section 3): so they are told apart
+by instance and kind, and whatever the queue loses the poll finds. A rule of EventBridge sees the whole
+account: whoever acts on a notice looks first whether the instance is his.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import structlog
+
+from advisor.ec2.clients import client
+from advisor.ec2.errors import failure_of
+from advisor.ec2.tags import CLUSTER_TAG
+from advisor.model.settings import Ec2Settings
+
+_LONG_POLL_SECONDS: Final = 5  # a round must end soon when the service is stopped; a message ends it at once
+_MESSAGES: Final = 10  # SQS's limit
+_LONGEST_BODY: Final = 256 * 1024
+_RECEIVES_A_ROUND: Final = 20
+_MARKED: Final = "marked-for-termination"
+_ENDED_BY_EC2: Final = ("instance-terminated-", "instance-stopped-")
+_ENDED_BY_US: Final = ("instance-terminated-by-user", "instance-stopped-by-user")
+
+_log = structlog.get_logger("advisor.ec2")
+
+
+class NoticeKind(enum.StrEnum):
+    """What EC2 says."""
+
+    REBALANCE = "rebalance"  # more likely than others to be taken back
+    INTERRUPTION = "interruption"  # taken back, in two minutes or less
+    ENDED = "ended"  # no longer there
+
+
+_KINDS: Final = {
+    "EC2 Instance Rebalance Recommendation": NoticeKind.REBALANCE,
+    "EC2 Spot Instance Interruption Warning": NoticeKind.INTERRUPTION,
+    "EC2 Instance State-change Notification": NoticeKind.ENDED,
+}
+_STATES_OF_THE_END: Final = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing EC2 said about one instance.
+
+    Attributes
+    ----------
+    kind : NoticeKind
+        What.
+    instance_id : str
+        About which; may be anybody's.
+    time : float
+        When EC2 said it, epoch seconds; 0 when it does not tell.
+    source : str
+        ``queue`` or ``poll``.
+    """
+
+    kind: NoticeKind
+    instance_id: str
+    time: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message, to be deleted once it was acted upon, and what it says (None: nothing for us)."""
+
+    receipt: str
+    notice: Notice | None
+
+
+def parse(body: str) -> Notice | None:
+    """Read an event of EventBridge; None when it is none we know, or concerns no instance's end.
+
+    Examples
+    --------
+    >>> parse('{"detail-type": "EC2 Instance Rebalance Recommendation", "detail": {"instance-id": "i-1"}}')
+    Notice(kind=<NoticeKind.REBALANCE: 'rebalance'>, instance_id='i-1', time=0.0, source='queue')
+    """
+    if len(body) > _LONGEST_BODY:
+        return None
+    try:
+        event = json.loads(body)
+        detail = event["detail"]
+        kind, instance_id = _KINDS.get(event["detail-type"]), detail["instance-id"]
+        state = detail.get("state")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if kind is None or not isinstance(instance_id, str):
+        return None
+    if kind is NoticeKind.ENDED and state not in _STATES_OF_THE_END:
+        return None
+    return Notice(kind=kind, instance_id=instance_id, time=_epoch(event.get("time")), source="queue")
+
+
+class Interruptions:
+    """Both sources of notices. Used by one thread.
+
+    Parameters
+    ----------
+    settings : Ec2Settings
+        ``interruption_queue_url``: without it only spot requests are looked at.
+    cluster : str
+        Owner tag of the spot requests.
+    """
+
+    def __init__(self, settings: Ec2Settings, cluster: str) -> None:
+        self._settings = settings
+        self._cluster = cluster
+
+    @cached_property
+    def _ec2(self) -> Any:
+        return client("ec2", self._settings)
+
+    @cached_property
+    def _sqs(self) -> Any:
+        return client("sqs", self._settings)
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether there is a queue to wait for."""
+        return bool(self._settings.interruption_queue_url)
+
+    def receive(self) -> list[Received]:
+        """Wait for messages, a few seconds at most.
+
+        Raises
+        ------
+        AdvisorError
+            The queue can't be read.
+        """
+        found: list[Received] = []
+        wait = _LONG_POLL_SECONDS
+        for _ in range(_RECEIVES_A_ROUND):
+            answer = self._ask(
+                "receive_message",
+                QueueUrl=self._settings.interruption_queue_url,
+                MaxNumberOfMessages=_MESSAGES,
+                WaitTimeSeconds=wait,
+            )
+            messages = answer.get("Messages", [])
+            found += [Received(item["ReceiptHandle"], parse(item.get("Body", ""))) for item in messages]
+            if len(messages) < _MESSAGES:
+                break
+            wait = 0  # there were more at once: take them, but wait for no further ones
+        return found
+
+    def done(self, received: Sequence[Received]) -> None:
+        """Delete messages; one that stays comes again, which is harmless.
+
+        Raises
+        ------
+        AdvisorError
+            The queue can't be reached.
+        """
+        for start in range(0, len(received), _MESSAGES):
+            entries = [
+                {"Id": str(number), "ReceiptHandle": item.receipt}
+                for number, item in enumerate(received[start : start + _MESSAGES])
+            ]
+            answer = self._ask(
+                "delete_message_batch", QueueUrl=self._settings.interruption_queue_url, Entries=entries
+            )
+            for failed in answer.get("Failed", []):
+                _log.warning("queue.not_deleted", code=failed.get("Code"))
+
+    def poll(self) -> list[Notice]:
+        """Ask what became of our spot requests: the second source, whatever happened to the messages (F24).
+
+        Raises
+        ------
+        AdvisorError
+            They can't be read to the end.
+        """
+        filters = [
+            {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._cluster]},
+            {"Name": "status-code", "Values": [_MARKED, *(f"{begin}*" for begin in _ENDED_BY_EC2)]},
+        ]
+        notices: list[Notice] = []
+        request: dict[str, Any] = {"Filters": filters}
+        while True:
+            answer = self._ask("describe_spot_instance_requests", **request)
+            rows = map(_notice_of_request, answer.get("SpotInstanceRequests", []))
+            notices += [notice for notice in rows if notice is not None]
+            if not answer.get("NextToken"):
+                return notices
+            request["NextToken"] = answer["NextToken"]
+
+    def _ask(self, operation: str, **request: Any) -> Any:
+        service = self._ec2 if operation.startswith("describe_") else self._sqs
+        try:
+            return getattr(service, operation)(**request)
+        except Exception as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            raise failure.as_error() from error
+
+
+def _notice_of_request(row: Mapping[str, Any]) -> Notice | None:
+    status = row.get("Status") or {}
+    code, instance_id = status.get("Code", ""), row.get("InstanceId")
+    if not instance_id or code in _ENDED_BY_US:
+        return None
+    if code == _MARKED:
+        kind = NoticeKind.INTERRUPTION
+    elif code.startswith(_ENDED_BY_EC2):
+        kind = NoticeKind.ENDED
+    else:
+        return None
+    changed = status.get("UpdateTime")
+    time = changed.timestamp() if isinstance(changed, datetime) else 0.0
+    return Notice(kind=kind, instance_id=instance_id, time=time, source="poll")
+
+
+def _epoch(text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0

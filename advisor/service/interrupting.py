@@ -1,0 +1,271 @@
+"""The interruption loop: EC2 takes a node back, and as little as can be is lost with it.
+
+At a warning the node gets no new job, and each job on it the signal it asked for (``--signal``). At a
+rebalance recommendation the node gets no new job either, but nobody is disturbed: the jobs on it end in
+peace, and the node after them. When the instance is gone the reconciler powers the node down, which requeues
+its jobs with their ids; here they are helped to their next place, which after two interruptions is not spot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.decide.capacity import too_often_interrupted
+from advisor.ec2.instances import Instance
+from advisor.ec2.interruptions import Notice, NoticeKind, Received
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node, NodePower
+from advisor.model.errors import AdvisorError
+from advisor.model.settings import Settings
+from advisor.service.advice_of import moved_by_us
+from advisor.service.clock import Clock
+from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.loops import Step
+from advisor.service.site_view import burst_nodes, jobs_by_node
+from advisor.service.view import SharedView
+from advisor.slurm.node_sets import fold
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 30.0
+_HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
+
+
+class NoticeSource(Protocol):
+    """What the loop asks of :class:`advisor.ec2.interruptions.Interruptions`."""
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether there is a queue to wait for."""
+        ...
+
+    def receive(self) -> list[Received]:
+        """Wait a few seconds for messages."""
+        ...
+
+    def done(self, received: Sequence[Received]) -> None:
+        """Delete messages."""
+        ...
+
+    def poll(self) -> list[Notice]:
+        """Ask the second source."""
+        ...
+
+
+class JobWarnings(Protocol):
+    """What the loop asks of :class:`advisor.slurm.running_jobs.RunningJobs`."""
+
+    def warn(self, job_id: int) -> str:
+        """Send the signal the job asked for; its name, or empty."""
+        ...
+
+    def excluded_nodes(self, job_id: int) -> str:
+        """Nodes the job must not get."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpotParts:
+    """What the loop needs of the outside: EC2's word, and the means to warn jobs."""
+
+    source: NoticeSource
+    jobs: JobWarnings
+
+
+class InterruptionLoop:
+    """Listens to EC2, tells Slurm.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    source : NoticeSource
+        What EC2 says.
+    instances : callable
+        Our instances as the reconciler last read them: only nodes of ours are ever touched.
+    slurm : SlurmBackend
+        Told to give a node no new job.
+    jobs : JobWarnings
+        Signals jobs.
+    view : SharedView
+        Which jobs are on which node.
+    record : InterruptionRecord
+        What has been heard and done; also read by the reconciler, as a second source.
+    clock : Clock
+        Time.
+    """
+
+    name = "interruptions"
+    period_seconds = _PERIOD_SECONDS
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        source: NoticeSource,
+        instances: Callable[[], Sequence[Instance]],
+        slurm: SlurmBackend,
+        jobs: JobWarnings,
+        view: SharedView,
+        record: InterruptionRecord,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._instances = instances
+        self._slurm = slurm
+        self._jobs = jobs
+        self._view = view
+        self._record = record
+        self._clock = clock
+        self._polled: float | None = None
+        self._kept_off: dict[int, str] = {}
+        self._own_exclusions: dict[int, str] = {}
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return (
+            Step("receive notices", self.receive),
+            Step("poll spot requests", self.poll),
+            Step("empty nodes", self.empty_nodes),
+            Step("warn jobs", self.warn_jobs),
+            Step("place again", self.place_again),
+            Step("forget", self.forget),
+        )
+
+    def receive(self) -> None:
+        """Take what EC2 says; messages are deleted when what they say is on the disk."""
+        if not self._source.has_queue:
+            return
+        received = self._source.receive()
+        if received:
+            ours = {item.instance_id for item in self._instances()}
+            self._note(
+                item.notice
+                for item in received
+                # the end of anybody's instance is told; warnings are rare, and ours may not be listed yet
+                if item.notice is not None
+                and (item.notice.kind is not NoticeKind.ENDED or item.notice.instance_id in ours)
+            )
+            self._source.done(received)
+
+    def poll(self) -> None:
+        """Ask the second source, every half minute: notices are lost now and then (F24)."""
+        now = self._clock.monotonic()
+        if self._polled is None or now - self._polled >= _POLL_SECONDS:
+            self._note(self._source.poll())
+            self._polled = now
+
+    def _note(self, notices: Iterable[Notice]) -> None:
+        for notice in self._record.note(notices, self._clock.wall()):
+            log.info("ec2.notice", kind=notice.kind.value, instance=notice.instance_id, source=notice.source)
+
+    def _concerned(self, *kinds: NoticeKind) -> tuple[SlurmSnapshot, list[tuple[Instance, Node]]]:
+        """Nodes of ours that are up and about whose instance EC2 said one of these."""
+        said = [item for item in self._instances() if self._record.said(item.instance_id, *kinds)]
+        if not said:
+            return SlurmSnapshot(time=0.0, jobs=(), nodes=()), []
+        snapshot = self._view.fresh()
+        nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
+        alive = {item.node: item for item in self._instances() if item.is_alive}
+        return snapshot, [
+            (item, nodes[item.node])
+            for item in said
+            # a younger instance may be that node by now: what was said is not about it
+            if item.node in nodes and alive.get(item.node, item) is item
+        ]
+
+    def empty_nodes(self) -> None:
+        """Give a node that goes no new job; when its jobs have ended it is powered down."""
+        _, concerned = self._concerned(NoticeKind.INTERRUPTION, NoticeKind.REBALANCE)
+        for instance, node in concerned:
+            if node.power not in (NodePower.UP, NodePower.POWERING_UP) or node.is_draining:
+                continue
+            is_last_warning = self._record.said(instance.instance_id, NoticeKind.INTERRUPTION)
+            why = "takes it back" if is_last_warning else "may take it back soon"
+            reason = f"burst advisor: EC2 {why} ({instance.instance_id})"
+            self._slurm.update_node([node.name], state="POWER_DOWN_ASAP", reason=reason)
+            log.warning("cloud.node_emptied", node=node.name, instance=instance.instance_id, why=why)
+
+    def warn_jobs(self) -> None:
+        """Send jobs on a node that EC2 takes back the signal they asked for, once."""
+        snapshot, concerned = self._concerned(NoticeKind.INTERRUPTION)
+        on_node = jobs_by_node(snapshot)
+        failed: AdvisorError | None = None
+        for instance, node in concerned:
+            for queued in on_node.get(node.name, []):
+                job_id = queued.job.job_id
+                if not self._record.warn_once(instance.instance_id, job_id):
+                    continue
+                try:
+                    signal = self._jobs.warn(job_id)
+                except AdvisorError as error:  # one job's trouble is no other's
+                    failed = error
+                    continue
+                self._record.warned(instance.instance_id, job_id)
+                log.warning("job.warned", job=job_id, node=node.name, signal=signal or "none asked for")
+        if failed is not None:
+            raise failed
+
+    def place_again(self) -> None:
+        """Help requeued jobs to their next place: at once, and off spot after too many interruptions."""
+        to_place = self._record.to_place()
+        if not to_place:
+            return
+        snapshot = self._view.fresh()
+        queued = {item.job.job_id: item for item in snapshot.jobs}
+        spot = {
+            item.node
+            for item in self._instances()
+            if item.is_alive and item.option is Capacity.SPOT and item.node is not None
+        }
+        for job_id in to_place:
+            job = queued.get(job_id)
+            if job is None or job.state == RUNNING:
+                self._record.placed([job_id])
+                self._kept_off.pop(job_id, None)
+                self._own_exclusions.pop(job_id, None)
+            elif job.state == PENDING:
+                self._place(job, spot)
+
+    def _place(self, queued: QueuedJob, spot: set[str]) -> None:
+        job_id = queued.job.job_id
+        if queued.reason in _HELD_FOR_GOOD:
+            # F20: Slurm would never start it again, and its user would wait for ever
+            log.error("job.held_after_interruption", job=job_id, reason=queued.reason)
+            if moved_by_us(queued) is not None:
+                partition = self._settings.cluster.on_premise_partitions[0]
+                self._slurm.update_job([job_id], {"partition": partition})
+            self._slurm.release([job_id])
+            return
+        changes: dict[str, str] = {}
+        if queued.reason == "BeginTime":
+            changes["starttime"] = "now"  # Slurm makes a requeued job wait two minutes
+        job = replace(queued.job, interruptions=self._record.interruptions_of(job_id))
+        if too_often_interrupted(job, self._settings):
+            keep_off = fold(sorted(spot))
+            if keep_off != self._kept_off.get(job_id, ""):
+                changes["excnodelist"] = self._with_own_exclusions(job_id, keep_off)
+                self._kept_off[job_id] = keep_off
+        if changes:
+            self._slurm.update_job([job_id], changes)
+            log.info("job.placed_again", job=job_id, interruptions=job.interruptions, **changes)
+
+    def _with_own_exclusions(self, job_id: int, keep_off: str) -> str:
+        if job_id not in self._own_exclusions:
+            self._own_exclusions[job_id] = self._jobs.excluded_nodes(job_id)
+        return ",".join(filter(None, (self._own_exclusions[job_id], keep_off)))
+
+    def forget(self) -> None:
+        """Drop what concerns nobody any more; only when both sides could be read."""
+        instances = self._instances()
+        if instances:
+            jobs = {queued.job.job_id for queued in self._view.fresh().jobs}
+            listed = {item.instance_id for item in instances}
+            self._record.forget(instances_left=listed, jobs_left=jobs, now=self._clock.wall())

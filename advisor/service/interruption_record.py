@@ -1,0 +1,177 @@
+"""What EC2 has said about the end of nodes, and how often it cost each job its node. Kept on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from advisor.ec2.interruptions import Notice, NoticeKind
+from advisor.ec2.state_file import StateFile
+
+log = structlog.get_logger(__name__)
+
+_MOST_INSTANCES: Final = 20_000
+_MOST_JOBS: Final = 100_000
+_SETTLING_SECONDS: Final = 300.0
+
+
+class InterruptionRecord:
+    """Notices by instance, interruptions by job. Safe to be used by several threads.
+
+    Parameters
+    ----------
+    state : StateFile
+        Where it is kept; unreadable state counts as empty: at worst a job is signalled twice, or has one
+        more interruption before it gets stable capacity.
+    """
+
+    def __init__(self, state: StateFile) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        content = state.read()
+        self._notices: dict[str, dict[str, float]] = _notices_of(content.get("notices"))
+        self._jobs: dict[int, int] = _counts_of(content.get("jobs"))
+        self._warned: set[str] = _texts_of(content.get("warned"))
+        self._to_place: set[int] = {
+            int(text) for text in _texts_of(content.get("to_place")) if text.isdigit()
+        }
+        self.totals: dict[str, int] = {
+            str(name): number for name, number in _items(content.get("totals")) if isinstance(number, int)
+        }
+
+    def note(self, notices: Iterable[Notice], now: float) -> list[Notice]:
+        """Remember notices; returns those that are news (messages come more than once)."""
+        news = []
+        with self._lock:
+            for notice in notices:
+                kinds = self._notices.setdefault(notice.instance_id, {})
+                if notice.kind.value in kinds:
+                    continue
+                kinds[notice.kind.value] = now
+                self._count(notice.kind.value)
+                news.append(notice)
+            while len(self._notices) > _MOST_INSTANCES:
+                del self._notices[next(iter(self._notices))]
+            if news:
+                self._save()
+        return news
+
+    def said(self, instance_id: str, *kinds: NoticeKind) -> bool:
+        """Whether EC2 said one of these about an instance."""
+        with self._lock:
+            known = self._notices.get(instance_id, {})
+            return any(kind.value in known for kind in kinds)
+
+    def notices(self) -> dict[str, dict[str, float]]:
+        """Instance to kind of notice to time, epoch seconds."""
+        with self._lock:
+            return {instance: dict(kinds) for instance, kinds in self._notices.items()}
+
+    def warn_once(self, instance_id: str, job_id: int) -> bool:
+        """Whether a job has not been warned about this instance yet."""
+        with self._lock:
+            return f"{instance_id}/{job_id}" not in self._warned
+
+    def warned(self, instance_id: str, job_id: int) -> None:
+        """A job has been warned."""
+        with self._lock:
+            self._warned.add(f"{instance_id}/{job_id}")
+            self._count("jobs_warned")
+            self._save()
+
+    def interrupted(self, job_ids: Collection[int]) -> None:
+        """Jobs have lost their node to EC2."""
+        if not job_ids:
+            return
+        with self._lock:
+            for job_id in job_ids:
+                self._jobs[job_id] = self._jobs.get(job_id, 0) + 1
+                self._to_place.add(job_id)
+                self._count("jobs_interrupted")
+            self._save()
+
+    def interruptions_of(self, job_id: int) -> int:
+        """How often EC2 took a job's node."""
+        with self._lock:
+            return self._jobs.get(job_id, 0)
+
+    def to_place(self) -> frozenset[int]:
+        """Jobs that lost their node and have not got another one yet."""
+        with self._lock:
+            return frozenset(self._to_place)
+
+    def placed(self, job_ids: Collection[int]) -> None:
+        """They have a place again, or are no more."""
+        with self._lock:
+            if self._to_place & set(job_ids):
+                self._to_place -= set(job_ids)
+                self._save()
+
+    def warned_about(self, instance_id: str) -> frozenset[int]:
+        """Jobs that were warned about an instance."""
+        with self._lock:
+            pairs = (text.partition("/") for text in self._warned)
+            return frozenset(int(job) for name, _, job in pairs if name == instance_id and job.isdigit())
+
+    def forget(self, *, instances_left: Collection[str], jobs_left: Collection[int], now: float) -> None:
+        """Drop what concerns instances EC2 lists no more and jobs that have left the queue.
+
+        What was heard in the last minutes stays: EC2 may not list that instance yet (F06).
+        """
+        instances, jobs = set(instances_left), set(jobs_left)
+        with self._lock:
+            notices = {
+                name: kinds
+                for name, kinds in self._notices.items()
+                if name in instances or abs(now - max(kinds.values(), default=0.0)) < _SETTLING_SECONDS
+            }
+            counts = {job: count for job, count in self._jobs.items() if job in jobs}
+            warned = {text for text in self._warned if text.partition("/")[0] in instances}
+            if (notices, counts, warned) != (self._notices, self._jobs, self._warned):
+                self._notices, self._jobs, self._warned = notices, counts, warned
+                self._to_place &= jobs
+                self._save()
+
+    def _count(self, name: str) -> None:
+        self.totals[name] = self.totals.get(name, 0) + 1
+
+    def _save(self) -> None:
+        content = {
+            "notices": self._notices,
+            "jobs": dict(list(self._jobs.items())[-_MOST_JOBS:]),
+            "warned": sorted(self._warned),
+            "to_place": sorted(map(str, self._to_place)),
+            "totals": self.totals,
+        }
+        try:
+            self._state.write(content)
+        except OSError as error:  # known in memory still
+            log.warning("interruptions.not_saved", file=str(self._state.path), error=error.strerror)
+
+
+def _items(content: object) -> Iterable[tuple[Any, Any]]:
+    return content.items() if isinstance(content, Mapping) else ()
+
+
+def _texts_of(content: object) -> set[str]:
+    return {item for item in content if isinstance(item, str)} if isinstance(content, list) else set()
+
+
+def _notices_of(content: object) -> dict[str, dict[str, float]]:
+    return {
+        str(instance): {
+            str(kind): float(time) for kind, time in _items(kinds) if isinstance(time, int | float)
+        }
+        for instance, kinds in _items(content)
+    }
+
+
+def _counts_of(content: object) -> dict[int, int]:
+    return {
+        int(job): count
+        for job, count in _items(content)
+        if isinstance(count, int) and str(job).isascii() and str(job).isdigit()
+    }

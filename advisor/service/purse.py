@@ -1,0 +1,270 @@
+"""The day's money: what was spent, what is promised to nodes, and whether there is enough for another one.
+
+Spent is counted from what runs, instance by instance, from its launch on: an advisor that was away for hours
+counts them when it is back. Promised is what launched nodes will still cost by what is predicted of their
+jobs; it is written to disk before the launch, so that a restart in between forgets nothing. A launch is
+allowed only while spent and promised and the new node stay under the caps: spending then passes a cap by no
+more than the jobs already running run longer than predicted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+import structlog
+
+from advisor.ec2.state_file import StateFile
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import WaitingSettings
+from advisor.service.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
+_MOST_DAYS: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningNode:
+    """A node that costs money now.
+
+    Attributes
+    ----------
+    instance_id, node : str
+        Its instance, its name.
+    usd_per_hour : float
+        Price.
+    launch_time : float
+        When EC2 launched it, epoch seconds; 0 when unknown.
+    shares : mapping of account to float
+        Who pays which share; the rest (idle time) is nobody's.
+    left_usd : float or None
+        What its jobs will still cost by what is predicted of them; None while it boots.
+    """
+
+    instance_id: str
+    node: str
+    usd_per_hour: float
+    launch_time: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+    left_usd: float | None = None
+
+
+@dataclass(slots=True)
+class _Promise:
+    account: str
+    usd: float
+    time: float
+
+
+class Purse:
+    """What may still be spent today. Safe to be used by several threads.
+
+    Parameters
+    ----------
+    state : StateFile
+        Where it is kept.
+    clock : Clock
+        Time; days are UTC's.
+    """
+
+    def __init__(self, state: StateFile, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+        self._lock = threading.Lock()
+        content = state.read()
+        self._days: dict[str, dict[str, float]] = {
+            str(day): _amounts(accounts) for day, accounts in _items(content.get("days"))
+        }
+        self._counted = _amounts(content.get("counted"))  # instance: counted until, epoch seconds
+        self._promises = dict(_promises(content.get("promises")))
+        self._last_count: tuple[float, float] | None = None  # wall, monotonic
+
+    # ------------------------------------------------------------------ spending
+
+    def count(self, running: Sequence[RunningNode]) -> None:
+        """Add what these nodes have cost since they were counted last.
+
+        A node's price is shared by the accounts whose jobs are on it, by their processors; idle time and
+        boots are on the site (account ``""``).
+        """
+        with self._lock:
+            now, most = self._elapsed()
+            day = self._days.setdefault(self._today(), {})
+            for item in running:
+                since = self._counted.get(item.instance_id, item.launch_time or now)
+                hours = min(max(0.0, now - since), most) / 3600.0
+                usd = hours * item.usd_per_hour
+                self._add(day, item, usd)
+                self._counted[item.instance_id] = now
+                self._keep_promise(item, usd)
+            alive = {item.instance_id for item in running}
+            self._counted = {name: until for name, until in self._counted.items() if name in alive}
+            self._drop_stale({item.node for item in running}, now)
+            for old in sorted(self._days)[:-_MOST_DAYS]:
+                del self._days[old]
+            try:
+                self._save()
+            except OSError as error:  # known in memory still
+                log.warning("purse.not_saved", file=str(self._state.path), error=error.strerror)
+
+    def _elapsed(self) -> tuple[float, float]:
+        """Now, and the longest time that can have gone by: a clock that was set invents no hours (F32)."""
+        now, steady = self._clock.wall(), self._clock.monotonic()
+        last, self._last_count = self._last_count, (now, steady)
+        return now, math.inf if last is None else steady - last[1]
+
+    @staticmethod
+    def _add(day: dict[str, float], item: RunningNode, usd: float) -> None:
+        shares = {account: share for account, share in item.shares.items() if account}
+        for account, share in shares.items():
+            day[account] = day.get(account, 0.0) + usd * share
+        day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(shares.values()))
+
+    def _keep_promise(self, item: RunningNode, usd: float) -> None:
+        promise = self._promises.get(item.node)
+        if item.left_usd is None:
+            if promise is not None:
+                promise.usd = max(0.0, promise.usd - usd)
+            return
+        account = max(item.shares, key=lambda name: item.shares[name], default="")
+        self._promises[item.node] = _Promise(account, item.left_usd, self._clock.wall())
+
+    def _drop_stale(self, alive: set[str], now: float) -> None:
+        self._promises = {
+            node: promise
+            for node, promise in self._promises.items()
+            if node in alive or abs(now - promise.time) < _STALE_SECONDS
+        }
+
+    # ------------------------------------------------------------------ promising
+
+    def promise(self, node: str, account: str, usd: float, caps: WaitingSettings) -> str:
+        """Set money aside for a node that is about to be launched; on disk when this returns.
+
+        Returns
+        -------
+        str
+            Empty, or which cap forbids the launch, in words.
+
+        Raises
+        ------
+        TellAdmin
+            There is a cap, and what was promised can't be written down: nothing may be launched.
+        """
+        with self._lock:
+            before = self._promises.pop(node, None)
+            refused = self._refused(account, usd, caps)
+            if refused:
+                if before is not None:
+                    self._promises[node] = before
+                return refused
+            self._promises[node] = _Promise(account, usd, self._clock.wall())
+            try:
+                self._save()
+            except OSError as error:
+                if has_caps(caps):
+                    text = f"{self._state.path} can't be written ({error.strerror})"
+                    raise TellAdmin(
+                        f"{text}: with a cap nothing is launched until it can", code="purse.not_saved"
+                    ) from error
+        return ""
+
+    def release(self, nodes: Iterable[str]) -> None:
+        """Nothing will be spent on these nodes any more."""
+        with self._lock:
+            for node in nodes:
+                self._promises.pop(node, None)
+
+    def _refused(self, account: str, usd: float, caps: WaitingSettings) -> str:
+        total, by_account = self._exposure()
+        cap = caps.daily_cap_usd
+        if cap and total + usd > cap:
+            return f"{total:.2f} USD of {cap:.2f} for today are spent or promised"
+        cap = caps.account_daily_cap_usd.get(account, 0.0)
+        mine = by_account.get(account, 0.0)
+        if cap and mine + usd > cap:
+            return f"{mine:.2f} USD of {cap:.2f} for account {account} today are spent or promised"
+        return ""
+
+    # ------------------------------------------------------------------ looking
+
+    def exposure_today(self) -> tuple[float, MappingProxyType[str, float]]:
+        """Dollars spent since midnight UTC and promised, in all and by account."""
+        with self._lock:
+            total, by_account = self._exposure()
+        return total, MappingProxyType({name: usd for name, usd in by_account.items() if name})
+
+    def spent_today(self) -> tuple[float, MappingProxyType[str, float]]:
+        """Dollars spent since midnight UTC, in all and by account."""
+        with self._lock:
+            day = dict(self._days.get(self._today(), {}))
+        return sum(day.values()), MappingProxyType({name: usd for name, usd in day.items() if name})
+
+    def days(self) -> dict[str, dict[str, float]]:
+        """Every day known to account to dollars; ``""`` is idle time and boots."""
+        with self._lock:
+            return {day: dict(accounts) for day, accounts in self._days.items()}
+
+    def promised(self) -> float:
+        """Dollars that launched nodes will still cost, as far as is predicted."""
+        with self._lock:
+            return sum(promise.usd for promise in self._promises.values())
+
+    def exhausted(self, caps: WaitingSettings) -> tuple[bool, frozenset[str]]:
+        """Whether the day's cap is reached, and which accounts have reached theirs."""
+        total, by_account = self.exposure_today()
+        accounts = {
+            account
+            for account, cap in caps.account_daily_cap_usd.items()
+            if cap and by_account.get(account, 0.0) >= cap
+        }
+        return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
+
+    def _exposure(self) -> tuple[float, dict[str, float]]:
+        by_account = dict(self._days.get(self._today(), {}))
+        for promise in self._promises.values():
+            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        return sum(by_account.values()), by_account
+
+    def _today(self) -> str:
+        return datetime.fromtimestamp(self._clock.wall(), UTC).date().isoformat()
+
+    def _save(self) -> None:
+        promises = {
+            node: {"account": promise.account, "usd": promise.usd, "time": promise.time}
+            for node, promise in self._promises.items()
+        }
+        self._state.write({"days": self._days, "counted": self._counted, "promises": promises})
+
+
+def has_caps(caps: WaitingSettings) -> bool:
+    """Whether spending is limited at all."""
+    return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))
+
+
+def _items(content: object) -> Iterable[tuple[Any, Any]]:
+    return content.items() if isinstance(content, Mapping) else ()
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0.0
+
+
+def _amounts(content: object) -> dict[str, float]:
+    return {str(name): float(value) for name, value in _items(content) if _is_amount(value)}
+
+
+def _promises(content: object) -> Iterable[tuple[str, _Promise]]:
+    for node, entry in _items(content):
+        if isinstance(entry, Mapping) and _is_amount(entry.get("usd")) and _is_amount(entry.get("time")):
+            yield (
+                str(node),
+                _Promise(str(entry.get("account", "")), float(entry["usd"]), float(entry["time"])),
+            )

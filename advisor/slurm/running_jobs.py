@@ -1,0 +1,136 @@
+"""What is asked of single jobs whose node goes: warn them as they asked for, and keep them off some nodes.
+
+Slurm shows nobody the ``--signal`` of a job. It is read where the user wrote it: on the command line (the
+accounting keeps it) and in the batch script; the command line wins, as in sbatch. ``SBATCH_SIGNAL`` in the
+user's environment can't be seen.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.model.errors import RetryLater
+from advisor.slurm.commands import Commands
+
+_SIGNAL: Final = re.compile(
+    r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"
+)
+_DIRECTIVE: Final = re.compile(r"#SBATCH\s+(.*)")
+_EXCLUDED: Final = re.compile(r"(?:^|\s)ExcNodeList=(\S*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSignal:
+    """The signal a job wants before its end.
+
+    Attributes
+    ----------
+    name : str
+        Slurm's name of it, or a number.
+    to_batch_shell : bool
+        True: to the batch shell (``B:``); else to the job's steps, as Slurm does it.
+    """
+
+    name: str
+    to_batch_shell: bool
+
+
+def parse_signal(text: str) -> AskedSignal | None:
+    """Read the value of ``--signal``; None when it is none.
+
+    Examples
+    --------
+    >>> parse_signal("B:SIGUSR1@60")
+    AskedSignal(name='USR1', to_batch_shell=True)
+    """
+    match = _SIGNAL.fullmatch(text.strip().upper())
+    if match is None:
+        return None
+    return AskedSignal(name=match["name"], to_batch_shell="B" in (match["where"] or ""))
+
+
+def asked_signal(submit_line: str, script: str) -> AskedSignal | None:
+    """The signal asked for on the command line, else in the script; None when there is none."""
+    directives: list[str] = []
+    for line in script.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break  # sbatch reads no directive after the first command
+        match = _DIRECTIVE.match(line)
+        if match is not None:
+            directives += _words(match[1])
+    return _last_signal(_options_of(_words(submit_line))) or _last_signal(directives)
+
+
+class RunningJobs:
+    """Asks and tells Slurm about single jobs.
+
+    Every method raises RetryLater when Slurm does not answer.
+
+    Parameters
+    ----------
+    commands : Commands
+        How Slurm's commands are run.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def warn(self, job_id: int) -> str:
+        """Send a running job the signal it asked for; its name, or empty when it asked for none."""
+        asked = asked_signal(self._submit_line(job_id), self._script(job_id))
+        if asked is None:
+            return ""
+        only_shell = ["--batch"] if asked.to_batch_shell else []
+        self._commands.text("scancel", f"--signal={asked.name}", *only_shell, f"{job_id:d}")
+        return asked.name
+
+    def excluded_nodes(self, job_id: int) -> str:
+        """Nodes a job must not get (``--exclude``), as an expression; empty for none."""
+        shown = self._commands.text("scontrol", "--oneliner", "show", "job", f"{job_id:d}")
+        match = _EXCLUDED.search(shown)
+        return "" if match is None or match[1] == "(null)" else match[1]
+
+    def _submit_line(self, job_id: int) -> str:
+        try:
+            return self._commands.text("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", f"{job_id:d}")
+        except RetryLater:  # a site without accounting, or one whose slurmdbd is away: the script is left
+            return ""
+
+    def _script(self, job_id: int) -> str:
+        try:
+            return self._commands.text("scontrol", "write", "batch_script", f"{job_id:d}", "-")
+        except RetryLater:  # salloc and srun have none
+            return ""
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=False)
+    except ValueError:  # an open quote
+        return line.split()
+
+
+def _options_of(words: list[str]) -> list[str]:
+    """Words up to the script's name: what follows it are the script's own arguments."""
+    for number, word in enumerate(words[1:], start=1):
+        before = words[number - 1]
+        may_be_value = number > 1 and before.startswith("-") and "=" not in before
+        if not word.startswith("-") and not may_be_value:
+            return words[1:number]
+    return words[1:]
+
+
+def _last_signal(words: Iterable[str]) -> AskedSignal | None:
+    found, before = None, ""
+    for word in words:
+        value = word.removeprefix("--signal=") if word.startswith("--signal=") else None
+        if before == "--signal":
+            value = word
+        if value is not None:
+            found = parse_signal(value) or found
+        before = word
+    return found
