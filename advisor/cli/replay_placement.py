@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,9 @@ from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from advisor.replay.placement import Outcome, PlacementOptions, PlacementReplay
+    from advisor.predict.fitness import Target
+    from advisor.replay.placement import PlacementOptions
+    from advisor.replay.placement_results import EstimatorQuality, Outcome, PlacementReplay
 
 WAYS = ("optimal", "without_cutoff", "with_cutoff", "advisor")
 
@@ -121,15 +123,8 @@ def result_of(
     return {
         "trace": trace.name,
         "jobs": found.jobs,
-        "estimator": {
-            "wait_mae": found.wait.mean_absolute_error,
-            "run_mae": found.run.mean_absolute_error,
-            "wait_interval_coverage": found.wait.interval_coverage,
-            "run_interval_coverage": found.run.interval_coverage,
-            "interval": found.wait.interval,
-            "wait_without_estimate": found.wait.without_estimate,
-            "run_without_estimate": found.run.without_estimate,
-        },
+        "estimator": _quality(found.quality),
+        "published_estimator": _quality(found.published_quality),
         "parameters": {name: asdict(parameters) for name, parameters in found.parameters.items()},
         "cutoff": asdict(found.cutoff),
         "options": asdict(options),
@@ -137,6 +132,19 @@ def result_of(
             {"factor": row.factor} | {way: asdict(getattr(row, way)) for way in WAYS} for row in found.rows
         ],
         "seconds": seconds,
+    }
+
+
+def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, float]:
+    wait, run = qualities["wait"], qualities["run"]
+    return {
+        "wait_mae": wait.mean_absolute_error,
+        "run_mae": run.mean_absolute_error,
+        "wait_interval_coverage": wait.interval_coverage,
+        "run_interval_coverage": run.interval_coverage,
+        "interval": wait.interval,
+        "wait_without_estimate": wait.without_estimate,
+        "run_without_estimate": run.without_estimate,
     }
 
 
@@ -161,12 +169,13 @@ def draw(console: Console, trace: Path, found: PlacementReplay, seconds: float) 
     for row in found.rows:
         table.add_row(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS))
     console.print(table)
-    for name, quality in (("wait", found.wait), ("run", found.run)):
-        console.print(
-            f"{name}: mean absolute error {quality.mean_absolute_error:,.0f} s, "
-            f"{quality.interval_coverage:.1%} of jobs within the {quality.interval:.0%} interval, "
-            f"{quality.without_estimate:.1%} without an estimate"
-        )
+    for estimator, qualities in (("advisor", found.quality), ("published", found.published_quality)):
+        for target, quality in qualities.items():
+            console.print(
+                f"{estimator} {target}: mean absolute error {quality.mean_absolute_error:,.0f} s, "
+                f"{quality.interval_coverage:.1%} of jobs within the {quality.interval:.0%} interval, "
+                f"{quality.without_estimate:.1%} without an estimate"
+            )
     console.print(
         f"cutoff C = {found.cutoff.scale:.3g} s^2 * exp(-{found.cutoff.decay:g}*o*c), chosen on the jobs "
         f"before the window; {seconds:.1f} s"

@@ -42,7 +42,7 @@ class RecordKeeper:
             saved_seconds=self._saved,
             absolute_seconds=self._absolute,
             squared_seconds=self._squared,
-            at_risk_seconds=self._exposure,
+            at_risk_seconds=max(0.0, self._exposure),
         )
 
 

@@ -146,12 +146,19 @@ def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
             nodes_needed=Quantity(float(nodes), "nodes"),
             burst_nodes=Quantity(float(cloud.nodes_total), "nodes"),
         )
-    if job.memory_mb and cloud.memory_mb_per_node and job.memory_mb > (nodes or 1) * cloud.memory_mb_per_node:
-        return _no(
-            Reason.MORE_MEMORY_THAN_BURST,
-            memory=Quantity(float(job.memory_mb), "MiB"),
-            burst_memory=Quantity(float((nodes or 1) * cloud.memory_mb_per_node), "MiB"),
-        )
+    return _memory(job, cloud, nodes or 1)
+
+
+def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
+    """As a whole, and on each node where the user counted by nodes: there is no sharing between them."""
+    node = cloud.memory_mb_per_node
+    for asked, available in ((job.memory_mb_per_node, node), (job.memory_mb, nodes * node)):
+        if node and asked and asked > available:
+            return _no(
+                Reason.MORE_MEMORY_THAN_BURST,
+                memory=Quantity(float(asked), "MiB"),
+                burst_memory=Quantity(float(available), "MiB"),
+            )
     return None
 
 

@@ -47,7 +47,7 @@ class ForestSettings:
         Of scikit-learn's generator.
     """
 
-    trees: int = 40
+    trees: int = 15
     leaf_jobs: int = 5
     feature_share: float = 1 / 3
     job_share: float = 0.6

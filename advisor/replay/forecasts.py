@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.estimate import Estimate
 from advisor.model.table import JobTable
-from advisor.predict.distribution import LEVELS, DistributionForest, ForestSettings
+from advisor.predict.calibration import AdaptiveLevel
+from advisor.predict.distribution import BINS, DistributionForest, Distributions, ForestSettings
 from advisor.predict.fitness import Target
 from advisor.predict.placement_features import features_of
 from advisor.replay.estimates import Known
@@ -19,7 +22,6 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 COVERAGE = 0.9
-_LOW, _HIGH = (1.0 - COVERAGE) / 2.0, (1.0 + COVERAGE) / 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +33,17 @@ class ForecastOptions:
     first : int
         Jobs that are only learned from.
     retrain_jobs : int
-        New forests after so many submissions.
+        A new forest after so many submissions.
+    forests : int
+        The newest so many are averaged: as steady as one large forest, and grown bit by bit.
     forest : ForestSettings
-        How they are grown.
+        How each is grown.
     """
 
     first: int = 1_000
     retrain_jobs: int = 500
-    forest: ForestSettings = ForestSettings()
+    forests: int = 4
+    forest: ForestSettings = field(default_factory=ForestSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,6 +116,7 @@ def forecast_rows(
     targets: tuple[Target, Target] = ("wait", "run")
     known = {target: Known.of(table, target) for target in targets}
     found = {target: _Found.of(len(rows)) for target in targets}
+    newest = {target: deque[DistributionForest](maxlen=options.forests) for target in targets}
     for begin in range(min(options.first, len(rows)), len(rows), options.retrain_jobs):
         part = slice(begin, min(begin + options.retrain_jobs, len(rows)))
         now = float(table.submit[rows[begin]])
@@ -119,37 +125,37 @@ def forecast_rows(
             past = past[np.isfinite(features[past, 0])][-options.forest.most_jobs :]
             if len(past):
                 labels = known[target].labels[past]
-                forest = DistributionForest.train(features[past], labels, options.forest)
-                found[target].fill(part, forest, features[rows[part]])
+                settings = replace(options.forest, seed=options.forest.seed + begin)
+                newest[target].append(DistributionForest.train(features[past], labels, settings))
+                found[target].fill(part, newest[target], features[rows[part]])
         if tick is not None:
             tick(part.stop - part.start)
-    limits = {"wait": np.full(len(rows), np.inf), "run": table.requested_time[rows]}
-    return {target: found[target].columns(rows, limits[target]) for target in targets}
+    return {target: found[target].columns(table, rows, target) for target in targets}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """Forecasts while they are being made; `bounds` are the interval's two quantiles."""
+    """Distributions while they are being made; NaN where there is none."""
 
     mean: Floats
-    quantiles: Floats
-    bounds: Floats
+    mass: Floats
 
     @classmethod
     def of(cls, count: int) -> _Found:
-        return cls(np.full(count, np.nan), np.full((count, len(LEVELS)), np.nan), np.full((count, 2), np.nan))
+        return cls(np.full(count, np.nan), np.full((count, BINS), np.nan))
 
-    def fill(self, part: slice, forest: DistributionForest, features: Floats) -> None:
-        distributions = forest.predict(features)
-        self.mean[part] = distributions.mean
-        self.quantiles[part] = distributions.quantiles()
-        self.bounds[part] = distributions.quantiles(np.array([_LOW, _HIGH]))
+    def fill(self, part: slice, forests: Iterable[DistributionForest], features: Floats) -> None:
+        distributions = [forest.predict(features) for forest in forests]
+        self.mean[part] = np.mean([each.mean for each in distributions], axis=0)
+        self.mass[part] = np.mean([each.mass for each in distributions], axis=0)
 
-    def columns(self, rows: Rows, limit: Floats) -> ForecastColumns:
+    def columns(self, table: JobTable, rows: Rows, target: Target) -> ForecastColumns:
+        limit = np.full(len(rows), np.inf) if target == "wait" else table.requested_time[rows]
         most = np.where(np.isnan(limit), np.inf, limit)
+        distributions = Distributions(mean=self.mean, mass=self.mass)
+        bounds = np.minimum(self._bounds(table, rows, target, most), most[:, None])
         mean = np.minimum(self.mean, most)
-        quantiles = np.minimum(self.quantiles, most[:, None])
-        bounds = np.minimum(self.bounds, most[:, None])
+        quantiles = np.minimum(distributions.quantiles(), most[:, None])
         return ForecastColumns(
             rows=rows,
             mean=mean,
@@ -158,3 +164,23 @@ class _Found:
             lower=bounds[:, 0],
             upper=bounds[:, 1],
         )
+
+    def _bounds(self, table: JobTable, rows: Rows, target: Target, most: Floats) -> Floats:
+        """Interval of each row, at a level that follows how often the intervals held so far."""
+        level = AdaptiveLevel(COVERAGE)
+        bounds = np.full((len(rows), 2), np.nan)
+        labels = table.wait[rows] if target == "wait" else table.run[rows]
+        times = table.start[rows] if target == "wait" else table.end[rows]
+        open_rows = list[tuple[float, int]]()
+        for index, now in enumerate(table.submit[rows].tolist()):
+            while open_rows and open_rows[0][0] < now:
+                _, past = heapq.heappop(open_rows)
+                low, high = bounds[past]
+                level.learn(inside=bool(low <= labels[past] <= min(high, most[past])))
+            if np.isnan(self.mean[index]):
+                continue
+            one = Distributions(mean=self.mean[index : index + 1], mass=self.mass[index : index + 1])
+            bounds[index] = one.quantiles(np.array(level.bounds))[0]
+            if labels[index] >= 0:
+                heapq.heappush(open_rows, (float(times[index]), index))
+        return bounds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -30,9 +30,19 @@ from advisor.predict.knn import EstimateColumns, KnnParameters
 from advisor.predict.tracker import StateColumns, states_of
 from advisor.predict.tuning import GeneticSettings, tune
 from advisor.replay.estimates import estimate_rows
+from advisor.replay.forecasts import COVERAGE, ForecastColumns, ForecastOptions, forecast_rows
+from advisor.replay.placement_results import (
+    EstimatorQuality,
+    FactorRow,
+    Outcome,
+    PlacementReplay,
+    TunedParameters,
+)
+from advisor.replay.proven import sent_by_the_advisor
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 FACTORS: Final = (0.01, 0.05, 0.10, 0.20, 0.30, 0.40, 0.50, 0.75, 1.00, 10.00)
 """Overheads per processor of the paper's Tables III to V."""
@@ -67,6 +77,10 @@ class PlacementOptions:
         Of the GA.
     backtest_jobs : int
         Rows before the window on which the cutoff is chosen.
+    record_jobs : int
+        Rows before the window on which the advisor's own rule earns its record.
+    forecast : ForecastOptions
+        How the advisor's own forecasts are made.
     """
 
     skip: int = 10_000
@@ -78,82 +92,8 @@ class PlacementOptions:
     population: int = 50
     seed: int = 1
     backtest_jobs: int = 5_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What one way to decide did for one factor.
-
-    Attributes
-    ----------
-    cloud_jobs : int
-        Jobs sent to the cloud.
-    saved_seconds : float
-        Sum over them of w + r - s(c)*r.
-    fraction_of_optimal : float or None
-        Of the clairvoyant's saved seconds; None where he could save nothing.
-    """
-
-    cloud_jobs: int
-    saved_seconds: float
-    fraction_of_optimal: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorRow:
-    """One line of the paper's tables."""
-
-    factor: float
-    optimal: Outcome
-    without_cutoff: Outcome
-    with_cutoff: Outcome
-    advisor: Outcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimatorQuality:
-    """How good the estimates of one window were.
-
-    Attributes
-    ----------
-    mean_absolute_error : float
-        Seconds, over the jobs that have an estimate (section V-A).
-    interval_coverage : float
-        Share of jobs whose truth lies within the stated interval.
-    interval : float
-        What that share should be.
-    without_estimate : float
-        Share of jobs with none.
-    """
-
-    mean_absolute_error: float
-    interval_coverage: float
-    interval: float
-    without_estimate: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedParameters:
-    """What an estimator ran with."""
-
-    k: int
-    omega: float
-    s: int
-    weights: dict[str, float]
-    rmse_before: float | None = None
-    rmse_after: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementReplay:
-    """The whole result."""
-
-    jobs: int
-    wait: EstimatorQuality
-    run: EstimatorQuality
-    parameters: dict[str, TunedParameters]
-    cutoff: ChosenCutoff
-    rows: tuple[FactorRow, ...]
+    record_jobs: int = 20_000
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
 
 
 def replay_placement(table: JobTable, options: PlacementOptions, progress: Progress) -> PlacementReplay:
@@ -200,16 +140,39 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
     judged = slice(len(past), len(both))
     cases = list(_cases(table, states, window, estimates, judged))
     actual = _past_jobs(table, window, estimates, judged)
+    own = _forecasts(table, options, progress)
+    recorded = len(own["wait"].rows) - len(window)
+    rows = list[FactorRow]()
     with progress("deciding", len(options.factors)) as tick:
-        rows = tuple(_factor_row(factor, cases, actual, cutoff, options, tick) for factor in options.factors)
+        for factor in options.factors:
+            placement = _published(factor, cutoff, options)
+            sent = {
+                "without_cutoff": _sent(cases, placement.model_copy(update={"use_cutoff": False})),
+                "with_cutoff": _sent(cases, placement),
+                "advisor": sent_by_the_advisor(
+                    table, states, own, placement.model_copy(update={"rule": "advisor", "use_cutoff": False})
+                )[recorded:],
+            }
+            rows.append(_factor_row(factor, sent, actual.saved_seconds(factor, options.baseline)))
+            tick(1)
+    truths = {"wait": np.where(table.wait >= 0, table.wait, np.nan)[window], "run": table.run[window]}
     return PlacementReplay(
         jobs=len(window),
-        wait=_quality(estimates["wait"], judged, np.where(table.wait >= 0, table.wait, np.nan)[window]),
-        run=_quality(estimates["run"], judged, table.run[window]),
+        quality={target: _own_quality(own[target], recorded, truths[target]) for target in TARGETS},
+        published_quality={target: _quality(estimates[target], judged, truths[target]) for target in TARGETS},
         parameters=tuned,
         cutoff=cutoff,
-        rows=rows,
+        rows=tuple(rows),
     )
+
+
+def _forecasts(
+    table: JobTable, options: PlacementOptions, progress: Progress
+) -> dict[Target, ForecastColumns]:
+    """Forecast the window and the jobs before it."""
+    rows = _window(table, max(0, options.skip - options.record_jobs), options.skip + options.jobs)
+    with progress("forecasting with distribution forests", len(rows)) as tick:
+        return forecast_rows(table, rows, options.forecast, tick=tick)
 
 
 def _window(table: JobTable, begin: int, end: int) -> Rows:
@@ -315,17 +278,8 @@ def _estimate(columns: EstimateColumns, index: int) -> Estimate:
     )
 
 
-def _factor_row(
-    factor: float,
-    cases: Sequence[tuple[Job, SiteState, Estimates]],
-    actual: PastJobs,
-    cutoff: ChosenCutoff,
-    options: PlacementOptions,
-    tick: Callable[[int], None],
-) -> FactorRow:
-    saved = actual.saved_seconds(factor, options.baseline)
-    optimum = float(saved[saved > 0].sum())
-    published = PlacementSettings(
+def _published(factor: float, cutoff: ChosenCutoff, options: PlacementOptions) -> PlacementSettings:
+    return PlacementSettings(
         rule="published",
         overhead_per_processor=factor,
         baseline=options.baseline,
@@ -333,19 +287,15 @@ def _factor_row(
         cutoff_scale=cutoff.scale,
         cutoff_decay=cutoff.decay,
     )
-    variants = {
-        "without_cutoff": published.model_copy(update={"use_cutoff": False}),
-        "with_cutoff": published,
-        "advisor": published.model_copy(update={"rule": "advisor"}),
-    }
-    outcomes = {name: _outcome(_sent(cases, settings), saved, optimum) for name, settings in variants.items()}
-    tick(1)
-    return FactorRow(factor=factor, optimal=_outcome(saved > 0, saved, optimum), **outcomes)
 
 
-def _sent(
-    cases: Sequence[tuple[Job, SiteState, Estimates]], placement: PlacementSettings
-) -> NDArray[np.bool_]:
+def _factor_row(factor: float, sent: dict[str, Booleans], saved: Floats) -> FactorRow:
+    optimum = float(saved[saved > 0].sum())
+    outcomes = {name: Outcome.of(jobs, saved, optimum) for name, jobs in sent.items()}
+    return FactorRow(factor=factor, optimal=Outcome.of(saved > 0, saved, optimum), **outcomes)
+
+
+def _sent(cases: Sequence[tuple[Job, SiteState, Estimates]], placement: PlacementSettings) -> Booleans:
     """Where the decision function sends the jobs: True for the cloud."""
     settings = Settings(placement=placement)
     return np.array(
@@ -356,28 +306,21 @@ def _sent(
     )
 
 
-def _outcome(sent: NDArray[np.bool_], saved: Floats, optimum: float) -> Outcome:
-    total = float(saved[sent].sum())
-    return Outcome(
-        cloud_jobs=int(np.count_nonzero(sent)),
-        saved_seconds=total,
-        fraction_of_optimal=total / optimum if optimum > 0 else None,
-    )
-
-
 def _quality(columns: EstimateColumns, part: slice, truth: Floats) -> EstimatorQuality:
-    seconds, lower, upper = columns.seconds[part], columns.lower[part], columns.upper[part]
-    known = np.isfinite(truth)
-    usable = np.isfinite(seconds) & known
-    bounded = np.isfinite(lower) & np.isfinite(upper) & known
-    inside = (truth >= lower) & (truth <= upper) & bounded
-    return EstimatorQuality(
-        mean_absolute_error=_mean(np.abs(seconds - truth)[usable]),
-        interval_coverage=_mean(inside[bounded]),
+    return EstimatorQuality.of(
+        seconds=columns.seconds[part],
+        lower=columns.lower[part],
+        upper=columns.upper[part],
         interval=columns.coverage,
-        without_estimate=_mean(~np.isfinite(seconds[known])),
+        truth=truth,
     )
 
 
-def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+def _own_quality(columns: ForecastColumns, recorded: int, truth: Floats) -> EstimatorQuality:
+    return EstimatorQuality.of(
+        seconds=columns.mean[recorded:],
+        lower=columns.lower[recorded:],
+        upper=columns.upper[recorded:],
+        interval=COVERAGE,
+        truth=truth,
+    )

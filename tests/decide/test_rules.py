@@ -44,6 +44,12 @@ STAYS = [
     ({"processors": 9}, {}, {"nodes_total": 2, "processors_per_node": 4}, Reason.LARGER_THAN_BURST),
     ({"nodes": 3, "processors": 3}, {}, {"nodes_total": 2}, Reason.LARGER_THAN_BURST),
     ({"memory_mb": 9000}, {}, {"memory_mb_per_node": 8000}, Reason.MORE_MEMORY_THAN_BURST),
+    (
+        {"processors": 8, "memory_mb": 9000, "memory_mb_per_node": 9000},  # two nodes, each of them too small
+        {},
+        {"processors_per_node": 4, "memory_mb_per_node": 8000},
+        Reason.MORE_MEMORY_THAN_BURST,
+    ),
     ({"features": ("infiniband",)}, {}, {"features": ("avx",)}, Reason.FEATURE_NOT_IN_BURST),
 ]
 

@@ -1,0 +1,140 @@
+"""The advisor's own rule on hand-computed cases (docs/designs/0009-placement-rule.md)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from advisor.decide.placement import as_case
+from advisor.decide.proven import is_candidate, proven, win_probability, worst_seconds
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import explanation
+from advisor.model import Estimate, Estimates, Placement, SiteState, TrackRecord, Verdict
+from advisor.model.settings import PlacementSettings
+from tests.decide.cases import CLUSTER, make_job, make_settings
+
+RICH = TrackRecord(saved_seconds=1e6, absolute_seconds=1e6, squared_seconds=1e6)
+SETTINGS = PlacementSettings(
+    rule="advisor",
+    overhead_per_processor=0.05,
+    boot_seconds=100.0,
+    margin=1.5,
+    win_probability=0.5,
+    record_deviations=0.0,
+    record_discount=0.0,
+    stake_share=0.01,
+    exposure_share=0.02,
+)
+
+
+def estimate(*times: float) -> Estimate:
+    return Estimate(seconds=sum(times) / len(times), variance=1.0, quantiles=times)
+
+
+def make_case(waits, runs=(1000.0, 1000.0), *, record=RICH, requested_time=2000.0, settings=SETTINGS):
+    """10 processors: s = 1.5; the cloud costs 100 + run / 2 seconds."""
+    return as_case(
+        processors=10,
+        requested_time=requested_time,
+        estimates=Estimates(wait=estimate(*waits), run=estimate(*runs)),
+        boot=settings.boot_seconds,
+        settings=settings,
+        record=record,
+    )
+
+
+def test_the_probability_counts_the_pairs() -> None:
+    # penalties 600 and 1100; waits above: (601, 5000) and (5000,); a tie is not faster
+    assert win_probability(make_case((0.0, 600.0, 601.0, 5000.0), (1000.0, 2000.0))) == 3 / 8
+
+
+def test_the_worst_is_no_wait_and_all_the_time_the_user_allows() -> None:
+    assert worst_seconds(make_case((1.0,))) == 100 + 1000
+    assert worst_seconds(make_case((1.0,), (10.0, 3000.0), requested_time=None)) == 100 + 1500
+    fast = SETTINGS.model_copy(update={"baseline": 0.25, "overhead_per_processor": 0.0, "boot_seconds": 0.0})
+    assert worst_seconds(make_case((1.0,), settings=fast)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("waits", "reason"),
+    [
+        ((900.0, 900.0), Reason.CLOUD_NOT_FASTER),  # 900 is not more than 1.5 * 600
+        ((901.0, 901.0), Reason.CLOUD_FASTER),
+        ((0.0, 0.0, 0.0, 1e5), Reason.UNLIKELY),  # a mean carried by a thin tail
+    ],
+)
+def test_expected_gain_and_its_probability(waits, reason) -> None:
+    case = make_case(waits)
+    found = proven(case)
+    assert found.reason == reason
+    assert (found.verdict is Verdict.YES) == (reason is Reason.CLOUD_FASTER)
+    assert is_candidate(case) == (reason is Reason.CLOUD_FASTER)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (None, Reason.CLOUD_FASTER),  # nobody keeps a record
+        (TrackRecord(), Reason.UNPROVEN),
+        (TrackRecord(saved_seconds=-5.0), Reason.UNPROVEN),
+        (TrackRecord(saved_seconds=1.09e5), Reason.STAKE_TOO_LARGE),  # the stake is 1100
+        (TrackRecord(saved_seconds=1.1e5), Reason.CLOUD_FASTER),
+        (TrackRecord(saved_seconds=1.1e5, at_risk_seconds=1101.0), Reason.EXPOSURE_TOO_LARGE),
+        (TrackRecord(saved_seconds=1.1e5, at_risk_seconds=1100.0), Reason.CLOUD_FASTER),
+    ],
+)
+def test_stakes_only_from_winnings(record, reason) -> None:
+    found = proven(make_case((5000.0,), record=record))
+    assert found.reason == reason
+    assert found.verdict is (Verdict.YES if reason is Reason.CLOUD_FASTER else Verdict.UNSURE)
+
+
+def test_a_job_that_can_lose_nothing_needs_no_record() -> None:
+    free = SETTINGS.model_copy(update={"overhead_per_processor": 0.0, "boot_seconds": 0.0})
+    found = proven(make_case((5000.0,), record=TrackRecord(), settings=free))
+    assert found.reason == Reason.CLOUD_FASTER
+
+
+@pytest.mark.parametrize("times", [(math.nan,), (math.inf,)])
+def test_doubt_means_on_premise(times) -> None:
+    assert proven(make_case((5000.0,), times)).verdict is not Verdict.YES
+    assert proven(make_case((math.nan,))).verdict is not Verdict.YES
+
+
+def test_without_distributions_the_published_rule_decides() -> None:
+    case = as_case(
+        processors=10,
+        requested_time=2000.0,
+        estimates=Estimates(
+            wait=Estimate(seconds=700.0, variance=0.0), run=Estimate(seconds=1000.0, variance=0.0)
+        ),
+        boot=100.0,
+        settings=SETTINGS,
+        record=TrackRecord(),
+    )
+    assert proven(case).reason == Reason.CLOUD_FASTER  # 700 > 600: the published rule knows no margin
+
+
+@pytest.mark.parametrize(
+    ("waits", "record", "words"),
+    [
+        ((0.0, 0.0, 0.0, 1e5), RICH, "25"),
+        ((5000.0,), TrackRecord(), "not proved"),
+        ((5000.0,), TrackRecord(saved_seconds=1e3), "could lose"),
+        ((5000.0,), TrackRecord(saved_seconds=1.1e5, at_risk_seconds=1e6), "already there"),
+    ],
+)
+def test_each_refusal_is_explained(waits, record, words) -> None:
+    from advisor.decide import advise
+
+    placement = SETTINGS.model_dump()
+    advice = advise(
+        make_job(processors=10, requested_time=2000.0),
+        SiteState(time=1000.0, cluster=CLUSTER, record=record),
+        Estimates(wait=estimate(*waits), run=estimate(1000.0)),
+        make_settings(placement=placement),
+        advice_id="a",
+    )
+    assert advice.placement is Placement.ON_PREMISE
+    assert words in explanation(advice)

@@ -1,0 +1,177 @@
+"""What the placement forests look at: by hand, and never anything of the future."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.model import JobTable
+from advisor.predict import _placement_queue
+from advisor.predict.placement_features import FEATURES, PlacementFeatures, Submission, features_of
+
+
+def submission(time: float, processors: int = 4, request: float = 600.0, user: int = 1, queue: int = 0):
+    return Submission(time, processors, request, user, group=0, queue=queue, executable=7)
+
+
+def named(features: np.ndarray) -> dict[str, float]:
+    return dict(zip(FEATURES, features.tolist(), strict=True))
+
+
+@pytest.fixture(params=["compiled", "as Python"])
+def both_ways(request: pytest.FixtureRequest, interpreted: Callable[[ModuleType], None]) -> None:
+    if request.param == "as Python":
+        interpreted(_placement_queue)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_small_site_by_hand() -> None:
+    site = PlacementFeatures(16, clock_offset_seconds=3600.0)
+    site.submit("a", submission(0.0, processors=8, request=1000.0))
+    site.start("a", 0.0)
+    site.submit("b", submission(100.0, processors=4, request=500.0, user=2))
+    site.start("b", 150.0)
+    site.submit("c", submission(160.0, processors=8, request=300.0))
+    site.submit("d", submission(170.0, processors=2, request=900.0, user=2, queue=1))
+    found = named(site.submit("e", submission(200.0, processors=8, request=300.0)))
+    assert found["free_processors"] == 4
+    assert found["fits"] == 0
+    assert found["slack_processors"] == 4 - 8 - 10
+    assert found["waiting_jobs"] == 2
+    assert found["waiting_work"] == 8 * 300 + 2 * 900
+    assert found["waiting_age_max"] == 40
+    assert found["waiting_age_mean"] == 35
+    assert found["same_queue_jobs"] == 1
+    assert found["same_user_jobs"] == 1
+    assert found["same_user_age_max"] == 40
+    assert found["alike_age_max"] == 40
+    assert found["not_larger_jobs"] == 2
+    assert found["not_larger_nor_longer_jobs"] == 1
+    assert found["running_jobs"] == 2
+    assert found["running_work"] == 8 * 800 + 4 * 450
+    assert found["running_age_mean"] == 125
+    assert found["same_user_running_jobs"] == 1
+    assert found["same_user_running_processors"] == 8
+    assert found["drain_time"] == pytest.approx((2 * 900 + 8 * 300 + 8 * 800 + 4 * 450) / 16)
+    assert found["room_for_job_in"] == 450  # when b has ended 8 are free
+    assert found["time_of_day"] == 3800
+    assert found["recent_wait_mean_5"] == 25
+    assert found["queue_wait_1"] == 50
+    assert found["user_wait_1"] == 0
+    assert found["user_run_1"] == -1
+    assert found["last_is_alike"] == 1
+    assert found["last_state"] == 3
+    assert found["last_elapsed"] == 0
+    assert found["since_last_submission"] == 40
+
+
+def test_run_times_are_known_when_jobs_have_ended() -> None:
+    site = PlacementFeatures(16)
+    for key, ends in (("a", 50.0), ("b", 130.0)):
+        site.submit(key, submission(0.0))
+        site.start(key, 10.0)
+        site.finish(key, ends)
+    site.finish("a", 400.0)  # told twice
+    site.finish("unheard of", 1.0)
+    site.start("unheard of", 1.0)
+    found = named(site.submit("c", submission(200.0)))
+    assert [found[f"user_run_{lag}"] for lag in (1, 2, 3)] == [120, 40, -1]
+    assert found["user_run_max"] == 120
+    assert found["alike_run_mean"] == found["user_run_median"] == 80
+    assert found["alike_runs"] == 2
+    assert found["last_state"] == 1
+    assert found["last_elapsed"] == 120
+    assert found["running_jobs"] == found["waiting_jobs"] == 0
+
+
+def test_a_job_cancelled_while_it_waits_teaches_no_run_time() -> None:
+    site = PlacementFeatures(16)
+    site.submit("a", submission(0.0))
+    site.finish("a", 50.0)
+    found = named(site.submit("b", submission(60.0)))
+    assert found["user_run_1"] == -1
+    assert found["waiting_jobs"] == 0
+
+
+def test_no_time_limit_counts_as_a_day() -> None:
+    site = PlacementFeatures(16)
+    found = named(site.submit("a", submission(0.0, processors=2, request=math.nan)))
+    assert found["requested_time"] == -1
+    assert found["requested_work"] == 2 * 86_400
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> JobTable:
+    n = draw(st.integers(2, 30))
+    generator = np.random.default_rng(draw(st.integers(0, 10**6)))
+    return JobTable(
+        job_id=np.arange(n),
+        submit=np.cumsum(generator.integers(0, 50, n)).astype(np.float64),
+        wait=np.where(generator.random(n) < 0.7, generator.integers(0, 200, n), 0).astype(np.float64),
+        run=generator.integers(0, 200, n).astype(np.float64),
+        processors=generator.integers(1, 9, n),
+        requested_time=np.where(generator.random(n) < 0.2, np.nan, generator.integers(1, 400, n)),
+        user=generator.integers(-1, 3, n),
+        group=generator.integers(0, 2, n),
+        queue=generator.integers(0, 2, n),
+        status=np.ones(n, np.int64),
+        total_processors=16,
+        name="random",
+    )
+
+
+@given(logs(), st.integers(0, 29))
+@settings(max_examples=60, deadline=None)
+def test_what_happens_later_changes_nothing(table: JobTable, row: int) -> None:
+    """Change everything that was not known at a submission: its features stay the same."""
+    row = min(row, len(table) - 1)
+    now = table.submit[row]
+    wait, run = table.wait.copy(), table.run.copy()
+    ran = run > 0
+    later_start = ran & (table.submit + wait > now)
+    wait[later_start] += 1000.0
+    later_end = ran & (table.submit + table.wait + run > now)
+    run[later_end] += 500.0
+    changed = replace(table, wait=wait, run=run)
+    if not ran[row]:
+        assert np.isnan(features_of(table)[row]).all()
+        return
+    # a job that starts in the very second of a submission may have started before it
+    np.testing.assert_array_equal(features_of(table)[row], features_of(changed)[row])
+
+
+@given(logs())
+@settings(max_examples=30, deadline=None)
+def test_rows_that_are_not_needed_are_not_made(table: JobTable) -> None:
+    stop = len(table) // 2
+    everything, half = features_of(table), features_of(table, stop=stop)
+    np.testing.assert_array_equal(half[:stop], everything[:stop])
+    assert np.isnan(half[stop:]).all()
+
+
+def test_progress_is_told() -> None:
+    n = 1100
+    table = JobTable(
+        job_id=np.arange(n),
+        submit=np.arange(n, dtype=np.float64),
+        wait=np.ones(n),
+        run=np.ones(n),
+        processors=np.ones(n, np.int64),
+        requested_time=np.full(n, 10.0),
+        user=np.zeros(n, np.int64),
+        group=np.zeros(n, np.int64),
+        queue=np.zeros(n, np.int64),
+        status=np.ones(n, np.int64),
+        total_processors=4,
+        name="steady",
+    )
+    told: list[int] = []
+    features_of(table, tick=told.append)
+    assert told == [512, 512]
