@@ -17,6 +17,7 @@ from advisor.cli.output import Format, FormatOption, emit, stderr
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
     from advisor.predict.size import SizeModel
+    from advisor.predict.size_training import SizeTraining
 
 KIND = "size"
 """Under this kind the promoted size model is kept in the model store."""
@@ -45,10 +46,12 @@ def retrain(
     from advisor.history.models import ModelStore
     from advisor.history.store import HistoryStore
     from advisor.predict.size_features import SizeHistory
+    from advisor.predict.size_training import SizeTraining
 
     os.nice(10)  # the submit server on the same host comes first
     began = time.perf_counter()
     settings = settings_of(config)
+    training = SizeTraining(trees=settings.size.trees)
     with HistoryStore(settings.paths.history_url) as store, stderr.status("reading the history"):
         outcomes = store.recent(jobs)
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
@@ -63,6 +66,7 @@ def retrain(
             history,
             now,
             settings.cluster.utc_offset_seconds,
+            training,
             force=force,
         )
     result |= {
@@ -74,7 +78,13 @@ def retrain(
 
 
 def _train_and_promote(
-    store: ModelStore, history: Any, now: float, utc_offset_seconds: float, *, force: bool
+    store: ModelStore,
+    history: Any,
+    now: float,
+    utc_offset_seconds: float,
+    training: SizeTraining,
+    *,
+    force: bool,
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -82,11 +92,11 @@ def _train_and_promote(
     from advisor.replay.backtest import backtest
 
     with stderr.status("backtesting on the last week"):
-        judged = backtest(history, _current(store), now=now)
+        judged = backtest(history, _current(store), now=now, training=training)
     if judged.is_worse and not force:
         return _kept("the new model classes the last week worse", code="worse") | {"backtest": asdict(judged)}
     with stderr.status("training"):
-        model = SizeModel.retrain(history, now=now, utc_offset_seconds=utc_offset_seconds)
+        model = SizeModel.retrain(history, now=now, training=training, utc_offset_seconds=utc_offset_seconds)
     if model.trees is None:
         return _kept("too few finished jobs to learn from", code="too-few-jobs")
     arrays, meta = model.to_arrays()

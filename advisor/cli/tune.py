@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from advisor.history.models import ModelStore
+    from advisor.history.tuning_backtest import Judged
     from advisor.model.settings import Settings
     from advisor.model.table import JobTable
+    from advisor.predict.features import Encoder
     from advisor.predict.fitness import Target, TuningProblem
     from advisor.predict.knn import KnnParameters
+    from advisor.predict.tracker import StateColumns
     from advisor.predict.tuning import GeneticSettings, TuningResult, TuningState
 
 
@@ -46,6 +50,14 @@ def tune(
         Path | None, typer.Option(help="Folder of models to write to; the settings' by default.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the checkpoint of a stopped run.")] = False,
+    weekly: Annotated[
+        bool,
+        typer.Option(
+            "--weekly",
+            help="As the timer runs it: judged on the newest jobs, not tuned on them; what is not better "
+            "stays out, and a short history is no error.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing, neither parameters nor checkpoint.")
     ] = False,
@@ -58,22 +70,38 @@ def tune(
     """
     from advisor.history.models import ModelStore
     from advisor.history.parameters import TARGETS, save_parameters
+    from advisor.history.tuning_backtest import judge, row_before_newest
     from advisor.predict.features import CUNHA_TABLE_I
     from advisor.predict.tuning import GeneticSettings
 
     began = time.monotonic()
     settings = settings_of(config)
     store = None if dry_run else ModelStore(folder=models or settings.paths.models)
+    if weekly:
+        os.nice(10)  # the submit server on the same host comes first
     table = _table(trace, settings)
+    if weekly:
+        least = max(settings.estimator.weekly_jobs_minimum, 3 * entries)
+        if len(table) < least:
+            told = {"version": None, "jobs": len(table), "reason": "too-few-jobs", "least_jobs": least}
+            emit(told, output, lambda console: console.print(f"Not tuned: {len(table)} of {least} jobs."))
+            return
+        at = row_before_newest(table, entries)
     genetic = GeneticSettings(population=population, generations=generations)
-    problems = _problems(table, settings, at, entries)
+    states, encoder = _states_and_encoder(table, settings)
+    problems = _problems(table, states, encoder, at, entries)
     results = {
         target: _search(problems[target], target, genetic, seed, settings, store, fresh=fresh)
         for target in TARGETS
     }
     version = None
-    if store is not None:
-        best = {target: result.parameters for target, result in results.items()}
+    best = {target: result.parameters for target, result in results.items()}
+    judged: dict[Target, Judged] = {}
+    if weekly:
+        current = _in_force(store, problems, settings)
+        judged = judge(table, states, encoder, best, current, entries=entries)
+        best = {target: (best if judged[target].is_better else current)[target] for target in TARGETS}
+    if store is not None and (not weekly or any(one.is_better for one in judged.values())):
         gains = {target: _gain(result) for target, result in results.items()}
         source = {"history": table.name, "jobs": len(table), "at": at, "seed": seed, "rmse": gains}
         version = save_parameters(store, best, CUNHA_TABLE_I, source)
@@ -83,6 +111,7 @@ def tune(
         "entries": entries,
         **asdict(genetic),
         "targets": {target: _described(result) for target, result in results.items()},
+        "backtest": {target: asdict(one) for target, one in judged.items()} or None,
         "version": version,
         "seconds": time.monotonic() - began,
     }
@@ -106,17 +135,31 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
         return store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
 
 
-def _problems(
-    table: JobTable, settings: Settings, at: int | None, entries: int
-) -> dict[Target, TuningProblem]:
-    from advisor.history.parameters import TARGETS
+def _states_and_encoder(table: JobTable, settings: Settings) -> tuple[StateColumns, Encoder]:
     from advisor.predict.features import Encoder
-    from advisor.predict.fitness import TuningProblem
     from advisor.predict.tracker import states_of
 
     offset = table.utc_offset_seconds or settings.cluster.utc_offset_seconds
-    encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
-    states = states_of(table)
+    return states_of(table), Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
+
+
+def _in_force(
+    store: ModelStore | None, problems: dict[Target, TuningProblem], settings: Settings
+) -> dict[Target, KnnParameters]:
+    from advisor.history.models import ModelStore
+    from advisor.history.parameters import load_parameters
+    from advisor.predict.features import CUNHA_TABLE_I
+
+    chosen = store if store is not None else ModelStore(folder=settings.paths.models)
+    return load_parameters(chosen, CUNHA_TABLE_I, _untuned(problems["wait"], settings))
+
+
+def _problems(
+    table: JobTable, states: StateColumns, encoder: Encoder, at: int | None, entries: int
+) -> dict[Target, TuningProblem]:
+    from advisor.history.parameters import TARGETS
+    from advisor.predict.fitness import TuningProblem
+
     return {
         target: TuningProblem.from_log(table, states, encoder, target, at=at, entries=entries)
         for target in TARGETS
@@ -221,6 +264,13 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
     for feature in found[0]["weights"]:
         shown.add_row(f"weight of {feature}", *(f"{one['weights'][feature]:.3f}" for one in found))
     console.print(shown)
+    for target, one in (summary["backtest"] or {}).items():
+        better = "better" if one["candidate_rmse"] < one["current_rmse"] else "not better, left out"
+        console.print(
+            f"{target} on the newest {summary['entries']} jobs: RMSE {one['candidate_rmse']:,.0f} s, in "
+            f"force {one['current_rmse']:,.0f} s: {better}.",
+            markup=False,
+        )
     version = summary["version"]
     console.print(
         "Nothing was written." if version is None else f"Parameters {version} are in force.", markup=False

@@ -110,6 +110,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         dependency=request.dependency,
         interactive=request.interactive,
         explicit_partition=request.partition is not None,
+        memory_mb_per_node=request.memory_per_node or None,
         explicit_time_limit=request.time_limit is not None,
         gres=request.generic_resources,
         node_list=request.req_nodes,

@@ -85,6 +85,32 @@ def test_tunes_on_a_log_and_puts_the_parameters_in_force(trace, models):
     assert found["targets"]["run"]["rmse_after"] < 0.8 * found["targets"]["run"]["rmse_before"]
 
 
+def test_weekly_promotes_what_is_better_on_jobs_it_was_not_tuned_on(trace, models, monkeypatch):
+    monkeypatch.setenv("ADVISOR_ESTIMATOR__WEEKLY_JOBS_MINIMUM", "200")
+    first = as_json("--trace", trace, "--models", models, "--weekly")
+    assert first["version"] == "00000001"
+    for one in first["backtest"].values():
+        assert one["candidate_rmse"] > 0
+    stored = load_parameters(ModelStore(folder=models), CUNHA_TABLE_I, UNTUNED)
+    run = first["backtest"]["run"]
+    assert run["candidate_rmse"] < 0.8 * run["current_rmse"]
+    assert stored["run"].k == first["targets"]["run"]["k"]
+    # the same search again gives the same parameters, which are not better than themselves
+    second = as_json("--trace", trace, "--models", models, "--weekly")
+    assert second["version"] is None
+    assert second["backtest"]["run"]["candidate_rmse"] == second["backtest"]["run"]["current_rmse"]
+    assert ModelStore(folder=models).current("parameters") == "00000001"
+    assert "not better, left out" in call("--trace", trace, "--models", models, "--weekly").stdout
+
+
+def test_weekly_on_a_young_site_is_no_error(tmp_path, models):
+    path = tmp_path / "young.swf"
+    swf.write(path, jobs(60), clock="epoch")
+    found = as_json("--trace", path, "--models", models, "--weekly")
+    assert (found["version"], found["reason"]) == (None, "too-few-jobs")
+    assert "Not tuned: 60 of" in call("--trace", path, "--models", models, "--weekly").stdout
+
+
 def test_tunes_on_the_history_of_the_settings(tmp_path, models):
     with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
         store.add(jobs(), source="slurm")

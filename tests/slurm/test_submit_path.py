@@ -23,11 +23,18 @@ from advisor.predict.features import Encoder, FeatureSchema
 from advisor.predict.knn import KnnParameters
 from advisor.predict.predictor import Predictor
 from advisor.service import snapshot
+from advisor.service.answering import Answerer
+from advisor.service.clock import Clock
+from advisor.service.cloud_record import CloudRecord
+from advisor.service.looking import LookLoop
 from advisor.service.models import PREDICTOR_KIND
+from advisor.service.protocol import AdviseRequest
+from advisor.service.view import SharedView
+from advisor.slurm.cli import CliBackend
 from advisor.testing.lab import Lab, LabOptions
 from tests.hooks.slurm_double import HOOK
 from tests.service.processes import ServeProcess
-from tests.service.site import make_cluster, make_settings, make_snapshot
+from tests.service.site import FixedEstimator, make_answerer, make_cluster, make_settings, make_snapshot
 
 pytestmark = pytest.mark.slurm
 
@@ -108,6 +115,34 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             site.runners[name] = done.job_id
         yield site
         assert advisor.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    """What answers from a snapshot that the look loop made of the live cluster, as `advisor control` does."""
+    folder = tmp_path_factory.mktemp("l")
+    settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
+    settings = settings.model_copy(
+        update={"paths": settings.paths.model_copy(update={"slurm_conf": site.lab.conf})}
+    )
+    clock = Clock(wall=time.time, monotonic=time.monotonic)
+    loop = LookLoop(
+        settings,
+        slurm=CliBackend.of(settings),
+        view=SharedView(clock, 60.0),
+        cloud=CloudRecord(folder / "cloud.json", clock),
+        is_open=lambda: (True, True),
+        status=dict,
+        clock=clock,
+    )
+    loop.look()
+    loop.publish()
+    seen = snapshot.read(settings.paths.snapshot)
+    cloud = seen.state.cloud
+    assert set(cloud.features) == set(seen.burst_features) == {"cloud", "x86", "spot"}
+    assert (cloud.nodes_total, cloud.processors_per_node, cloud.memory_mb_per_node) == (3, 4, 4000)
+    answerer, _ = make_answerer(settings, seen, FixedEstimator())
+    return answerer
 
 
 def test_a_job_is_moved_and_its_user_told(site: Site) -> None:
@@ -314,6 +349,28 @@ def test_garbage_changes_nothing(site: Site, garbage: Callable[[bytes], bytes]) 
         for _ in range(2):
             job, message = site.submit(LONG)
             assert (job["Partition"], message) == ("onprem", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"features": "x86"}, "capacity.spot"),
+        ({"memory_per_node": 4000}, "capacity.spot"),
+        ({"min_cpus": 12}, "capacity.spot"),
+        ({"features": "x86&infiniband"}, "rule.feature_not_in_burst"),
+        ({"memory_per_node": 4001}, "rule.more_memory_than_burst"),
+        ({"memory_per_node": 4001, "min_cpus": 8}, "rule.more_memory_than_burst"),
+        ({"memory_per_cpu": 1001, "min_cpus": 8}, "rule.more_memory_than_burst"),
+        ({"min_cpus": 13}, "rule.larger_than_burst"),
+        ({"min_nodes": 4}, "rule.larger_than_burst"),
+    ],
+)
+def test_what_no_cloud_node_of_the_live_cluster_can_run_stays(
+    looked: Answerer, asked: dict[str, Any], reason: str
+) -> None:
+    """Three burst nodes of four processors and 4000 MiB, powered down, as a real slurmctld shows them."""
+    advice = looked.answer(AdviseRequest(v=1, user="root", time_limit=120, **{"min_cpus": 1} | asked)).record
+    assert advice.advice.answers[-1].reason == reason
 
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:
