@@ -18,7 +18,7 @@ from sklearn.ensemble import (
 from sklearn.svm import LinearSVC
 
 from advisor.model.errors import BadInput
-from advisor.predict import forest
+from advisor.predict import _sklearn_trees, forest
 from advisor.predict.forest import TreeEnsemble
 
 CLASSIFIERS = (
@@ -118,6 +118,18 @@ def test_what_is_not_two_classes_or_no_trees_is_refused():
     rows[:, 3] = np.arange(90) % 4
     with pytest.raises(TypeError, match="categories"):
         TreeEnsemble.from_sklearn(categories.fit(rows, rows[:, 0]))
+
+
+def test_boosting_of_a_kind_nobody_knows_is_refused(monkeypatch):
+    rows = rows_of(1, 90, unknowns=False)
+    model = HistGradientBoostingRegressor(max_iter=2).fit(rows, rows[:, 0])
+    with monkeypatch.context() as patch:
+        patch.setattr(_sklearn_trees, "_LINKS", {})
+        with pytest.raises(TypeError, match="not a link this package knows"):
+            TreeEnsemble.from_sklearn(model)
+    model._predictors = [one * 2 for one in model._predictors]
+    with pytest.raises(TypeError, match="more than one tree a round"):
+        TreeEnsemble.from_sklearn(model)
 
 
 def test_rows_of_another_width_are_refused():
