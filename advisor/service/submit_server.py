@@ -34,7 +34,8 @@ from advisor.service.socket_file import peer_uid
 from advisor.service.spool import SpoolWriter
 from advisor.service.state_holder import StateHolder
 
-_RECEIVE_BYTES: Final = 65536
+_RECEIVE_BYTES: Final = 8192
+"""Most questions fit; each call allocates so much before it knows how little has come."""
 _HALF_LINE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 5.0
 _TIMEVAL: Final = struct.Struct("@ll")

@@ -25,6 +25,7 @@ from advisor.decide.wording import (
     message,
     parse_admin_comment,
     quantity,
+    recorded_headline,
     recorded_sentence,
     sentence,
 )
@@ -220,6 +221,33 @@ def test_an_admin_comment_stays_under_its_limit_and_keeps_its_id(numbers, detail
     assert found is not None
     assert found.advice_id == advice_id
     assert all(math.isfinite(value) for value in found.numbers.values())
+
+
+def test_numbers_and_then_the_detail_leave_a_full_admin_comment():
+    numbers = tuple((f"number_{i:02d}_{'x' * 20}", Quantity(float(i))) for i in range(60))
+    strange = (("not a name", Quantity(1.0)), ('"quoted"', Quantity(2.0)))
+    answer = Answer(
+        question=Question.MAY_MOVE,
+        verdict=Verdict.NO,
+        reason=Reason.LICENSES,
+        detail="mine",
+        numbers=(*strange, *numbers),
+    )
+    crowded = admin_comment(replace(ask(), answers=(answer,), advice_id="a"))
+    found = parse_admin_comment(crowded)
+    assert found is not None
+    assert found.detail == "mine"
+    assert list(found.numbers) == [name for name, _ in numbers[: len(found.numbers)]]
+    assert 20 < len(found.numbers) < 60
+    found = parse_admin_comment(admin_comment(replace(ask(), answers=(answer,), advice_id="a" * 900)))
+    assert found is not None
+    assert (found.advice_id, found.detail, found.numbers) == ("a" * 900, "", {})
+
+
+def test_an_admin_comment_of_a_job_its_user_placed():
+    recorded = parse_admin_comment(admin_comment(ask(make_job(queue="burst"))))
+    assert recorded is not None
+    assert recorded_headline(recorded) == "Left in the burst partition, as the user asked."
 
 
 @pytest.mark.parametrize(
