@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "replay_classify",
     "replay_placement",
     "replay_schedule",
+    "replay_stability",
     "bench",
     "traces",
 )

@@ -1,0 +1,107 @@
+"""``advisor replay stability``: Agarwal et al. (NSDI 2023), nodes that shrink or vanish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.groups import group
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor replay stability``."""
+    group(app, "replay", "Replay logs through the decisions.").command("stability")(stability)
+
+
+def stability(  # noqa: PLR0917 - typer passes options by name
+    nodes: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="CSV node,time,cores, or the JSON of a spot trace (gzip too), or synthetic:CLUSTER:SEED "
+            "(C1 to C8). Several files with commas: one cluster.",
+        ),
+    ],
+    tasks: Annotated[
+        str, typer.Option(help="uniform, gaussian, pareto, or a file: CSV job,submit,duration,cores; a log.")
+    ] = "uniform",
+    schedulers: Annotated[
+        str | None, typer.Option(help="Rows wanted, comma-separated; all by default.")
+    ] = None,
+    load: Annotated[
+        float, typer.Option(min=0.01, max=2.0, help="Share of the cores that drawn tasks keep busy.")
+    ] = 0.6,
+    error: Annotated[
+        float, typer.Option(min=0.0, max=0.95, help="Estimated run times are off by up to this fraction.")
+    ] = 0.0,
+    longest: Annotated[float, typer.Option(min=120.0, help="Longest drawn task, seconds.")] = 4500.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the drawn tasks; the cluster's.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Run long tasks on nodes that change, with and without matching them to those that stay."""
+    from rich.progress import Progress
+
+    from advisor.cli.replay_schedule import _chosen
+    from advisor.replay import stability as replay
+
+    wanted = _chosen(schedulers, tuple(replay.SCHEDULERS), "--schedulers")
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        bars: dict[str, Any] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in bars:
+                bars[what] = progress.add_task(what, total=total)
+            progress.update(bars[what], completed=done, total=total)
+
+        result = replay.report(
+            nodes,
+            tasks=tasks,
+            schedulers=wanted,
+            load=load,
+            estimate_error=error,
+            longest=longest,
+            seed=seed,
+            progress=tick,
+        )
+    if plot is not None:
+        from advisor.replay.stability_plots import write_stability
+
+        write_stability(plot, result)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    cluster = result["cluster"]
+    table = Table(
+        title=f"{result['nodes']}: {result['task_count']:,} tasks of {result['jobs']:,} jobs on "
+        f"{cluster['nodes']} nodes, {cluster['changes']:,} changes in {cluster['days']:.1f} days"
+    )
+    for heading in ("scheduler", "mean JCT", "p90 JCT", "nJCT", "p90", "wasted", "preempted"):
+        is_name = heading == "scheduler"
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=True)
+    for row in result["rows"]:
+        table.add_row(
+            row["scheduler"],
+            f"{row['mean_jct'] / 3600:.2f} h",
+            f"{row['p90_jct'] / 3600:.2f} h",
+            f"{row['geomean_njct']:.3f}",
+            f"{100 * (row['p90_vs_capacity'] - 1):+.1f} %",
+            f"{100 * row['wasted_work_share']:.1f} %",
+            f"{row['preemptions']:,}",
+        )
+    console.print(table)
+    console.print("nJCT: geometric mean of job completion times over the capacity scheduler's.")
+    survival = result["survival"]
+    if survival["auc"] is not None:
+        console.print(
+            f"Survival of 60 min: AUC {survival['auc']:.3f}, Brier {survival['brier']:.3f} "
+            f"(base rate {survival['brier_base_rate']:.3f}, published way {survival['published_brier']:.3f})."
+        )

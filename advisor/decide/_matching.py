@@ -1,0 +1,214 @@
+"""The match maker's inner loops, compiled; what they mean is said in ``advisor.decide.matching``."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.node_sight import NodeRecords, NodeSight
+from advisor.predict._compile import compiled
+from advisor.predict._hazard import stays, wasted
+from advisor.predict.survival import Stability
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NOWHERE = -1
+_LEAST_CHANCE = 0.02  # a task that can hardly end anywhere would expect to restart for ever
+_GROWTH = 0
+
+
+class Weights(NamedTuple):
+    """``MatchRules`` as numbers."""
+
+    waits: bool
+    reserves: bool
+    typical_restart: bool
+    counts_room: bool
+    patience: float
+    depth: int
+
+
+class Timetable(NamedTuple):
+    """Cores that become free or are taken on each node later on, by time; shape (nodes, entries)."""
+
+    time: Floats
+    cores: Ints
+    entries: Ints
+    free: Ints
+
+
+@compiled
+def _insert(table: Timetable, node: int, time: float, cores: int) -> None:
+    at = table.entries[node]
+    while at > 0 and table.time[node, at - 1] > time:
+        table.time[node, at] = table.time[node, at - 1]
+        table.cores[node, at] = table.cores[node, at - 1]
+        at -= 1
+    table.time[node, at] = time
+    table.cores[node, at] = cores
+    table.entries[node] += 1
+
+
+@compiled
+def _occupy(table: Timetable, node: int, begin: float, during: float, cores: int) -> None:
+    """Hold cores from ``begin`` on; without room to note it the node is simply left to the others."""
+    if table.entries[node] + 2 > table.time.shape[1]:
+        return
+    if begin <= 0.0:
+        table.free[node] -= cores
+    else:
+        _insert(table, node, begin, -cores)
+    _insert(table, node, begin + during, cores)
+
+
+@compiled
+def _available(table: Timetable, node: int, cores: int, during: float) -> float:
+    """Seconds until a node has so many cores free for so long; infinite when never: a of Table 1."""
+    free = table.free[node]
+    begin = 0.0 if free >= cores else math.inf
+    for at in range(table.entries[node]):
+        time = table.time[node, at]
+        if time >= begin + during:
+            return begin
+        free += table.cores[node, at]
+        is_last_of_moment = at + 1 == table.entries[node] or table.time[node, at + 1] > time
+        if not is_last_of_moment:
+            continue
+        if free < cores:
+            begin = math.inf
+        elif math.isinf(begin):
+            begin = time
+    return begin
+
+
+@compiled
+def _timetable(sight: NodeSight, depth: int) -> Timetable:
+    count = len(sight.nodes)
+    most = 0
+    for node in range(count):
+        most = max(most, sight.nodes[node].running)
+    entries = most + 2 * min(depth, 64) + 2
+    table = Timetable(
+        np.empty((count, entries)),
+        np.empty((count, entries), np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+    )
+    for node in range(count):
+        this = sight.nodes[node]
+        table.free[node] = this.free
+        for at in range(this.first, this.first + this.running):
+            _insert(table, node, sight.remaining[at], sight.held[at])
+    return table
+
+
+@compiled
+def chance(
+    node: NodeRecords, stability: Stability, at: int, wait: float, during: float, room: float
+) -> float:
+    """P_c of Eq. 1 for a task that starts in ``wait`` seconds.
+
+    ``room``: cores that stay free beside it; a shrink of no more than that kills nobody. Negative: every
+    shrink counts, as published.
+    """
+    unchanged = stays(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
+    harm = stability.shrink_after[node.last]
+    if room >= 0:
+        harm *= stability.larger[min(int(room), len(stability.larger) - 1)]
+    return float(1.0 - harm * (1.0 - unchanged))
+
+
+@compiled
+def _restart(sight: NodeSight, stability: Stability, cores: int, during: float, weights: Weights) -> float:
+    """Expected seconds to completion after a restart, E_wc(g, 0, 0, d) of Eq. 2, solved for itself.
+
+    As published on a node that has just changed; ours on the nodes there are, as old as they are.
+    """
+    probability, waste, weight = 0.0, 0.0, 0.0
+    if weights.typical_restart:
+        for at in range(len(sight.nodes)):
+            node = sight.nodes[at]
+            if node.open and node.cores >= cores:
+                room = float(max(node.free - cores, 0)) if weights.counts_room else -1.0
+                p = chance(node, stability, at, 0.0, during, room)
+                w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age, during)
+                probability += p * node.cores
+                waste += (1.0 - p) * w * node.cores
+                weight += node.cores
+    if weight == 0.0:
+        unchanged = stays(stability.hazard, math.inf, 1.0, 0.0, during)
+        probability = 1.0 - stability.shrink_after[_GROWTH] * (1.0 - unchanged)
+        waste = (1.0 - probability) * wasted(stability.hazard, math.inf, 1.0, 0.0, during)
+        weight = 1.0
+    probability, waste = max(probability / weight, _LEAST_CHANCE), waste / weight
+    return during + waste / probability
+
+
+@compiled
+def _place_one(
+    sight: NodeSight, table: Timetable, stability: Stability, cores: int, during: float, weights: Weights
+) -> tuple[int, float]:
+    """Best node for a task and the seconds until it is free there: Algorithm 1."""
+    again = _restart(sight, stability, cores, during, weights)
+    best, best_wait, least = NOWHERE, 0.0, math.inf
+    for at in range(len(sight.nodes)):
+        node = sight.nodes[at]
+        if not node.open or node.cores < cores:
+            continue
+        wait = _available(table, at, cores, during)
+        if math.isinf(wait) or (wait > 0.0 and not weights.waits):
+            continue
+        if wait >= least:
+            continue
+        room = float(table.free[at] - cores) if wait <= 0.0 else 0.0
+        p = chance(node, stability, at, wait, during, room if weights.counts_room else -1.0)
+        w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
+        completion = wait * weights.patience + p * during + (1.0 - p) * (w + again)
+        if completion < least:
+            best, best_wait, least = at, wait, completion
+    return best, best_wait
+
+
+@compiled
+def match_all(sight: NodeSight, cores: Ints, during: Floats, stability: Stability, weights: Weights) -> Ints:
+    """Node on which each waiting task starts now, or NOWHERE; shape (tasks,)."""
+    chosen = np.full(len(cores), NOWHERE)
+    table = _timetable(sight, weights.depth)
+    tried = 0
+    for task in range(len(cores)):
+        if tried >= weights.depth:
+            break
+        node, wait = _place_one(sight, table, stability, cores[task], during[task], weights)
+        if node == NOWHERE:
+            tried += 1
+            continue
+        if wait <= 0.0:
+            chosen[task] = node
+            _occupy(table, node, 0.0, during[task], cores[task])
+        else:
+            tried += 1
+            if weights.reserves:
+                _occupy(table, node, wait, during[task], cores[task])
+    return chosen
+
+
+@compiled
+def likeliest_all(sight: NodeSight, cores: Ints, during: Floats, stability: Stability) -> Ints:
+    """Free node with the highest completion probability for each task in order, or NOWHERE."""
+    chosen = np.full(len(cores), NOWHERE)
+    free = sight.nodes["free"].copy()
+    for task in range(len(cores)):
+        best = -1.0
+        for at in range(len(sight.nodes)):
+            node = sight.nodes[at]
+            if node.open and free[at] >= cores[task]:
+                p = chance(node, stability, at, 0.0, during[task], -1.0)
+                if p > best:
+                    best, chosen[task] = p, at
+        if chosen[task] != NOWHERE:
+            free[chosen[task]] -= cores[task]
+    return chosen

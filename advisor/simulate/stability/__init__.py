@@ -1,0 +1,1 @@
+"""A cluster of nodes that grow, shrink and vanish: harvest VMs and spot instances."""
