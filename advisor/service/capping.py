@@ -15,6 +15,7 @@ from advisor.service.advice_of import moved_by_us
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.money import expected_seconds, usd_per_hour
 from advisor.service.pricing import AskPrices
+from advisor.service.purse import Wish
 from advisor.service.site_view import burst_nodes
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
@@ -73,9 +74,9 @@ class Caps:
         TellAdmin
             There is a cap, and promises can't be written down: nothing may be launched.
         """
-        caps, prices = self._settings.waiting, self._prices()
+        prices = self._prices()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
-        too_dear = {}
+        wishes = []
         for node in nodes:
             queued = jobs.get(node)
             option = capacity_of.get(node, Capacity.ON_DEMAND)
@@ -83,10 +84,9 @@ class Caps:
             price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
             usd = price * (boot + expected_seconds(queued)) / 3600.0
             account = queued.job.account or "" if queued is not None else ""
-            why = self._cloud.purse.promise(node, account, usd, caps)
-            if why:
-                too_dear[node] = Failure(FailureClass.QUOTA, "DailyCap", why)
-        return too_dear
+            wishes.append(Wish(node=node, account=account, usd=usd))
+        refused = self._cloud.purse.promise(wishes, self._settings.waiting)
+        return {node: Failure(FailureClass.QUOTA, "DailyCap", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
         """When the day's money is spent or promised, let nothing more start; what runs ends in peace.

@@ -66,7 +66,7 @@ class CloudFleet(Protocol):
         """All instances of ours."""
         ...
 
-    def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
+    def unlisted_nodes(self, listed: Sequence[Instance], /) -> frozenset[str]:
         """Nodes launched so shortly ago that the list may not have their instances yet."""
         ...
 

@@ -1,10 +1,10 @@
 """The day's money: what was spent, what is promised to nodes, and whether there is enough for another one.
 
-Spent is counted from what runs, instance by instance, from its launch on: an advisor that was away for hours
-counts them when it is back. Promised is what launched nodes will still cost by what is predicted of their
-jobs; it is written to disk before the launch, so that a restart in between forgets nothing. A launch is
-allowed only while spent and promised and the new node stay under the caps: spending then passes a cap by no
-more than the jobs already running run longer than predicted.
+Spent is counted from what runs, instance by instance, from its launch until it is seen to be gone: an advisor
+that was away for hours counts them when it is back. Promised is what launched nodes will still cost by what
+is predicted of their jobs; it is written to disk before the launch, so that a restart in between forgets
+nothing. A launch is allowed only while spent and promised and the new node stay under the caps: spending then
+passes a cap by no more than the jobs already running run longer than predicted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -56,6 +56,22 @@ class RunningNode:
     left_usd: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A node about to be launched: for which account, and what it will cost as predicted, dollars."""
+
+    node: str
+    account: str
+    usd: float
+
+
+@dataclass(slots=True)
+class _Seen:
+    until: float
+    usd_per_hour: float
+    shares: dict[str, float]
+
+
 @dataclass(slots=True)
 class _Promise:
     account: str
@@ -82,7 +98,7 @@ class Purse:
         self._days: dict[str, dict[str, float]] = {
             str(day): _amounts(accounts) for day, accounts in _items(content.get("days"))
         }
-        self._counted = _amounts(content.get("counted"))  # instance: counted until, epoch seconds
+        self._seen = dict(_seen(content.get("seen")))  # instances that were running when last counted
         self._promises = dict(_promises(content.get("promises")))
         self._last_count: tuple[float, float] | None = None  # wall, monotonic
 
@@ -97,15 +113,16 @@ class Purse:
         with self._lock:
             now, most = self._elapsed()
             day = self._days.setdefault(self._today(), {})
+            before, self._seen = self._seen, {}
             for item in running:
-                since = self._counted.get(item.instance_id, item.launch_time or now)
-                hours = min(max(0.0, now - since), most) / 3600.0
-                usd = hours * item.usd_per_hour
-                self._add(day, item, usd)
-                self._counted[item.instance_id] = now
+                last = before.pop(item.instance_id, None)
+                since = last.until if last is not None else item.launch_time or now
+                usd = _hours(since, now, most) * item.usd_per_hour
+                _add(day, item.shares, usd)
+                self._seen[item.instance_id] = _Seen(now, item.usd_per_hour, dict(item.shares))
                 self._keep_promise(item, usd)
-            alive = {item.instance_id for item in running}
-            self._counted = {name: until for name, until in self._counted.items() if name in alive}
+            for gone in before.values():  # when exactly it went nobody says: it is counted until now
+                _add(day, gone.shares, _hours(gone.until, now, most) * gone.usd_per_hour)
             self._drop_stale({item.node for item in running}, now)
             for old in sorted(self._days)[:-_MOST_DAYS]:
                 del self._days[old]
@@ -119,13 +136,6 @@ class Purse:
         now, steady = self._clock.wall(), self._clock.monotonic()
         last, self._last_count = self._last_count, (now, steady)
         return now, math.inf if last is None else steady - last[1]
-
-    @staticmethod
-    def _add(day: dict[str, float], item: RunningNode, usd: float) -> None:
-        shares = {account: share for account, share in item.shares.items() if account}
-        for account, share in shares.items():
-            day[account] = day.get(account, 0.0) + usd * share
-        day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(shares.values()))
 
     def _keep_promise(self, item: RunningNode, usd: float) -> None:
         promise = self._promises.get(item.node)
@@ -145,13 +155,13 @@ class Purse:
 
     # ------------------------------------------------------------------ promising
 
-    def promise(self, node: str, account: str, usd: float, caps: WaitingSettings) -> str:
-        """Set money aside for a node that is about to be launched; on disk when this returns.
+    def promise(self, wishes: Sequence[Wish], caps: WaitingSettings) -> dict[str, str]:
+        """Set money aside for nodes that are about to be launched; on disk when this returns.
 
         Returns
         -------
-        str
-            Empty, or which cap forbids the launch, in words.
+        dict of str to str
+            Nodes that may not be launched, and which cap forbids it, in words.
 
         Raises
         ------
@@ -159,13 +169,17 @@ class Purse:
             There is a cap, and what was promised can't be written down: nothing may be launched.
         """
         with self._lock:
-            before = self._promises.pop(node, None)
-            refused = self._refused(account, usd, caps)
-            if refused:
-                if before is not None:
-                    self._promises[node] = before
-                return refused
-            self._promises[node] = _Promise(account, usd, self._clock.wall())
+            for wish in wishes:  # asked for again: what it was promised before is not added to it
+                self._promises.pop(wish.node, None)
+            total, by_account = self._exposure()
+            refused: dict[str, str] = {}
+            for wish in wishes:
+                mine = by_account.get(wish.account, 0.0)
+                if why := _refusal(wish, total, mine, caps):
+                    refused[wish.node] = why
+                    continue
+                self._promises[wish.node] = _Promise(wish.account, wish.usd, self._clock.wall())
+                total, by_account[wish.account] = total + wish.usd, mine + wish.usd
             try:
                 self._save()
             except OSError as error:
@@ -174,24 +188,13 @@ class Purse:
                     raise TellAdmin(
                         f"{text}: with a cap nothing is launched until it can", code="purse.not_saved"
                     ) from error
-        return ""
+        return refused
 
     def release(self, nodes: Iterable[str]) -> None:
         """Nothing will be spent on these nodes any more."""
         with self._lock:
             for node in nodes:
                 self._promises.pop(node, None)
-
-    def _refused(self, account: str, usd: float, caps: WaitingSettings) -> str:
-        total, by_account = self._exposure()
-        cap = caps.daily_cap_usd
-        if cap and total + usd > cap:
-            return f"{total:.2f} USD of {cap:.2f} for today are spent or promised"
-        cap = caps.account_daily_cap_usd.get(account, 0.0)
-        mine = by_account.get(account, 0.0)
-        if cap and mine + usd > cap:
-            return f"{mine:.2f} USD of {cap:.2f} for account {account} today are spent or promised"
-        return ""
 
     # ------------------------------------------------------------------ looking
 
@@ -237,16 +240,35 @@ class Purse:
         return datetime.fromtimestamp(self._clock.wall(), UTC).date().isoformat()
 
     def _save(self) -> None:
-        promises = {
-            node: {"account": promise.account, "usd": promise.usd, "time": promise.time}
-            for node, promise in self._promises.items()
-        }
-        self._state.write({"days": self._days, "counted": self._counted, "promises": promises})
+        promises = {node: asdict(promise) for node, promise in self._promises.items()}
+        seen = {name: asdict(item) for name, item in self._seen.items()}
+        self._state.write({"days": self._days, "seen": seen, "promises": promises})
 
 
 def has_caps(caps: WaitingSettings) -> bool:
     """Whether spending is limited at all."""
     return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))
+
+
+def _refusal(wish: Wish, total: float, mine: float, caps: WaitingSettings) -> str:
+    cap = caps.daily_cap_usd
+    if cap and total + wish.usd > cap:
+        return f"{total:.2f} USD of {cap:.2f} for today are spent or promised"
+    cap = caps.account_daily_cap_usd.get(wish.account, 0.0)
+    if cap and mine + wish.usd > cap:
+        return f"{mine:.2f} USD of {cap:.2f} for account {wish.account} today are spent or promised"
+    return ""
+
+
+def _hours(since: float, now: float, most_seconds: float) -> float:
+    return min(max(0.0, now - since), most_seconds) / 3600.0
+
+
+def _add(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:
+    named = {account: share for account, share in shares.items() if account}
+    for account, share in named.items():
+        day[account] = day.get(account, 0.0) + usd * share
+    day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
 
 
 def _items(content: object) -> Iterable[tuple[Any, Any]]:
@@ -259,6 +281,17 @@ def _is_amount(value: object) -> bool:
 
 def _amounts(content: object) -> dict[str, float]:
     return {str(name): float(value) for name, value in _items(content) if _is_amount(value)}
+
+
+def _seen(content: object) -> Iterable[tuple[str, _Seen]]:
+    for name, entry in _items(content):
+        if (
+            isinstance(entry, Mapping)
+            and _is_amount(entry.get("until"))
+            and _is_amount(entry.get("usd_per_hour"))
+        ):
+            shares = _amounts(entry.get("shares"))
+            yield str(name), _Seen(float(entry["until"]), float(entry["usd_per_hour"]), shares)
 
 
 def _promises(content: object) -> Iterable[tuple[str, _Promise]]:

@@ -199,6 +199,7 @@ class Site:
                 "instance_type": "c5.xlarge",
                 "endpoint_url": self.ec2.url,
                 "node_address": "loopback",
+                "interruption_queue_url": self.ec2.interruption_queue(),
             },
             "loops": {
                 "snapshot_seconds": 0.5,

@@ -46,6 +46,9 @@ class FakeSlurm:
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         self.told.append(("job", tuple(job_ids), dict(changes)))
 
+    def release(self, job_ids: Collection[int]) -> None:
+        self.told.append(("release", tuple(job_ids)))
+
     def states_told(self) -> dict[str, str]:
         return {
             name: call[2]["state"]
@@ -103,9 +106,8 @@ class FakeFleet:
             raise self.error
         return self.listed
 
-    def unlisted_nodes(self, listed: Sequence[Instance]) -> frozenset[str]:
-        shown = {item.node for item in listed}
-        return frozenset(self.unlisted - shown)
+    def unlisted_nodes(self, _listed: Sequence[Instance]) -> frozenset[str]:
+        return self.unlisted
 
     def of(self, verb: str) -> list[Any]:
         return [what for said, what in self.asked if said == verb]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
+from advisor.ec2.clients import client
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import Ec2Settings
 
@@ -158,6 +159,19 @@ class Ec2Emulator:
     def reclaim(self, instance_id: str, **how: float | str | None) -> None:
         """Take a spot instance back: ``notice_s``, ``rebalance_lead_s``, ``reason``."""
         self.control("reclaim", {"instance_id": instance_id, **how})
+
+    def interruption_queue(self, name: str = "advisor") -> str:
+        """Make a queue and the EventBridge rule that puts EC2's events into it; its URL, for the settings.
+
+        `reset` takes both away again.
+        """
+        settings = self.settings()
+        events, queue = client("events", settings), client("sqs", settings)
+        url = str(queue.create_queue(QueueName=name)["QueueUrl"])
+        attributes = queue.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+        events.put_rule(Name=name, EventPattern=json.dumps({"source": ["aws.ec2"]}))
+        events.put_targets(Rule=name, Targets=[{"Id": "1", "Arn": attributes["QueueArn"]}])
+        return url
 
     def instances(self) -> list[dict[str, Any]]:
         """Every instance, terminated ones included: id, state, option, tags, user_data ..."""
