@@ -1,0 +1,275 @@
+"""The Ansible role, run for real on this machine under a scratch root: dry, twice, over somebody's hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from dataclasses import dataclass
+from grp import getgrgid
+from pathlib import Path
+from pwd import getpwuid
+from typing import Any
+
+import pytest
+import yaml
+
+from advisor.slurm import hook_files
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).resolve().parents[2]
+ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
+SLURM_CONF = "ClusterName=scratch\nPartitionName=onprem Nodes=ALL\n"
+CREDENTIAL = "wJalrXUtnFEMI-not-a-real-key"
+HARD_TO_WRITE: dict[str, Any] = {
+    "cluster": {"modes": {"onprem": "act"}, "utc_offset_seconds": 3600.0},
+    "rules": {"deny_users": ['o"neil', "zoë", "back\\slash"], "deny_accounts": []},
+    "waiting": {"account_daily_cap_usd": {"chem istry": 12.5}, "long_job_seconds": "inf"},
+    "ec2": {"key_name": None, "subnet_ids": ["subnet-1", "subnet-2"]},
+    "paths": {"slurm_bin": "/nowhere"},  # no slurmctld is asked: the doctor says so at once
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    output: str
+
+    @property
+    def recap(self) -> dict[str, int]:
+        found = re.search(r"^localhost\s+:(.*)$", self.output, re.MULTILINE)
+        assert found, self.output
+        return {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", found[1])}
+
+
+class Host:
+    """A controller that is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.folder = folder
+        (self.root / "etc" / "slurm").mkdir(parents=True)
+        (self.root / "etc" / "slurm" / "slurm.conf").write_text(SLURM_CONF)
+        (folder / "inventory").write_text("[slurm_controllers]\nlocalhost ansible_connection=local\n")
+
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+
+    def make_environment(self) -> None:
+        """An environment that finds what the advisor needs in ours: installing it would take minutes."""
+        folder = self.root / "opt" / "advisor"
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        site = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+        (site / "theirs.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    def play(self, playbook: Path, *arguments: str, **variables: Any) -> Run:
+        values = {
+            "burst_advisor_root": str(self.root),
+            "burst_advisor_user": getpwuid(os.getuid()).pw_name,
+            "burst_advisor_group": getgrgid(os.getgid()).gr_name,
+            "burst_advisor_pip_arguments": "--no-deps",
+            "burst_advisor_settings": HARD_TO_WRITE,
+            **variables,
+        }
+        done = subprocess.run(
+            [
+                str(ANSIBLE),
+                "-i",
+                str(self.folder / "inventory"),
+                str(playbook),
+                "-e",
+                json.dumps(values),
+                *arguments,
+            ],
+            cwd=self.folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.folder),
+                "LC_ALL": "C.UTF-8",
+                "AWS_SECRET_ACCESS_KEY": CREDENTIAL,
+                "ANSIBLE_LOCAL_TEMP": str(self.folder / "local"),
+                "ANSIBLE_REMOTE_TEMP": str(self.folder / "remote"),
+                "ANSIBLE_ROLES_PATH": str(PROJECT / "ansible" / "roles"),
+                "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+                "ANSIBLE_PIPELINING": "1",
+                "ANSIBLE_NOCOLOR": "1",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return Run(done.returncode, done.stdout)
+
+
+@dataclass(frozen=True)
+class Played:
+    host: Host
+    before: set[str]
+    after_dry: set[str]
+    dry: Run
+    first: Run
+    second: Run
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Dry on a new host (the role builds the wheel itself), then twice for good with one wheel."""
+    host = Host(tmp_path_factory.mktemp("ansible"))
+    site = PROJECT / "ansible" / "site.yml"
+    before = host.files()
+    dry = host.play(site, "--check", "--diff")
+    after_dry = host.files()
+    wheels = host.folder / "wheels"
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(wheels),
+        str(PROJECT),
+    ]
+    subprocess.run(build, check=True)
+    (wheel,) = wheels.glob("*.whl")
+    host.make_environment()
+    first = host.play(site, burst_advisor_wheel=str(wheel))
+    second = host.play(site, burst_advisor_wheel=str(wheel))
+    return Played(host, before, after_dry, dry, first, second)
+
+
+def test_dry_run_tells_and_changes_nothing(played: Played) -> None:
+    assert played.dry.code == 0, played.dry.output
+    assert played.dry.recap["changed"] > 0
+    assert played.after_dry == played.before
+
+
+def test_second_run_changes_nothing(played: Played) -> None:
+    assert played.first.code == 0, played.first.output
+    assert played.second.code == 0, played.second.output
+    assert played.first.recap["changed"] > 0
+    assert played.second.recap["changed"] == 0, played.second.output
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        ("etc/advisor", 0o755),
+        ("etc/advisor/advisor.toml", 0o644),
+        ("etc/slurm/job_submit.lua", 0o644),
+        ("etc/slurm/advisor_hook.conf", 0o644),
+        ("etc/systemd/system/advisor-serve.service", 0o644),
+        ("etc/systemd/system/advisor-retrain.timer", 0o644),
+        ("etc/systemd/system/advisor-.service.d/site.conf", 0o644),
+        ("usr/local/lib/advisor/resume", 0o755),
+        ("usr/local/lib/advisor/advisor_programs.conf", 0o644),
+        ("run/advisor", 0o750),
+        ("var/lib/advisor", 0o750),
+        ("var/lib/advisor/handover", 0o2770),
+        ("var/log/advisor", 0o2770),
+    ],
+)
+def test_modes(played: Played, path: str, mode: int) -> None:
+    found = (played.host.root / path).stat()
+    assert stat.S_IMODE(found.st_mode) == mode
+    assert (found.st_uid, found.st_gid) == (os.getuid(), os.getgid())
+
+
+def test_settings_are_what_was_asked_for_and_pass_the_check(played: Played) -> None:
+    path = played.host.root / "etc" / "advisor" / "advisor.toml"
+    written = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert written["cluster"]["default_mode"] == "shadow"
+    assert written["cluster"]["modes"] == {"onprem": "act"}
+    assert written["rules"] == HARD_TO_WRITE["rules"]
+    assert written["waiting"] == {
+        "account_daily_cap_usd": {"chem istry": 12.5},
+        "long_job_seconds": float("inf"),
+    }
+    assert written["ec2"] == {"subnet_ids": ["subnet-1", "subnet-2"]}
+    advisor = played.host.root / "usr" / "local" / "bin" / "advisor"
+    command = [
+        advisor,
+        "config",
+        "check",
+        "--config",
+        path,
+        "--partitions",
+        "onprem,burst",
+        "--format",
+        "json",
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    assert json.loads(done.stdout)["ok"] is True
+
+
+def test_slurm_conf_is_left_alone_and_its_lines_are_printed(played: Played) -> None:
+    assert (played.host.root / "etc" / "slurm" / "slurm.conf").read_text() == SLURM_CONF
+    assert "JobSubmitPlugins=lua" in played.first.output
+    assert f"ResumeProgram={played.host.root}/usr/local/lib/advisor/resume" in played.first.output
+
+
+def test_what_the_doctor_finds_is_told(played: Played) -> None:
+    assert "every partition is in shadow mode" not in played.first.output  # onprem acts here
+    assert "error: submit socket:" in played.first.output
+
+
+def test_programs_are_this_releases(played: Played) -> None:
+    assert hook_files.is_ours(played.host.root / "etc" / "slurm" / "job_submit.lua", hook_files.HOOK)
+    for name in (*hook_files.CLOUD_PROGRAMS, hook_files.PROLOG):
+        path = played.host.root / "usr" / "local" / "lib" / "advisor" / name
+        assert hook_files.is_ours(path, name)
+        assert os.access(path, os.X_OK)
+
+
+def test_units_start_the_command_that_was_installed(played: Played) -> None:
+    units = played.host.root / "etc" / "systemd" / "system"
+    for name in ("serve", "control", "retrain"):
+        unit = (units / f"advisor-{name}.service").read_text()
+        (command,) = re.findall(r"^ExecStart=(\S+) (\w+)$", unit, re.MULTILINE)
+        assert command == (f"{played.host.root}/opt/advisor/bin/advisor", name)
+        assert os.access(command[0], os.X_OK)
+    site = (units / "advisor-.service.d" / "site.conf").read_text()
+    assert f"Environment=ADVISOR_CONFIG={played.host.root}/etc/advisor/advisor.toml\n" in site
+
+
+def test_hook_asks_where_the_server_listens(played: Played) -> None:
+    settings = (played.host.root / "etc" / "slurm" / "advisor_hook.conf").read_text()
+    assert f"socket = {played.host.root}/run/advisor/submit.sock\n" in settings
+
+
+def test_no_credential_reaches_a_file(played: Played) -> None:
+    files = [
+        path for path in played.host.root.rglob("*") if path.is_file() and "site-packages" not in path.parts
+    ]
+    assert len(files) > 10
+    assert not [path for path in files if CREDENTIAL.encode() in path.read_bytes()]
+
+
+def test_a_hook_of_the_sites_own_is_not_replaced(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    own = host.root / "etc" / "slurm" / "job_submit.lua"
+    own.write_text("function slurm_job_submit() return slurm.SUCCESS end\n")
+    playbook = tmp_path / "slurm_only.yml"
+    role = "- ansible.builtin.include_role: {name: burst_advisor, tasks_from: slurm.yml}\n"
+    playbook.write_text(f"- hosts: slurm_controllers\n  gather_facts: false\n  tasks:\n    {role}")
+    run = host.play(playbook)
+    assert run.code != 0
+    assert "is not the advisor's" in run.output
+    assert own.read_text().startswith("function slurm_job_submit()")
+
+
+def test_example_inventory_has_only_variables_the_role_knows() -> None:
+    role = PROJECT / "ansible" / "roles" / "burst_advisor"
+    known = yaml.safe_load((role / "defaults" / "main.yml").read_text())
+    example = PROJECT / "ansible" / "inventory" / "group_vars" / "slurm_controllers.yml"
+    assert set(yaml.safe_load(example.read_text())) <= set(known)
