@@ -33,7 +33,10 @@ SLACK: Final = np.float32(0.51)
 """Half a byte of rounding, and more than single precision can lose."""
 FARTHEST: Final = 1e6
 """Bytes beyond the range: a query farther out is taken for this far, which bounds all the same."""
-HEAVIEST: Final = 1e30
+HEAVIEST: Final = 1e24
+"""A heavier feature counts as this: no bound is infinite, though a distance may be."""
+MEASURED: Final = math.inf
+"""In place of the bound of a case that has been measured."""
 MARGIN: Final = 1.0001
 """On the limit, for single precision in the sum of the bounds."""
 
@@ -169,7 +172,7 @@ def sift(base: Base, sieve: Sieve, query: Floats, scratch: Scratch, room: SieveS
     found = 0
     for place in range(count):
         slot = near[place]
-        bounds[slot] = math.inf
+        bounds[slot] = MEASURED
         found = insert(base, squared_distance(base, sieve.rows[slot], query), slot, scratch, found)
     if found < k:
         return found
@@ -178,7 +181,7 @@ def sift(base: Base, sieve: Sieve, query: Floats, scratch: Scratch, room: SieveS
         if _count_to(few, np.float32(scratch.best[k - 1] * MARGIN)) == 0:
             continue
         for case in range(len(few)):
-            if few[case] <= scratch.best[k - 1] * MARGIN:
+            if few[case] < MEASURED and few[case] <= scratch.best[k - 1] * MARGIN:
                 slot = first + case
                 insert(base, squared_distance(base, sieve.rows[slot], query), slot, scratch, found)
     return found

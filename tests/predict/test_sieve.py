@@ -53,6 +53,15 @@ def test_it_finds_the_same_on_any_numbers(
     assert found_by(estimator, query) == expected
 
 
+def test_infinite_distances_are_measured_once() -> None:
+    rows = [(NAN, NAN, NAN, NAN, NAN)] * 4 + [(NAN, NAN, NAN, NAN, x) for x in (0.0, 0.0, 0.001)]
+    estimator = estimator_of(rows, k=5, weights=[0.0, 0.0, 0.0, 0.0, 1e40])
+    query = (NAN, NAN, NAN, NAN, -1e149)
+    expected = found_by(estimator, query)
+    estimator.settle()
+    assert found_by(estimator, query) == expected
+
+
 @pytest.fixture
 def many() -> np.ndarray:
     """More cases than a block of either search; ties, unknowns, a feature without a range."""
