@@ -1,0 +1,186 @@
+"""What README and docs say exists: links, commands, settings, make targets, reasons, pictures."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree as ET
+
+import pytest
+import typer
+import typer.main
+
+from advisor.cli.main import app
+from advisor.config import check as find_mistakes
+from advisor.config import load
+from advisor.config.definitions import by_key, section_models
+from advisor.decide.reasons import Reason
+from advisor.testing.ec2 import Ec2Emulator
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/designs/*.md", "ansible/*.md")
+    for path in PROJECT.glob(pattern)
+)
+USAGE_ERROR = typer.BadParameter.__mro__[1]
+"""click's, or that of the copy that typer brings along."""
+_FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_RUN_AS = re.compile(r"^(?:\$ )?(?:sudo (?:-u \w+ )?)?(?=advisor |make )")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def prose_of(page: Path) -> str:
+    return _FENCE.sub("", text_of(page))
+
+
+def named(values: list[Any]) -> Any:
+    return pytest.mark.parametrize(
+        ("page", "value"), values, ids=[f"{page.name}:{value}" for page, value in values]
+    )
+
+
+def links() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for target in _LINK.findall(prose_of(page)):
+            if not re.match(r"[a-z]+:", target):
+                yield page, target
+
+
+def code_of(page: Path) -> Iterator[str]:
+    """Lines of fenced blocks, continued ones joined, and inline code."""
+    for block in _FENCE.findall(text_of(page)):
+        yield from block.replace("\\\n", " ").splitlines()
+    yield from _INLINE.findall(prose_of(page))
+
+
+def commands(word: str) -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for line in code_of(page):
+            for part in re.split(r"\s+(?:&&|\||>)\s+", line):
+                command = _RUN_AS.sub("", part.strip())
+                if command.startswith(f"{word} ") and "..." not in command:
+                    yield page, command
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as the usual forges make them."""
+    headings = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@named(list(links()))
+def test_link_leads_somewhere(page: Path, value: str) -> None:
+    path, _, anchor = unquote(value).partition("#")
+    target = (page.parent / path).resolve() if path else page
+    assert target.exists()
+    if anchor:
+        assert anchor in anchors(target)
+
+
+def parse(arguments: list[str]) -> None:
+    """Parse as `advisor` would and run nothing; a command named alone, in a sentence, may lack arguments."""
+    command = typer.main.get_command(app)
+    context = command.make_context("advisor", [], resilient_parsing=True)
+    while hasattr(command, "get_command") and arguments:
+        name = arguments.pop(0)
+        if name in ("--help", "--version"):
+            return
+        found = command.get_command(context, name)
+        if found is None:
+            raise LookupError(name)
+        command = found
+        context = command.make_context(name, [], parent=context, resilient_parsing=True)
+    if arguments:
+        command.make_context(command.name, arguments, parent=context.parent)
+
+
+@named(list(dict.fromkeys(commands("advisor"))))
+def test_command_is_understood(page: Path, value: str) -> None:
+    parse(shlex.split(value, comments=True)[1:])
+
+
+@pytest.mark.parametrize("wrong", ["frobnicate", "config frobnicate", "why twelve", "ledger --sense 7d"])
+def test_wrong_commands_are_not_understood(wrong: str) -> None:
+    with pytest.raises((LookupError, USAGE_ERROR)):
+        parse(wrong.split())
+
+
+@named(list(dict.fromkeys(commands("make"))))
+def test_make_target_exists(page: Path, value: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", text_of(PROJECT / "Makefile"), re.MULTILINE))
+    wanted = [word for word in shlex.split(value, comments=True)[1:] if "=" not in word]
+    assert wanted
+    assert set(wanted) <= targets
+
+
+def settings_named() -> Iterator[tuple[Path, str]]:
+    sections = "|".join(section_models())
+    pattern = re.compile(rf"\b((?:{sections})\.[a-z][a-z_0-9]*)\b(?!\()")
+    files = ("toml", "md", "lua", "py", "log", "sock", "conf", "json")
+    for page in PAGES:
+        if "designs" in page.parts:
+            continue
+        for code in code_of(page):
+            for key in pattern.findall(code):
+                section, _, name = key.partition(".")
+                is_python = section == "ec2" and hasattr(Ec2Emulator, name)  # the emulator of testing.md
+                if name not in files and key not in set(Reason) and not is_python:
+                    yield page, key
+
+
+@named(list(dict.fromkeys(settings_named())))
+def test_setting_exists(page: Path, value: str) -> None:
+    assert value in by_key()
+
+
+def toml_blocks() -> list[tuple[Path, str]]:
+    return [
+        (page, block)
+        for page in PAGES
+        for block in re.findall(r"^```toml\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize(("page", "block"), toml_blocks())
+def test_settings_shown_can_be_loaded(page: Path, block: str, tmp_path: Path) -> None:
+    path = tmp_path / "advisor.toml"
+    path.write_text(block, encoding="utf-8")
+    assert not [finding for finding in find_mistakes(load(path, {}), None) if finding.severity == "error"]
+
+
+def reasons_named() -> Iterator[tuple[Path, str]]:
+    pattern = re.compile(r"\b((?:rule|turnaround)\.[a-z_]+)\b")
+    for page in PAGES:
+        for code in code_of(page):
+            for reason in pattern.findall(code):
+                yield page, reason
+
+
+@named(list(dict.fromkeys(reasons_named())))
+def test_reason_exists(page: Path, value: str) -> None:
+    assert value in set(Reason)
+
+
+def test_picture_is_well_formed_and_says_what_it_shows() -> None:
+    pictures = sorted((PROJECT / "docs" / "images").glob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        root = ET.parse(picture).getroot()
+        assert root.find("{http://www.w3.org/2000/svg}desc") is not None
+        assert "viewBox" in root.attrib
+
+
+def test_every_page_for_admins_is_linked_from_the_readme() -> None:
+    linked = {target.partition("#")[0] for page, target in links() if page.name == "README.md"}
+    for page in (PROJECT / "docs").glob("*.md"):
+        assert f"docs/{page.name}" in linked
