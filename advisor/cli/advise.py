@@ -94,6 +94,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
         "partition": reply.partition,
         "reason": reply.reason,
         "message": reply.message,
+        "time_limit_minutes": reply.time_limit,
         "submission": fields,
         "options_not_looked_at": options.ignored,
         **_recorded(recorded),
@@ -104,6 +105,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
             "placement": "on-premise",
             "partition": None,
             "message": None,
+            "time_limit_minutes": None,
             "capacity": None,
             "reason": "rule.heterogeneous",
             "sentence": "It is a heterogeneous job, whose parts stay together.",
@@ -119,7 +121,7 @@ def _recorded(recorded: RecordedAdvice | None) -> dict[str, Any]:
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
     from advisor.decide.phrases import NAMES, UNITS
-    from advisor.decide.wording import quantity
+    from advisor.decide.wording import duration, quantity
     from advisor.model.advice import Quantity
 
     where = "in the cloud" if result["placement"] == "burst" else "on-premise"
@@ -130,6 +132,9 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     for name, value in result["numbers"].items():
         shown = quantity(Quantity(value, UNITS.get(name, "s")))
         console.print(Text(f"  {NAMES.get(name, name):<38} {shown}"))
+    if result["time_limit_minutes"]:
+        limit = duration(60.0 * result["time_limit_minutes"])
+        console.print(Text(f"Its time limit would become {limit}: the cloud is slower."))
     console.print(Text(f"Size class: {result['size']}."))
     if result["options_not_looked_at"]:
         names = ", ".join(result["options_not_looked_at"])

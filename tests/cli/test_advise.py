@@ -41,6 +41,7 @@ def test_options_of_sbatch_are_taken(site):
     assert found["reason"].startswith("capacity.")
     assert found["numbers"]["predicted_wait"] == 7200.0
     assert found["options_not_looked_at"] == ["mail-type"]
+    assert found["time_limit_minutes"] == 140  # s(16) = 1.16
     job, _ = running.estimator.seen[-1]
     assert (job.processors, job.requested_time, job.nodes, job.account) == (16, 7200.0, 2, "chem")
 
@@ -60,6 +61,8 @@ def test_a_script_and_the_command_line_beside_it(site, tmp_path):
     assert "Would start in the cloud" in text
     assert "2 h 00 min" in text
     assert "Not looked at: mail-type" in text
+    assert "Its time limit would become 1 h 03 min" in text
+    assert stays["time_limit_minutes"] is None
 
 
 def test_nothing_is_submitted_and_nothing_spooled(site):
