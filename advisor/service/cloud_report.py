@@ -82,6 +82,7 @@ class CloudReport:
             "pools": self.pools(),
             "spend": self.spend(),
             "counters": self.counters(),
+            "protected": self._cloud.protected,
         }
 
     def nodes(self) -> list[dict[str, Any]]:

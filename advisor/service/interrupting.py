@@ -29,11 +29,13 @@ from advisor.service.site_view import burst_nodes, jobs_by_node
 from advisor.service.view import SharedView
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
+from advisor.slurm.running_jobs import JobEnd
 
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 30.0
+_SHUTDOWN_SECONDS: Final = 60.0  # from the end of the first process to EC2's word that it is gone
 _HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
 
 
@@ -67,6 +69,10 @@ class JobWarnings(Protocol):
 
     def excluded_nodes(self, job_id: int) -> str:
         """Nodes the job must not get."""
+        ...
+
+    def end_of(self, job_id: int) -> JobEnd | None:
+        """How the job has ended; None when nobody knows any more."""
         ...
 
 
@@ -125,6 +131,8 @@ class InterruptionLoop:
         self._record = record
         self._clock = clock
         self._polled: float | None = None
+        self._seen_on: dict[str, set[int]] = {}  # instance: jobs last seen there
+        self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._kept_off: dict[int, str] = {}
         self._own_exclusions: dict[int, str] = {}
 
@@ -135,6 +143,7 @@ class InterruptionLoop:
             Step("poll spot requests", self.poll),
             Step("empty nodes", self.empty_nodes),
             Step("warn jobs", self.warn_jobs),
+            Step("requeue jobs", self.requeue_what_failed_with_its_node),
             Step("place again", self.place_again),
             Step("forget", self.forget),
         )
@@ -212,6 +221,51 @@ class InterruptionLoop:
                 log.warning("job.warned", job=job_id, node=node.name, signal=signal or "none asked for")
         if failed is not None:
             raise failed
+
+    def requeue_what_failed_with_its_node(self) -> None:
+        """Requeue jobs whose processes the machine's shutdown ended before Slurm lost the node (F25).
+
+        Such a job looks failed. Whether it is follows from its instance, not from its exit code: was it taken
+        in those seconds, the job is an interrupted one.
+        """
+        instances = self._instances()
+        if not instances:
+            return
+        snapshot = self._view.fresh()
+        on_node = jobs_by_node(snapshot)
+        now = self._clock.wall()
+        taken = {item.instance_id: item for item in instances if self._was_taken(item)}
+        self._gone_since = {name: self._gone_since.get(name, now) for name in taken}
+        for instance_id in taken.keys() & self._seen_on.keys():
+            if now - self._gone_since[instance_id] > _SHUTDOWN_SECONDS:
+                del self._seen_on[instance_id]
+                continue
+            queued = {item.job.job_id for item in snapshot.jobs}
+            for job_id in sorted(self._seen_on[instance_id] - queued):
+                self._requeue_if_taken(job_id, instance_id)
+                self._seen_on[instance_id].discard(job_id)
+        for item in instances:
+            if item.is_alive and item.node is not None:
+                self._seen_on[item.instance_id] = {q.job.job_id for q in on_node.get(item.node, [])}
+        listed = {item.instance_id for item in instances}
+        self._seen_on = {name: jobs for name, jobs in self._seen_on.items() if name in listed}
+
+    def _was_taken(self, instance: Instance) -> bool:
+        """Whether an instance has ended, and not by us: taken back, or stopped by whoever."""
+        if instance.is_alive:
+            return False
+        said = self._record.said(instance.instance_id, NoticeKind.INTERRUPTION)
+        return said or instance.was_reclaimed or instance.state in ("stopping", "stopped")
+
+    def _requeue_if_taken(self, job_id: int, instance_id: str) -> None:
+        end = self._jobs.end_of(job_id)
+        if end is None or end.state != "FAILED" or not end.may_requeue:
+            return
+        if abs(self._gone_since[instance_id] - end.end_time) > _SHUTDOWN_SECONDS:
+            return  # it failed by itself, before
+        self._slurm.requeue([job_id])
+        self._record.interrupted([job_id], instance_id)
+        log.warning("job.requeued", job=job_id, why="its machine was taken while it ran")
 
     def place_again(self) -> None:
         """Help requeued jobs to their next place: at once, and off spot after too many interruptions."""

@@ -34,7 +34,8 @@ class InterruptionRecord:
         content = state.read()
         self._notices: dict[str, dict[str, float]] = _notices_of(content.get("notices"))
         self._jobs: dict[int, int] = _counts_of(content.get("jobs"))
-        self._warned: set[str] = _texts_of(content.get("warned"))
+        self._warned: set[str] = _texts_of(content.get("warned"))  # instance/job
+        self._counted: set[str] = _texts_of(content.get("counted"))  # instance/job
         self._to_place: set[int] = {
             int(text) for text in _texts_of(content.get("to_place")) if text.isdigit()
         }
@@ -82,12 +83,14 @@ class InterruptionRecord:
             self._count("jobs_warned")
             self._save()
 
-    def interrupted(self, job_ids: Collection[int]) -> None:
-        """Jobs have lost their node to EC2."""
-        if not job_ids:
-            return
+    def interrupted(self, job_ids: Iterable[int], instance_id: str) -> None:
+        """Jobs have lost their node to EC2; each counts once for an instance, whoever notices it."""
         with self._lock:
-            for job_id in job_ids:
+            news = [job_id for job_id in job_ids if f"{instance_id}/{job_id}" not in self._counted]
+            if not news:
+                return
+            for job_id in news:
+                self._counted.add(f"{instance_id}/{job_id}")
                 self._jobs[job_id] = self._jobs.get(job_id, 0) + 1
                 self._to_place.add(job_id)
                 self._count("jobs_interrupted")
@@ -132,6 +135,7 @@ class InterruptionRecord:
             warned = {text for text in self._warned if text.partition("/")[0] in instances}
             if (notices, counts, warned) != (self._notices, self._jobs, self._warned):
                 self._notices, self._jobs, self._warned = notices, counts, warned
+                self._counted = {text for text in self._counted if text.partition("/")[0] in instances}
                 self._to_place &= jobs
                 self._save()
 
@@ -143,6 +147,7 @@ class InterruptionRecord:
             "notices": self._notices,
             "jobs": dict(list(self._jobs.items())[-_MOST_JOBS:]),
             "warned": sorted(self._warned),
+            "counted": sorted(self._counted),
             "to_place": sorted(map(str, self._to_place)),
             "totals": self.totals,
         }

@@ -220,7 +220,8 @@ class ReconcileLoop:
             return
         warned = record.warned_about(instance.instance_id)
         requeued = {q.job.job_id for q in snapshot.jobs if q.state == PENDING and q.job.job_id in warned}
-        record.interrupted({queued.job.job_id for queued in jobs_by_node(snapshot).get(node, [])} | requeued)
+        there = {queued.job.job_id for queued in jobs_by_node(snapshot).get(node, [])}
+        record.interrupted(there | requeued, instance.instance_id)
 
     def mend_down(self) -> None:
         """Make powered-down nodes usable again that a failed boot left DOWN (F02)."""

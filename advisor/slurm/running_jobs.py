@@ -20,7 +20,7 @@ _SIGNAL: Final = re.compile(
     r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"
 )
 _DIRECTIVE: Final = re.compile(r"#SBATCH\s+(.*)")
-_EXCLUDED: Final = re.compile(r"(?:^|\s)ExcNodeList=(\S*)")
+_FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue)=(\S*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,15 @@ class AskedSignal:
 
     name: str
     to_batch_shell: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How a job that slurmctld still remembers is: its state, when it ended, whether it may be requeued."""
+
+    state: str
+    end_time: float
+    may_requeue: bool
 
 
 def parse_signal(text: str) -> AskedSignal | None:
@@ -90,9 +99,30 @@ class RunningJobs:
 
     def excluded_nodes(self, job_id: int) -> str:
         """Nodes a job must not get (``--exclude``), as an expression; empty for none."""
-        shown = self._commands.text("scontrol", "--oneliner", "show", "job", f"{job_id:d}")
-        match = _EXCLUDED.search(shown)
-        return "" if match is None or match[1] == "(null)" else match[1]
+        excluded = self._shown(job_id).get("ExcNodeList", "")
+        return "" if excluded == "(null)" else excluded
+
+    def end_of(self, job_id: int) -> JobEnd | None:
+        """How a job has ended, or is; None when slurmctld has forgotten it."""
+        try:
+            shown = self._shown(job_id)
+        except RetryLater as error:
+            if "Invalid job id" in str(error):
+                return None
+            raise
+        end = shown.get("EndTime", "")
+        return JobEnd(
+            state=shown.get("JobState", ""),
+            end_time=float(end) if end.isascii() and end.isdigit() else 0.0,
+            may_requeue=shown.get("Requeue") == "1",
+        )
+
+    def _shown(self, job_id: int) -> dict[str, str]:
+        text = self._commands.text("scontrol", "--oneliner", "show", "job", f"{job_id:d}")
+        found: dict[str, str] = {}
+        for name, value in _FIELD.findall(text):
+            found.setdefault(name, value)  # what follows may be text of the user's
+        return found
 
     def _submit_line(self, job_id: int) -> str:
         try:

@@ -46,6 +46,9 @@ class FakeSlurm:
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         self.told.append(("job", tuple(job_ids), dict(changes)))
 
+    def requeue(self, job_ids: Collection[int]) -> None:
+        self.told.append(("requeue", tuple(job_ids)))
+
     def release(self, job_ids: Collection[int]) -> None:
         self.told.append(("release", tuple(job_ids)))
 

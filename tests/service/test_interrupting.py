@@ -22,6 +22,7 @@ from advisor.service.provisioning import ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import QueuedJob
+from advisor.slurm.running_jobs import JobEnd
 from tests.service.doubles import (
     FakeFleet,
     FakeSlurm,
@@ -67,6 +68,7 @@ class Jobs:
     def __init__(self) -> None:
         self.asked: dict[int, str] = {}
         self.warned: list[int] = []
+        self.ends: dict[int, JobEnd] = {}
         self.excluded: dict[int, str] = {}
         self.error: RetryLater | None = None
 
@@ -75,6 +77,9 @@ class Jobs:
             raise self.error
         self.warned.append(job_id)
         return self.asked.get(job_id, "")
+
+    def end_of(self, job_id: int) -> JobEnd | None:
+        return self.ends.get(job_id)
 
     def excluded_nodes(self, job_id: int) -> str:
         return self.excluded.get(job_id, "")
@@ -248,9 +253,39 @@ def test_f25_a_failing_job_on_a_living_instance_is_no_interruption(rig: Rig) -> 
     assert rig.slurm.told == []
 
 
+def job_end(**changes: Any) -> JobEnd:
+    values: dict[str, Any] = {"state": "FAILED", "end_time": 1_800_000_010.0, "may_requeue": True}
+    return JobEnd(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("end", "requeued"),
+    [
+        (job_end(), 1),
+        (job_end(may_requeue=False), 0),
+        (job_end(state="COMPLETED"), 0),
+        (job_end(state="CANCELLED"), 0),
+        (job_end(end_time=1_800_000_015.0 - 300.0), 0),
+    ],
+)
+@pytest.mark.parametrize("how", [TAKEN, {"state": "stopped"}])
+def test_f25_a_job_that_fails_with_its_machine_is_an_interrupted_one(
+    rig: Rig, how: dict[str, str], end: JobEnd, requeued: int
+) -> None:
+    rig.hands.pass_by(15.0)
+    rig.fleet.listed = [make_instance("burst1", **how), make_instance("burst2")]
+    rig.look([make_node("burst1", "IDLE"), make_node("burst2", "MIXED")])
+    rig.jobs.ends = {7: end}
+    rig.round()
+    rig.round()
+    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,))] * requeued
+    assert rig.record.totals.get("jobs_interrupted", 0) == requeued
+
+
 def interrupt(rig: Rig, job_id: int, times: int) -> None:
-    for _ in range(times):
-        rig.record.interrupted([job_id])
+    for number in range(times):
+        rig.record.interrupted([job_id], f"i-{number}")
+        rig.record.interrupted([job_id], f"i-{number}")
 
 
 def test_f26_a_requeued_job_keeps_its_id_and_starts_at_once(rig: Rig) -> None:

@@ -1,0 +1,56 @@
+"""``advisor nodes``: cloud nodes and their instances, as the control process last saw them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.cli.cloud_report import cloud_report
+from advisor.cli.context import ConfigOption
+from advisor.cli.output import Format, FormatOption, emit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("nodes")(nodes)
+
+
+def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
+    """Show cloud nodes: power, instance, capacity, age, price, jobs, and what EC2 said about its end.
+
+    Reads what the control process wrote last; neither Slurm nor EC2 is asked.
+    """
+    report, written = cloud_report(config)
+    rows = report.get("nodes", [])
+    result = {"time": written, "age_seconds": time.time() - written, "nodes": rows}
+    emit(result, output, lambda console: _draw(console, rows, result["age_seconds"]))
+
+
+def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:
+    table = Table(box=None, pad_edge=False, caption=f"seen {age:.0f} s ago")
+    for name in ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "EC2 said"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in _cells(row)))
+    console.print(table if rows else Text("no cloud node is up"))
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    age, price = row["age_seconds"], row["usd_per_hour"]
+    jobs = ",".join(map(str, row["jobs"][:4])) + (" ..." if len(row["jobs"]) > 4 else "")
+    return (
+        row["node"] or "none",
+        (row["power"] or "unknown").replace("_", " "),
+        f"{row['instance_id']} {row['instance_state']}" if row["instance_id"] else "none",
+        row["capacity"] or "-",
+        row["zone"] or "-",
+        "-" if age is None else f"{age / 60.0:.0f} min",
+        "-" if price is None else f"{price:.3f}",
+        jobs or "-",
+        ", ".join(row["notices"]) or "-",
+    )

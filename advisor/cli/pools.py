@@ -1,0 +1,63 @@
+"""``advisor pools``: where instances may be had, what is closed and until when, how long boots take."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.cli.cloud_report import cloud_report
+from advisor.cli.context import ConfigOption
+from advisor.cli.output import Format, FormatOption, emit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("pools")(pools)
+
+
+def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
+    """Show capacity pools: open or closed, instances, launches, boot times, price; and what was refused.
+
+    Reads what the control process wrote last; EC2 is not asked.
+    """
+    report, written = cloud_report(config)
+    result = {
+        "time": written,
+        "age_seconds": time.time() - written,
+        "protected": report.get("protected", ""),
+        "pools": report.get("pools", []),
+        "counters": report.get("counters", {}),
+    }
+    emit(result, output, lambda console: _draw(console, result))
+
+
+def _draw(console: Console, result: dict[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False, caption=f"seen {result['age_seconds']:.0f} s ago")
+    for name in ("pool", "state", "instances", "launches", "boot median / p90", "USD/h"):
+        table.add_column(name, overflow="fold")
+    for row in result["pools"]:
+        table.add_row(*(Text(cell) for cell in _cells(row, result["time"])))
+    console.print(table)
+    if result["protected"]:
+        console.print(Text(f"! nothing is sent to the cloud: {result['protected']}", "yellow"))
+    for code, number in result["counters"].get("refusals", {}).items():
+        console.print(Text(f"{number:,} nodes got no instance: {code}"))
+
+
+def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
+    until = row["closed_until"]
+    closed = "open" if until is None else f"closed for {max(0.0, until - now):.0f} s: {row['closed_by']}"
+    median, high = row["boot_median_seconds"], row["boot_p90_seconds"]
+    return (
+        row["pool"],
+        closed,
+        f"{row['instances']:,}",
+        f"{row['launches']:,}",
+        "not seen yet" if median is None else f"{median:.0f} / {high:.0f} s ({row['boots']} boots)",
+        f"{row['usd_per_hour']:.3f}",
+    )
