@@ -27,7 +27,7 @@ from advisor.testing.lab import Lab, LabOptions
 Tell = Callable[[str], None]
 
 HOOK: Final = Path(__file__).resolve().parents[3] / "slurm_hooks" / "job_submit.lua"
-_PAIRS_A_LAB: Final = 8
+_PAIRS_A_LAB: Final = 4
 _CASES: Final = ("no_hook", "with_hook")
 _RPC: Final = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:(\d+)")
 _SBATCH: Final = ("sbatch", "--hold", "--quiet", "--output=/dev/null", "--time=60", "--wrap=true")
