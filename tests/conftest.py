@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,3 +57,20 @@ def emulator(running_emulator: Ec2Emulator) -> Ec2Emulator:
     """An empty EC2 account."""
     running_emulator.reset()
     return running_emulator
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], None]:
+    """Swap a module's compiled functions for the Python they were compiled from.
+
+    A test that passes both ways shows that numba means the same by them; and coverage, which cannot look into
+    compiled code, sees the lines run.
+    """
+
+    def swap(module: ModuleType) -> None:
+        for name, value in list(vars(module).items()):
+            plain = getattr(value, "py_func", None)
+            if plain is not None:
+                monkeypatch.setattr(module, name, plain)
+
+    return swap

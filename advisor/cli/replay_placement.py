@@ -46,6 +46,13 @@ def placement(
     ] = True,
     generations: Annotated[int, typer.Option(min=0, help="Generations of the search.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 1,
+    hedge: Annotated[
+        bool, typer.Option("--hedge", help="Replay hedged starts as well, and what each budget buys.")
+    ] = False,
+    budgets: Annotated[
+        str | None,
+        typer.Option(help="Hedges' budgets, multiples of the optimum's core-hours; default 0.5,1,1.5,2."),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
     ] = None,
@@ -56,6 +63,7 @@ def placement(
     Only what was known at each submission is used. With the published 100 generations of tuning a trace takes
     about two minutes on a quiet core; --no-tune takes seconds and estimates worse.
     """
+    from advisor.replay.hedged import BUDGETS
     from advisor.replay.placement import FACTORS, PlacementOptions, replay_placement
     from advisor.replay.sources import load_table
 
@@ -68,6 +76,7 @@ def placement(
         tune=tune,
         generations=generations,
         seed=seed,
+        budgets=_budgets(budgets, BUDGETS) if hedge or budgets is not None else (),
     )
     with phase("reading the log", 1):
         table = load_table(trace, keep="all")
@@ -85,14 +94,18 @@ def placement(
     )
 
 
-def parse_factors(text: str) -> tuple[float, ...]:
+def _budgets(text: str | None, default: tuple[float, ...]) -> tuple[float, ...]:
+    return default if text is None else parse_factors(text, "--budgets")
+
+
+def parse_factors(text: str, option: str = "--factors") -> tuple[float, ...]:
     """``0.01,0.05`` as numbers; each at least 0 and finite."""
     try:
         numbers = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         numbers = ()
     if not numbers or not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise BadInput(f"{text!r} is no list of numbers", where="--factors", mend="Write it like 0.01,0.05,1")
+        raise BadInput(f"{text!r} is no list of numbers", where=option, mend="Write it like 0.01,0.05,1")
     return numbers
 
 
@@ -129,10 +142,13 @@ def result_of(
         "cutoff": asdict(found.cutoff),
         "options": asdict(options),
         "rows": [
-            {"factor": row.factor} | {way: asdict(getattr(row, way)) for way in WAYS} for row in found.rows
+            {"factor": row.factor}
+            | {way: asdict(getattr(row, way)) for way in WAYS}
+            | ({"hedged": [asdict(one) for one in row.hedged]} if row.hedged else {})
+            for row in found.rows
         ],
         "seconds": seconds,
-    }
+    } | ({"hedge_curve": [asdict(point) for point in found.hedge_curve]} if found.hedge_curve else {})
 
 
 def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, float]:
@@ -146,6 +162,27 @@ def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, float]:
         "wait_without_estimate": wait.without_estimate,
         "run_without_estimate": run.without_estimate,
     }
+
+
+def _draw_hedges(console: Console, found: PlacementReplay) -> None:
+    """Draw what hedged starts save, by overhead and budget."""
+    table = Table(
+        title="hedged starts",
+        caption="share of the optimum's saved time (core-hours spent, as a multiple of the optimum's)",
+        box=None,
+    )
+    table.add_column("o", justify="right", no_wrap=True)
+    for one in found.rows[0].hedged:
+        table.add_column(f"budget {one.budget:g}", justify="right")
+    for row in found.rows:
+        cells = (
+            "-"
+            if one.fraction_of_optimal is None or one.core_hours_vs_optimal is None
+            else f"{one.fraction_of_optimal:.2f} ({one.core_hours_vs_optimal:.2f})"
+            for one in row.hedged
+        )
+        table.add_row(f"{row.factor:g}", *cells)
+    console.print(table)
 
 
 def _cell(outcome: Outcome, way: str) -> str:
@@ -169,6 +206,8 @@ def draw(console: Console, trace: Path, found: PlacementReplay, seconds: float) 
     for row in found.rows:
         table.add_row(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS))
     console.print(table)
+    if found.hedge_curve:
+        _draw_hedges(console, found)
     for estimator, qualities in (("advisor", found.quality), ("published", found.published_quality)):
         for target, quality in qualities.items():
             console.print(

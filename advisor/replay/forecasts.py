@@ -58,6 +58,8 @@ class ForecastColumns:
         Seconds; NaN before there is a forest.
     quantiles : float64, shape (n, 20)
         Equally likely values, seconds.
+    mass : float64, shape (n, bins)
+        Probabilities of `advisor.predict.distribution.EDGES`, not capped; NaN where there are none.
     variance, lower, upper : float64, shape (n,)
         Of the predictive distribution; `lower` and `upper` bound its middle 90 %.
     """
@@ -65,6 +67,7 @@ class ForecastColumns:
     rows: Rows
     mean: Floats
     quantiles: Floats
+    mass: Floats
     variance: Floats
     lower: Floats
     upper: Floats
@@ -160,6 +163,7 @@ class _Found:
             rows=rows,
             mean=mean,
             quantiles=quantiles,
+            mass=self.mass,
             variance=np.mean((quantiles - mean[:, None]) ** 2, axis=1),
             lower=bounds[:, 0],
             upper=bounds[:, 1],

@@ -31,6 +31,7 @@ from advisor.predict.tracker import StateColumns, states_of
 from advisor.predict.tuning import GeneticSettings, tune
 from advisor.replay.estimates import estimate_rows
 from advisor.replay.forecasts import COVERAGE, ForecastColumns, ForecastOptions, forecast_rows
+from advisor.replay.hedged import HedgeOutcome, HedgePoint, hedge_curve, hedge_rows
 from advisor.replay.placement_results import (
     EstimatorQuality,
     FactorRow,
@@ -81,6 +82,8 @@ class PlacementOptions:
         Rows before the window on which the advisor's own rule earns its record.
     forecast : ForecastOptions
         How the advisor's own forecasts are made.
+    budgets : tuple of float
+        Budgets of hedged starts, multiples of the clairvoyant's core-hours; empty: none are replayed.
     """
 
     skip: int = 10_000
@@ -94,6 +97,7 @@ class PlacementOptions:
     backtest_jobs: int = 5_000
     record_jobs: int = 20_000
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    budgets: tuple[float, ...] = ()
 
 
 def replay_placement(table: JobTable, options: PlacementOptions, progress: Progress) -> PlacementReplay:
@@ -153,7 +157,8 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
                     table, states, own, placement.model_copy(update={"rule": "advisor", "use_cutoff": False})
                 )[recorded:],
             }
-            rows.append(_factor_row(factor, sent, actual.saved_seconds(factor, options.baseline)))
+            hedged = hedge_rows(table, own, recorded, factor, options.baseline, options.budgets)
+            rows.append(_factor_row(factor, sent, actual.saved_seconds(factor, options.baseline), hedged))
             tick(1)
     truths = {"wait": np.where(table.wait >= 0, table.wait, np.nan)[window], "run": table.run[window]}
     return PlacementReplay(
@@ -163,7 +168,19 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
         parameters=tuned,
         cutoff=cutoff,
         rows=tuple(rows),
+        hedge_curve=_curve(table, own, recorded, options, progress) if options.budgets else (),
     )
+
+
+def _curve(
+    table: JobTable,
+    own: dict[Target, ForecastColumns],
+    first: int,
+    options: PlacementOptions,
+    progress: Progress,
+) -> tuple[HedgePoint, ...]:
+    with progress("hedging with every budget", len(options.factors)) as tick:
+        return hedge_curve(table, own, first, options.factors, options.baseline, tick)
 
 
 def _forecasts(
@@ -289,10 +306,12 @@ def _published(factor: float, cutoff: ChosenCutoff, options: PlacementOptions) -
     )
 
 
-def _factor_row(factor: float, sent: dict[str, Booleans], saved: Floats) -> FactorRow:
+def _factor_row(
+    factor: float, sent: dict[str, Booleans], saved: Floats, hedged: tuple[HedgeOutcome, ...]
+) -> FactorRow:
     optimum = float(saved[saved > 0].sum())
     outcomes = {name: Outcome.of(jobs, saved, optimum) for name, jobs in sent.items()}
-    return FactorRow(factor=factor, optimal=Outcome.of(saved > 0, saved, optimum), **outcomes)
+    return FactorRow(factor=factor, optimal=Outcome.of(saved > 0, saved, optimum), hedged=hedged, **outcomes)
 
 
 def _sent(cases: Sequence[tuple[Job, SiteState, Estimates]], placement: PlacementSettings) -> Booleans:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.decide.backtest import ChosenCutoff
 from advisor.predict.fitness import Target
+from advisor.replay.hedged import HedgeOutcome, HedgePoint
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -46,13 +47,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorRow:
-    """One line of the paper's tables."""
+    """One line of the paper's tables; `hedged` has one entry per budget asked for."""
 
     factor: float
     optimal: Outcome
     without_cutoff: Outcome
     with_cutoff: Outcome
     advisor: Outcome
+    hedged: tuple[HedgeOutcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ class PlacementReplay:
         Of the published rule.
     rows : tuple of FactorRow
         One per overhead.
+    hedge_curve : tuple of HedgePoint
+        What budgets buy; empty unless asked for.
     """
 
     jobs: int
@@ -127,6 +131,7 @@ class PlacementReplay:
     parameters: dict[str, TunedParameters]
     cutoff: ChosenCutoff
     rows: tuple[FactorRow, ...]
+    hedge_curve: tuple[HedgePoint, ...] = ()
 
 
 def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model import JobTable
 from advisor.model.settings import PlacementSettings
-from advisor.predict.distribution import ForestSettings
+from advisor.predict.distribution import BINS, ForestSettings
 from advisor.predict.tracker import states_of
 from advisor.replay.forecasts import ForecastColumns, ForecastOptions, forecast_rows
 from advisor.replay.proven import sent_by_the_advisor
@@ -92,6 +92,7 @@ def perfect(table: JobTable) -> dict[str, ForecastColumns]:
             rows=np.arange(len(table)),
             mean=times,
             quantiles=np.repeat(times[:, None], 20, axis=1),
+            mass=np.zeros((len(times), BINS)),
             variance=np.zeros(len(times)),
             lower=times,
             upper=times,

@@ -1,0 +1,114 @@
+"""The hedged start: a job starts in the cloud and keeps its place in the on-premise queue.
+
+When its turn comes it finishes where it is, if that is expected sooner, or starts afresh on-premise, no later
+than if it had simply waited; a stop-loss bounds what it may cost until then. A wrong forecast so costs money
+and hardly ever time. Forecasts serve to hedge cheaply: each job's stop-loss is the one with the largest
+expected gain less a *price of time* times its expected core-seconds, and the price is the same for all jobs,
+set by what the site may spend (:mod:`advisor.decide.pacing`; docs/designs/0013-hedged-start.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide._hedge_curves import best_stop, expected_curves, expected_optimum, stays
+
+Floats = NDArray[np.float64]
+
+STOPS: Final[Floats] = np.concatenate([[0.0], np.geomspace(10.0, 3e6, 36)])
+"""Stop-losses looked at, seconds in the cloud; 0 is no hedge, the last no stop-loss to speak of."""
+PRICES: Final[Floats] = np.concatenate([np.geomspace(1e-5, 1e4, 91), [1e30]])
+"""Prices of a core-second in seconds of turnaround, ascending; at the last nobody is hedged."""
+PRICE_STEP: Final = float(np.log(PRICES[1] / PRICES[0]))
+"""Natural logarithm of the ratio between two prices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HedgeCase:
+    """What a hedge of one job rests on.
+
+    Attributes
+    ----------
+    processors : int
+        c.
+    slowdown : float
+        s(c) = o*c + i.
+    boot_seconds : float
+        Until a cloud node is up.
+    wait_mass, run_mass : float64, shape (bins,)
+        Forecast probabilities of the wait and the run time.
+    waits, runs : float64, shape (bins,)
+        Seconds they belong to; run times are not above the requested time.
+    """
+
+    processors: int
+    slowdown: float
+    boot_seconds: float
+    wait_mass: Floats
+    run_mass: Floats
+    waits: Floats
+    runs: Floats
+
+    def stays(self, elapsed_seconds: float) -> bool:
+        """Whether the job had better stay in the cloud when its slot comes after so many seconds."""
+        return bool(stays(self.run_mass, self.runs, self.slowdown, self.boot_seconds, elapsed_seconds))
+
+    def expected_optimum(self) -> float:
+        """Core-seconds a clairvoyant is expected to spend on the job."""
+        seconds = expected_optimum(
+            self.wait_mass, self.waits, self.run_mass, self.runs, self.slowdown, self.boot_seconds
+        )
+        return self.processors * seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HedgePlan:
+    """One job's hedge at one price.
+
+    Attributes
+    ----------
+    stop_seconds : float
+        Longest stay in the cloud before the slot comes; 0: no hedge.
+    expected_gain_seconds : float
+        Of turnaround.
+    expected_core_seconds : float
+        In the cloud.
+    """
+
+    stop_seconds: float
+    expected_gain_seconds: float
+    expected_core_seconds: float
+
+
+def plan(case: HedgeCase, price: float) -> HedgePlan:
+    """Choose a job's stop-loss.
+
+    Parameters
+    ----------
+    case : HedgeCase
+        What the hedge rests on.
+    price : float
+        Seconds of turnaround that a core-second in the cloud must bring.
+    """
+    gain, seconds = np.empty(len(STOPS)), np.empty(len(STOPS))
+    expected_curves(
+        case.wait_mass,
+        case.waits,
+        case.run_mass,
+        case.runs,
+        case.slowdown,
+        case.boot_seconds,
+        STOPS,
+        gain,
+        seconds,
+    )
+    best = best_stop(gain, seconds, price * case.processors)
+    return HedgePlan(
+        stop_seconds=float(STOPS[best]),
+        expected_gain_seconds=float(gain[best]),
+        expected_core_seconds=float(case.processors * seconds[best]),
+    )

@@ -1,0 +1,123 @@
+"""Hedged starts on a log: nothing looked ahead, nothing lost, budgets kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.decide._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED
+from advisor.decide.hedging import PRICES
+from advisor.predict.distribution import ForestSettings
+from advisor.replay.forecasts import ForecastOptions, forecast_rows
+from advisor.replay.hedged import (
+    CURVE_BUDGETS,
+    hedge_curve,
+    hedge_rows,
+    hedge_table,
+    replay_hedged,
+    stop_loss_table,
+)
+from tests.replay.test_forecasts import make_log
+
+TABLE = make_log(2_000)
+FIRST = 1_000
+BACK = (STOPPED, RESTARTED)
+
+
+@pytest.fixture(scope="module")
+def forecasts():
+    options = ForecastOptions(first=200, retrain_jobs=600, forests=1, forest=ForestSettings(trees=4))
+    return forecast_rows(TABLE, np.arange(len(TABLE)), options)
+
+
+def test_turnarounds_follow_from_the_endings(forecasts) -> None:
+    """Back on-premise nothing is won or lost; in the cloud it is the formula; a slot bounds the cost."""
+    jobs = hedge_table(TABLE, forecasts, 0.1, 1.0)
+    slowdown = 0.1 * TABLE.processors + 1.0
+    in_cloud = (slowdown * TABLE.run)[:, None]
+    gain = TABLE.wait[:, None] + TABLE.run[:, None] - in_cloud
+    back = np.isin(jobs.ending, BACK)
+    done = np.isin(jobs.ending, (FINISHED, STAYED))
+    np.testing.assert_array_equal(jobs.saved[back], 0.0)
+    np.testing.assert_allclose(jobs.saved[done], np.broadcast_to(gain, jobs.saved.shape)[done], rtol=1e-5)
+    np.testing.assert_allclose(
+        jobs.seconds[done], np.broadcast_to(in_cloud, jobs.saved.shape)[done], rtol=1e-5
+    )
+    assert np.all(jobs.seconds[back] <= np.broadcast_to(TABLE.wait[:, None], jobs.saved.shape)[back] + 1e-3)
+    assert np.all(jobs.seconds[jobs.ending == NOT_HEDGED] == 0.0)
+    assert np.all(jobs.ending[:, -1] == NOT_HEDGED)
+    assert np.all(jobs.ending[:200] == NOT_HEDGED)  # no forecast
+
+
+def test_a_higher_price_never_expects_to_spend_more(forecasts) -> None:
+    jobs = hedge_table(TABLE, forecasts, 0.1, 1.0)
+    assert np.all(np.diff(jobs.expected, axis=1) <= 1e-3)
+
+
+def test_budgets_are_kept_and_more_buys_more(forecasts) -> None:
+    found = hedge_rows(TABLE, forecasts, FIRST, 0.05, 1.0, (0.25, 0.5, 1.0, 2.0))
+    shares = [one.fraction_of_optimal for one in found]
+    assert shares == sorted(shares)
+    for one in found:
+        assert one.core_hours_vs_optimal <= 1.15 * one.budget
+        assert one.fraction_of_optimal <= 1.0
+        assert 0.0 <= one.restarted_share <= 1.0
+    assert shares[2] > 0.8
+
+
+def test_what_is_not_known_yet_changes_no_decision(forecasts) -> None:
+    """Jobs that end after the last submission of the first half change nothing in it."""
+    half = 1_500
+    jobs = hedge_table(TABLE, forecasts, 0.05, 1.0)
+    now = TABLE.submit[half]
+    late = TABLE.end > now
+    changed = replace(
+        jobs,
+        seconds=np.where(late[:, None], jobs.seconds + 0.0, jobs.seconds),
+        optimal=np.where(late, jobs.optimal * 7.0 + 1e6, jobs.optimal),
+    )
+    rows = np.arange(half)
+    cut = [
+        replace(
+            each,
+            saved=each.saved[:half],
+            seconds=each.seconds[:half],
+            expected=each.expected[:half],
+            ending=each.ending[:half],
+            processors=each.processors[:half],
+            optimal=each.optimal[:half],
+            optimal_saved=each.optimal_saved[:half],
+            expected_optimal=each.expected_optimal[:half],
+        )
+        for each in (jobs, changed)
+    ]
+    before, after = (replay_hedged(TABLE, rows, each, FIRST, 1.0) for each in cut)
+    assert before.saved_seconds == after.saved_seconds
+    assert before.cloud_core_hours == after.cloud_core_hours
+
+
+def test_no_forecast_at_all_is_the_stop_loss_alone() -> None:
+    jobs = stop_loss_table(TABLE, np.arange(len(TABLE)), 0.05, 1.0)
+    stop = 1e5 / PRICES[40] / TABLE.processors
+    np.testing.assert_allclose(
+        jobs.seconds[:, 40],
+        np.minimum(np.minimum((0.05 * TABLE.processors + 1.0) * TABLE.run, TABLE.wait), stop),
+        rtol=1e-5,
+    )
+    assert np.all(jobs.saved[np.isin(jobs.ending, BACK)] == 0.0)
+
+
+def test_the_curve_has_a_point_for_each_budget(forecasts) -> None:
+    told: list[int] = []
+    points = hedge_curve(TABLE, forecasts, FIRST, (0.05, 0.3), 1.0, told.append)
+    assert [point.budget for point in points] == list(CURVE_BUDGETS)
+    assert told == [1, 1]
+    assert points[4].with_forecasts > points[4].without_forecasts
+
+
+def test_a_cloud_nobody_would_use_costs_nothing(forecasts) -> None:
+    (found,) = hedge_rows(TABLE, forecasts, FIRST, 1e6, 1.0, (1.0,))
+    assert found.core_hours_vs_optimal is None or found.core_hours_vs_optimal <= 1.5
+    assert found.fraction_of_optimal is None or found.fraction_of_optimal >= 0.0
