@@ -33,6 +33,7 @@ from advisor.service.interrupting import InterruptionLoop, SpotParts
 from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.knowledge import Knowledge
 from advisor.service.learning import LearnLoop
+from advisor.service.listening import NoticeLoop
 from advisor.service.looking import LookLoop
 from advisor.service.loops import LoopHealth, LoopRunner
 from advisor.service.metrics import ControlMetrics
@@ -167,7 +168,6 @@ class Control:
         if spot is not None:
             interruptions = InterruptionLoop(
                 self.settings,
-                source=spot.source,
                 instances=lambda: reconcile.last_listed,
                 slurm=slurm,
                 jobs=spot.jobs,
@@ -175,7 +175,15 @@ class Control:
                 record=record,
                 clock=self.clock,
             )
-            self.runners[interruptions.name] = LoopRunner(interruptions, self.clock)
+            runner = self.runners[interruptions.name] = LoopRunner(interruptions, self.clock)
+            notices = NoticeLoop(
+                source=spot.source,
+                instances=lambda: reconcile.last_listed,
+                record=record,
+                heard=runner.wake,
+                clock=self.clock,
+            )
+            self.runners[notices.name] = LoopRunner(notices, self.clock)
         self.report = CloudReport(
             self.settings,
             cloud=self.cloud,

@@ -8,7 +8,7 @@ its jobs with their ids; here they are helped to their next place, which after t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -16,7 +16,7 @@ import structlog
 
 from advisor.decide.capacity import too_often_interrupted
 from advisor.ec2.instances import Instance
-from advisor.ec2.interruptions import Notice, NoticeKind, Received
+from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError
@@ -24,6 +24,7 @@ from advisor.model.settings import Settings
 from advisor.service.advice_of import moved_by_us
 from advisor.service.clock import Clock
 from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.listening import NoticeSource
 from advisor.service.loops import Step
 from advisor.service.site_view import burst_nodes, jobs_by_node
 from advisor.service.view import SharedView
@@ -34,30 +35,8 @@ from advisor.slurm.running_jobs import JobEnd
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-_POLL_SECONDS: Final = 30.0
 _SHUTDOWN_SECONDS: Final = 60.0  # from the end of the first process to EC2's word that it is gone
 _HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
-
-
-class NoticeSource(Protocol):
-    """What the loop asks of :class:`advisor.ec2.interruptions.Interruptions`."""
-
-    @property
-    def has_queue(self) -> bool:
-        """Whether there is a queue to wait for."""
-        ...
-
-    def receive(self) -> list[Received]:
-        """Wait a few seconds for messages."""
-        ...
-
-    def done(self, received: Sequence[Received]) -> None:
-        """Delete messages."""
-        ...
-
-    def poll(self) -> list[Notice]:
-        """Ask the second source."""
-        ...
 
 
 class JobWarnings(Protocol):
@@ -85,14 +64,12 @@ class SpotParts:
 
 
 class InterruptionLoop:
-    """Listens to EC2, tells Slurm.
+    """Acts on what EC2 has said.
 
     Parameters
     ----------
     settings : Settings
         In force.
-    source : NoticeSource
-        What EC2 says.
     instances : callable
         Our instances as the reconciler last read them: only nodes of ours are ever touched.
     slurm : SlurmBackend
@@ -114,7 +91,6 @@ class InterruptionLoop:
         self,
         settings: Settings,
         *,
-        source: NoticeSource,
         instances: Callable[[], Sequence[Instance]],
         slurm: SlurmBackend,
         jobs: JobWarnings,
@@ -123,14 +99,12 @@ class InterruptionLoop:
         clock: Clock,
     ) -> None:
         self._settings = settings
-        self._source = source
         self._instances = instances
         self._slurm = slurm
         self._jobs = jobs
         self._view = view
         self._record = record
         self._clock = clock
-        self._polled: float | None = None
         self._seen_on: dict[str, set[int]] = {}  # instance: jobs last seen there
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._kept_off: dict[int, str] = {}
@@ -139,41 +113,12 @@ class InterruptionLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.loops.Loop`."""
         return (
-            Step("receive notices", self.receive),
-            Step("poll spot requests", self.poll),
             Step("empty nodes", self.empty_nodes),
             Step("warn jobs", self.warn_jobs),
             Step("requeue jobs", self.requeue_what_failed_with_its_node),
             Step("place again", self.place_again),
             Step("forget", self.forget),
         )
-
-    def receive(self) -> None:
-        """Take what EC2 says; messages are deleted when what they say is on the disk."""
-        if not self._source.has_queue:
-            return
-        received = self._source.receive()
-        if received:
-            ours = {item.instance_id for item in self._instances()}
-            self._note(
-                item.notice
-                for item in received
-                # the end of anybody's instance is told; warnings are rare, and ours may not be listed yet
-                if item.notice is not None
-                and (item.notice.kind is not NoticeKind.ENDED or item.notice.instance_id in ours)
-            )
-            self._source.done(received)
-
-    def poll(self) -> None:
-        """Ask the second source, every half minute: notices are lost now and then (F24)."""
-        now = self._clock.monotonic()
-        if self._polled is None or now - self._polled >= _POLL_SECONDS:
-            self._note(self._source.poll())
-            self._polled = now
-
-    def _note(self, notices: Iterable[Notice]) -> None:
-        for notice in self._record.note(notices, self._clock.wall()):
-            log.info("ec2.notice", kind=notice.kind.value, instance=notice.instance_id, source=notice.source)
 
     def _concerned(self, *kinds: NoticeKind) -> tuple[SlurmSnapshot, list[tuple[Instance, Node]]]:
         """Nodes of ours that are up and about whose instance EC2 said one of these."""
@@ -236,14 +181,16 @@ class InterruptionLoop:
         now = self._clock.wall()
         taken = {item.instance_id: item for item in instances if self._was_taken(item)}
         self._gone_since = {name: self._gone_since.get(name, now) for name in taken}
-        for instance_id in taken.keys() & self._seen_on.keys():
+        for instance_id in taken:
+            if instance_id not in self._seen_on:  # seen by a process before this one, or warned at once
+                self._seen_on[instance_id] = set(self._record.warned_about(instance_id))
             if now - self._gone_since[instance_id] > _SHUTDOWN_SECONDS:
-                del self._seen_on[instance_id]
                 continue
             queued = {item.job.job_id for item in snapshot.jobs}
-            for job_id in sorted(self._seen_on[instance_id] - queued):
+            there = self._seen_on[instance_id]
+            for job_id in sorted(there - queued):
                 self._requeue_if_taken(job_id, instance_id)
-                self._seen_on[instance_id].discard(job_id)
+                there.discard(job_id)
         for item in instances:
             if item.is_alive and item.node is not None:
                 self._seen_on[item.instance_id] = {q.job.job_id for q in on_node.get(item.node, [])}

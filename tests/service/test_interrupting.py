@@ -18,6 +18,7 @@ from advisor.service.cloud_record import CloudRecord
 from advisor.service.handover import HandoverFolder, decode
 from advisor.service.interrupting import InterruptionLoop
 from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.listening import NoticeLoop
 from advisor.service.provisioning import ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
 from advisor.service.view import SharedView
@@ -113,7 +114,6 @@ class Rig:
         self.reconcile = ReconcileLoop(self.settings, **parts)
         self.loop = InterruptionLoop(
             self.settings,
-            source=self.source,
             instances=lambda: self.reconcile.last_listed,
             slurm=self.slurm,  # type: ignore[arg-type]
             jobs=self.jobs,
@@ -122,11 +122,19 @@ class Rig:
             clock=self.hands.clock,
         )
 
+        self.notices = NoticeLoop(
+            source=self.source,
+            instances=lambda: self.reconcile.last_listed,
+            record=self.record,
+            heard=lambda: None,
+            clock=self.hands.clock,
+        )
+
     def look(self, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = ()) -> None:
         self.view.update(make_look(self.hands.wall, nodes, jobs), make_cluster(time=self.hands.wall))
 
     def round(self) -> None:
-        for step in (*self.reconcile.steps(), *self.loop.steps()):
+        for step in (*self.reconcile.steps(), *self.notices.steps(), *self.loop.steps()):
             step.run()
 
     def job_updates(self) -> list[dict[str, str]]:
@@ -233,7 +241,7 @@ def test_f24_a_lost_message_is_found_by_the_poll(rig: Rig) -> None:
 
 def test_f06_a_node_with_a_new_instance_that_is_not_listed_yet_is_left_alone(rig: Rig) -> None:
     rig.source.says(NoticeKind.ENDED, "i-burst1")
-    rig.loop.receive()
+    rig.notices.receive()
     assert rig.record.said("i-burst1", NoticeKind.ENDED)
     rig.fleet.listed = [make_instance("burst1", **TAKEN), make_instance("burst2")]
     rig.fleet.unlisted = frozenset({"burst1"})
