@@ -171,6 +171,20 @@ def test_reason_exists(page: Path, value: str) -> None:
     assert value in set(Reason)
 
 
+def metrics_named() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for name in re.findall(r"`advisor_((?!programs|hook|submit)[a-z_]+)`", prose_of(page)):
+            yield page, name
+
+
+@named(list(dict.fromkeys(metrics_named())))
+def test_metric_exists(page: Path, value: str) -> None:
+    sources = [text_of(path) for path in (PROJECT / "advisor" / "service").glob("*.py")]
+    quoted = value.removeprefix("serve_").removesuffix("_total")
+    pattern = re.compile(rf'"(?:advisor_)?(?:serve_)?{quoted}"')
+    assert any(pattern.search(source) for source in sources)
+
+
 def test_picture_is_well_formed_and_says_what_it_shows() -> None:
     pictures = sorted((PROJECT / "docs" / "images").glob("*.svg"))
     assert pictures
