@@ -228,7 +228,9 @@ class InterruptionLoop:
         }
         for job_id in to_place:
             job = queued.get(job_id)
-            if job is None or job.state == RUNNING:
+            if job is None:
+                continue  # on its way back into the queue, or gone: `forget` knows
+            if job.state == RUNNING:
                 self._record.placed([job_id])
                 self._kept_off.pop(job_id, None)
                 self._own_exclusions.pop(job_id, None)

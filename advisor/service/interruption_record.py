@@ -131,11 +131,14 @@ class InterruptionRecord:
                 for name, kinds in self._notices.items()
                 if name in instances or abs(now - max(kinds.values(), default=0.0)) < _SETTLING_SECONDS
             }
+            counted = {text for text in self._counted if text.partition("/")[0] in instances}
+            # between its end on one node and its next place a job may not be in the queue for a moment
+            jobs |= {int(job) for text in counted if (job := text.partition("/")[2]).isdigit()}
             counts = {job: count for job, count in self._jobs.items() if job in jobs}
             warned = {text for text in self._warned if text.partition("/")[0] in instances}
             if (notices, counts, warned) != (self._notices, self._jobs, self._warned):
                 self._notices, self._jobs, self._warned = notices, counts, warned
-                self._counted = {text for text in self._counted if text.partition("/")[0] in instances}
+                self._counted = counted
                 self._to_place &= jobs
                 self._save()
 

@@ -341,7 +341,10 @@ def test_f20_a_job_left_in_bad_constraints_is_brought_back(rig: Rig) -> None:
 def test_what_concerns_nobody_any_more_is_forgotten(rig: Rig) -> None:
     rig.source.says(NoticeKind.INTERRUPTION, "i-burst1")
     rig.round()
-    interrupt(rig, 7, 2)
+    rig.record.interrupted([7], "i-burst1")
+    rig.look([make_node("burst2", "MIXED")], [])
+    rig.round()
+    assert rig.record.interruptions_of(7) == 1  # it may be on its way back into the queue
     rig.fleet.listed = [make_instance("burst2")]
     rig.look([make_node("burst2", "MIXED")], [])
     rig.hands.pass_by(10.0)

@@ -1,0 +1,148 @@
+"""EC2 takes nodes back under running jobs: real Slurm, the real daemons, messages from the emulator."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.ec2.clients import client
+from advisor.testing.lab import LabOptions, Submission
+from advisor.testing.site import Site, SiteOptions
+from tests.slurm.test_whole_site import LONG, all_completed_once, write_the_past
+
+pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
+
+# Runs until its third start; says when it is warned.
+UNTIL_THIRD_START = """
+trap 'echo warned >>{file}' USR1
+echo started >>{file}
+[ "${{SLURM_RESTART_COUNT:-0}}" -ge 2 ] && exit 0
+while :; do sleep 0.2; done
+"""
+
+
+@pytest.fixture(scope="module")
+def site(database_template: Path) -> Iterator[Site]:
+    lab = LabOptions(
+        nodes=1,
+        burst_nodes=4,
+        database=True,
+        database_template=database_template,
+        suspend_seconds=3,
+        suspend_timeout_seconds=2,
+    )
+    settings = {
+        "placement": {"boot_seconds": 5.0},
+        "estimator": {"kernel_width": 5.0, "neighbours": 8},
+    }
+    with tempfile.TemporaryDirectory(prefix="spot-") as folder:
+        site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
+        with site:
+            write_the_past(site)
+            site.start_advisor()
+            yield site
+
+
+def instance_of(site: Site, node: str) -> dict[str, Any]:
+    (found,) = [
+        item
+        for item in site.ec2.instances()
+        if item["state"] == "running" and item["tags"].get("advisor:node") == node
+    ]
+    return found
+
+
+def running_on(site: Site, job: Submission) -> str:
+    site.wait_until("the job runs", lambda: site.lab.job(job.job_id)["JobState"] == "RUNNING")
+    return site.lab.job(job.job_id)["BatchHost"]
+
+
+def states(site: Site, node: str) -> set[str]:
+    shown = site.lab.run("sinfo", "-h", "-N", "-n", node, "-O", "StateComplete:").stdout
+    return set(shown.strip().split("+"))
+
+
+def emptied(site: Site, node: str) -> None:
+    site.wait_until("the node takes no new job", lambda: "drain" in states(site, node))
+
+
+def told(site: Site, file: Path, word: str, times: int) -> None:
+    site.wait_until(f"{word} {times} times", lambda: file.exists() and file.read_text().count(word) >= times)
+
+
+def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "told"
+    script = UNTIL_THIRD_START.format(file=file)
+    job = site.lab.sbatch(LONG, "--signal=B:USR1@10", script=script)
+    options = []
+    for taken in range(2):
+        told(site, file, "started", taken + 1)
+        node = running_on(site, job)
+        instance = instance_of(site, node)
+        options.append(instance["option"])
+        site.ec2.reclaim(instance["id"], notice_s=4)
+        emptied(site, node)
+        told(site, file, "warned", taken + 1)
+    told(site, file, "started", 3)
+    all_completed_once(site, [job])
+    assert file.read_text().split() == ["started", "warned", "started", "warned", "started"]
+    launched = [item["option"] for item in site.ec2.instances()]
+    assert options == ["spot", "spot"]
+    assert launched[-1] == "on-demand"  # the third place
+    spend = json.loads(site.advisor("spend", "--format", "json").stdout)
+    assert spend["spent_today_usd"] > 0.0
+    counters = json.loads(site.advisor("pools", "--format", "json").stdout)["counters"]
+    assert counters["interruptions"]["jobs_interrupted"] == 2
+    assert counters["interruptions"]["jobs_warned"] == 2
+
+
+def test_f22_at_a_rebalance_recommendation_nothing_new_starts_and_nobody_is_disturbed(
+    site: Site, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.2; done"
+    job = site.lab.sbatch(LONG, "--ntasks=1", script=waits)
+    node = running_on(site, job)
+    instance = instance_of(site, node)
+    site.ec2.reclaim(instance["id"], rebalance_lead_s=1000)
+    emptied(site, node)
+    row = row_of(site, node)
+    assert row["jobs"] == [job.job_id]
+    assert list(row["notices"]) == ["rebalance"]
+    other = site.lab.sbatch(LONG, "--ntasks=1", script="true")  # there would be room beside the first
+    assert running_elsewhere(site, other, node)
+    assert site.lab.job(job.job_id)["Restarts"] == "0"
+    go.touch()
+    all_completed_once(site, [job, other])
+    site.wait_until(
+        "the node can be used again", lambda: states(site, node) == {"idle", "cloud", "powered_down"}
+    )
+
+
+def row_of(site: Site, node: str) -> dict[str, Any]:
+    shown = json.loads(site.advisor("nodes", "--format", "json").stdout)["nodes"]
+    (row,) = [row for row in shown if row["node"] == node and row["instance_state"] in ("running", None)]
+    return dict(row)
+
+
+def running_elsewhere(site: Site, job: Submission, node: str) -> bool:
+    site.wait_until("it has a node", lambda: "BatchHost" in site.lab.job(job.job_id))
+    return site.lab.job(job.job_id)["BatchHost"] != node
+
+
+def test_f21_a_stopped_instance_is_a_lost_node(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "starts"
+    script = f'echo x >>{file}\n[ "$(wc -l <{file})" -ge 2 ] && exit 0\nsleep 600'
+    job = site.lab.sbatch(LONG, script=script)
+    node = running_on(site, job)
+    instance = instance_of(site, node)
+    site.wait_until("the advisor has seen the job there", lambda: job.job_id in row_of(site, node)["jobs"])
+    client("ec2", site.ec2.settings()).stop_instances(InstanceIds=[instance["id"]])
+    site.wait_until("it has started again", lambda: len(file.read_text().split()) == 2)
+    all_completed_once(site, [job])
+    assert site.lab.job(job.job_id)["Restarts"] == "1"
