@@ -8,7 +8,9 @@ the random generator's included.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,6 +27,7 @@ from advisor.predict.knn import KnnParameters
 
 Floats = NDArray[np.float64]
 
+_MOST_THREADS: Final = 8
 SPREAD: Final = 10.0
 """Distribution index of crossover and mutation: how near children stay to their parents."""
 
@@ -191,6 +194,9 @@ class _Search:
         generator: np.random.Generator,
     ) -> None:
         self._fitness = fitness
+        # each has arrays of its own to work in
+        others = (Fitness(fitness.problem) for _ in range(_cores() - 1))
+        self._fitnesses = (fitness, *others)
         self._space = space
         self._settings = settings
         self._generator = generator
@@ -242,7 +248,22 @@ class _Search:
         return np.asarray(mutated.get("X"), np.float64)[:count]
 
     def _measure(self, population: Floats) -> Floats:
-        return np.array([self._fitness(self._space.decode(genes)) for genes in population])
+        """Fitness of each individual; the compiled search lets go of the interpreter, so cores share them."""
+        shares = np.array_split(np.arange(len(population)), len(self._fitnesses))
+        measured = np.empty(len(population))
+
+        def measure(fitness: Fitness, share: NDArray[np.int64]) -> None:
+            for index in share:
+                measured[index] = fitness(self._space.decode(population[index]))
+
+        with ThreadPoolExecutor(len(self._fitnesses)) as pool:
+            list(pool.map(measure, self._fitnesses, shares))
+        return measured
+
+
+def _cores() -> int:
+    """Processors this process may use."""
+    return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
 
 
 def _ordered(population: Floats, fitness: Floats, **rest: Any) -> TuningState:
