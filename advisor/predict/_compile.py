@@ -15,6 +15,14 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile with numba: cached on disk, without the interpreter lock, IEEE semantics.
 
     Fast-math stays off: it may assume that no NaN exists, and here NaN means unknown. Division by zero gives
-    an infinity or NaN, as in numpy.
+    an infinity or NaN, as in numpy. A user without any folder to cache in (a service user without a home)
+    compiles at every start instead.
     """
-    return cast("Callable[P, R]", njit(cache=True, nogil=True, error_model="numpy")(function))
+    try:
+        return _compiled(function, cache=True)
+    except RuntimeError:  # numba's "no locator available for file"
+        return _compiled(function, cache=False)
+
+
+def _compiled(function: Callable[P, R], *, cache: bool) -> Callable[P, R]:
+    return cast("Callable[P, R]", njit(cache=cache, nogil=True, error_model="numpy")(function))

@@ -121,9 +121,12 @@ class HandoverFolder:
             It cannot be made.
         """
         try:
+            is_new = not self._folder.exists()
             self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
             if group_id >= 0:
                 os.chown(self._folder, -1, group_id)
+            if is_new or group_id >= 0:
+                # whatever the unit's umask says: slurmctld's user leaves files here while we are away
                 self._folder.chmod(0o2770)
         except OSError as error:
             raise BadInput(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
@@ -17,7 +18,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
-from advisor.model.errors import AdvisorError, RetryLater
+from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.advice_of import moved_by_us
 from advisor.service.capping import Caps
@@ -25,6 +26,7 @@ from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.handover import HandOver, HandoverFolder
 from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.isolating import for_each
 from advisor.service.loops import Step
 from advisor.service.pricing import AskPrices
 from advisor.service.view import SharedView
@@ -35,6 +37,7 @@ log = structlog.get_logger(__name__)
 _PERIOD_SECONDS: Final = 1.0
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
 _LOOPBACK: Final = "127.0.0.1"
+_CAPACITIES: Final = frozenset(capacity.value for capacity in Capacity)
 
 
 class CloudFleet(Protocol):
@@ -92,12 +95,16 @@ class Addresses:
             slurmctld did not take one.
         """
         told = set()
-        for node, private_ip in found:
+
+        def tell_one(pair: tuple[str, str]) -> None:
+            node, private_ip = pair
             address = _LOOPBACK if self._is_loopback else private_ip
             if address:
                 # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
                 self._slurm.update_node([node], address=address, hostname=node)
                 told.add(node)
+
+        for_each(found, tell_one)
         return told
 
 
@@ -178,21 +185,14 @@ class ProvisionLoop:
 
     def act_on_handovers(self) -> None:
         """Do what slurmctld asked; what fails for now stays where it is, and holds up nothing else."""
-        failed: AdvisorError | None = None
         if self._unsettled:
             # an answer of EC2 was lost: what came of it must be known before those nodes are asked for again
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
-        for path, hand_over in self._folder.waiting():
-            try:
-                self._act(hand_over)
-                path.unlink(missing_ok=True)
-            except AdvisorError as error:
-                failed = error
-        if failed is not None:
-            raise failed
+        for_each(self._folder.waiting(), self._act)
 
-    def _act(self, hand_over: HandOver) -> None:
+    def _act(self, waiting: tuple[Path, HandOver]) -> None:
+        path, hand_over = waiting
         match hand_over.operation:
             case "resume":
                 self._resume(hand_over)
@@ -207,6 +207,7 @@ class ProvisionLoop:
                 self._pool_of.pop(node, None)
                 self._no_address.discard(node)
             self._cloud.purse.release(hand_over.nodes)
+        path.unlink(missing_ok=True)
 
     def _resume(self, hand_over: HandOver) -> None:
         wanted = self._still_wanted(hand_over)
@@ -343,6 +344,9 @@ class ProvisionLoop:
                 changes = {"partition": partition, "starttime": "now"}
                 if moved.time_limit is not None:  # here it is as fast as its user reckoned
                     changes["timelimit"] = f"{moved.time_limit.asked_seconds / 60.0:.0f}"
+                own = [word for word in queued.job.features if word not in _CAPACITIES]
+                if len(own) < len(queued.job.features):  # a constraint of ours names nodes of the cloud
+                    changes["features"] = "&".join(own)
                 self._slurm.update_job([job_id], changes)
                 log.info("job.returned", job=job_id, partition=partition)
                 del self.returning[job_id]

@@ -160,6 +160,19 @@ def test_f01_no_capacity_frees_the_node_and_brings_our_job_back(rig: Rig) -> Non
     assert jobs == [("job", (7,), {"partition": "onprem", "starttime": "now"})]
 
 
+@pytest.mark.parametrize(
+    ("features", "left"), [(("on-demand",), ""), (("avx", "ib", "on-demand"), "avx&ib"), (("avx",), None)]
+)
+def test_f01_our_constraint_goes_with_the_job_s_return(rig: Rig, features, left) -> None:
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    rig.look(jobs=[make_queued(7, admin_comment=comment(), queue="burst", features=features)])
+    rig.provision.return_jobs()
+    changes = {"partition": "onprem", "starttime": "now"} | ({} if left is None else {"features": left})
+    assert [call for call in rig.slurm.told if call[0] == "job"] == [("job", (7,), changes)]
+
+
 def test_a_job_its_user_sent_to_the_cloud_is_not_brought_back(rig: Rig) -> None:
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
     rig.hand_over("resume", "burst1", {7: "burst1"})
