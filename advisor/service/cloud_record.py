@@ -132,10 +132,12 @@ class CloudRecord:
             self._content.failures_seen += nodes
             self._save()
 
-    def trust_again(self) -> None:
-        """End protection (an administrator's word, or a clean start)."""
+    def try_one_boot(self) -> None:
+        """End protection for one boot: if that fails as well, it is back."""
         with self._lock:
-            self._content.failures_in_a_row = 0
+            self._content.failures_in_a_row = min(
+                self._content.failures_in_a_row, _FAILURES_UNTIL_PROTECTED - 1
+            )
             self._save()
 
     def _save(self) -> None:

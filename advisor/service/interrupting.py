@@ -19,11 +19,11 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
-from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.advice_of import moved_by_us
 from advisor.service.clock import Clock
 from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.isolating import for_each
 from advisor.service.listening import NoticeSource
 from advisor.service.loops import Step
 from advisor.service.site_view import burst_nodes, jobs_by_node
@@ -138,9 +138,11 @@ class InterruptionLoop:
     def empty_nodes(self) -> None:
         """Give a node that goes no new job; when its jobs have ended it is powered down."""
         _, concerned = self._concerned(NoticeKind.INTERRUPTION, NoticeKind.REBALANCE)
-        for instance, node in concerned:
-            if node.power not in (NodePower.UP, NodePower.POWERING_UP) or node.is_draining:
-                continue
+        for_each(concerned, self._empty)
+
+    def _empty(self, concerned: tuple[Instance, Node]) -> None:
+        instance, node = concerned
+        if node.power in (NodePower.UP, NodePower.POWERING_UP) and not node.is_draining:
             is_last_warning = self._record.said(instance.instance_id, NoticeKind.INTERRUPTION)
             why = "takes it back" if is_last_warning else "may take it back soon"
             reason = f"burst advisor: EC2 {why} ({instance.instance_id})"
@@ -151,21 +153,19 @@ class InterruptionLoop:
         """Send jobs on a node that EC2 takes back the signal they asked for, once."""
         snapshot, concerned = self._concerned(NoticeKind.INTERRUPTION)
         on_node = jobs_by_node(snapshot)
-        failed: AdvisorError | None = None
-        for instance, node in concerned:
-            for queued in on_node.get(node.name, []):
-                job_id = queued.job.job_id
-                if not self._record.warn_once(instance.instance_id, job_id):
-                    continue
-                try:
-                    signal = self._jobs.warn(job_id)
-                except AdvisorError as error:  # one job's trouble is no other's
-                    failed = error
-                    continue
-                self._record.warned(instance.instance_id, job_id)
-                log.warning("job.warned", job=job_id, node=node.name, signal=signal or "none asked for")
-        if failed is not None:
-            raise failed
+        pairs = [
+            (instance.instance_id, queued.job.job_id)
+            for instance, node in concerned
+            for queued in on_node.get(node.name, [])
+        ]
+        for_each(pairs, self._warn)
+
+    def _warn(self, pair: tuple[str, int]) -> None:
+        instance_id, job_id = pair
+        if self._record.warn_once(instance_id, job_id):
+            signal = self._jobs.warn(job_id)
+            self._record.warned(instance_id, job_id)
+            log.warning("job.warned", job=job_id, instance=instance_id, signal=signal or "none asked for")
 
     def requeue_what_failed_with_its_node(self) -> None:
         """Requeue jobs whose processes the machine's shutdown ended before Slurm lost the node (F25).
@@ -226,16 +226,15 @@ class InterruptionLoop:
             for item in self._instances()
             if item.is_alive and item.option is Capacity.SPOT and item.node is not None
         }
-        for job_id in to_place:
-            job = queued.get(job_id)
-            if job is None:
-                continue  # on its way back into the queue, or gone: `forget` knows
+        # those not there are on their way back into the queue, or gone: `forget` knows
+        known = [queued[job_id] for job_id in sorted(to_place) if job_id in queued]
+        for job in known:
             if job.state == RUNNING:
+                job_id = job.job.job_id
                 self._record.placed([job_id])
                 self._kept_off.pop(job_id, None)
                 self._own_exclusions.pop(job_id, None)
-            elif job.state == PENDING:
-                self._place(job, spot)
+        for_each((job for job in known if job.state == PENDING), lambda job: self._place(job, spot))
 
     def _place(self, queued: QueuedJob, spot: set[str]) -> None:
         job_id = queued.job.job_id

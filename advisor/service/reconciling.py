@@ -7,6 +7,7 @@ either means that nothing is done.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -14,10 +15,12 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node, NodePower
+from advisor.model.errors import TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.isolating import for_each
 from advisor.service.loops import Step
 from advisor.service.money import running_nodes
 from advisor.service.pricing import AskPrices
@@ -27,6 +30,9 @@ from advisor.service.view import SharedView
 from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
+
+_MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # slurmctld's words
+_PROTECTED_SECONDS: Final = 1800.0
 
 
 class ReconcileLoop:
@@ -84,6 +90,7 @@ class ReconcileLoop:
         self._unclaimed_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
         self._interruptions = interruptions
+        self._protected_since: float | None = None  # monotonic seconds
         self._young: frozenset[str] = frozenset()
         self.instances: tuple[Instance, ...] = ()
         self.last_listed: tuple[Instance, ...] = ()
@@ -104,6 +111,8 @@ class ReconcileLoop:
             Step("unclaimed instances", self.give_up_unclaimed),
             Step("lost nodes", self.give_up_lost),
             Step("down nodes", self.mend_down),
+            Step("misfit nodes", self.tell_misfits),
+            Step("protection", self.end_protection),
             Step("bill", self.count_money),
         )
 
@@ -189,8 +198,9 @@ class ReconcileLoop:
             and node.power not in (NodePower.DOWN, NodePower.POWERING_DOWN)
         }
         self._lost_since = {name: self._lost_since.get(name, now) for name in lost}
-        ripe = [n for n, since in self._lost_since.items() if now - since >= self.period_seconds / 2]
-        for name in ripe:
+        ripe = sorted(n for n, since in self._lost_since.items() if now - since >= self.period_seconds / 2)
+
+        def give_up(name: str) -> None:
             instance = ended[name]
             why = instance.state_reason or instance.state
             log.warning("cloud.lost", node=name, instance=instance.instance_id, why=why)
@@ -202,6 +212,8 @@ class ReconcileLoop:
                 reason=f"burst advisor: {instance.instance_id} ended ({why})",
             )
             del self._lost_since[name]
+
+        for_each(ripe, give_up)
 
     def _is_said_gone(self, instance: Instance, node: Node) -> bool:
         """Whether EC2 has told its end by another way than its list, about a node that was up."""
@@ -234,6 +246,43 @@ class ReconcileLoop:
         if broken:
             log.info("cloud.node_usable_again", nodes=broken)
             self._slurm.update_node(broken, state="RESUME")
+
+    def tell_misfits(self) -> None:
+        """Tell the admin of nodes that slurmd reports smaller than slurm.conf declares them (F27).
+
+        Raises
+        ------
+        TellAdmin
+            There are some: Slurm has drained them, and no job will ever start there.
+        """
+        nodes = burst_nodes(self._view.fresh(), self._settings)
+        misfits = {node.name: node.reason for node in nodes if (node.reason or "").startswith(_MISFIT)}
+        if misfits:
+            name, reason = next(iter(sorted(misfits.items())))
+            raise TellAdmin(
+                f"{len(misfits)} cloud nodes do not fit slurm.conf: {name}: {reason}. Declare them smaller",
+                code="cloud.misfit",
+            )
+
+    def end_protection(self) -> None:
+        """After half an hour of protection let one more boot try, but only from a clean start (F17).
+
+        Nodes that still power up or down belong to the time of the failures: what becomes of them says
+        nothing. One more failed boot protects again.
+        """
+        now = self._clock.monotonic()
+        if not self._cloud.protected:
+            self._protected_since = None
+            return
+        if self._protected_since is None:
+            self._protected_since = now
+        nodes = burst_nodes(self._view.fresh(), self._settings)
+        is_clean = all(node.power is NodePower.DOWN and not node.is_down for node in nodes)
+        alive = any(item.is_alive for item in self.instances)
+        if now - self._protected_since >= _PROTECTED_SECONDS and is_clean and not alive:
+            log.warning("cloud.protection_ends", why="one boot may try")
+            self._cloud.try_one_boot()
+            self._protected_since = None
 
     def count_money(self) -> None:
         """Add what runs now to the day's bill, by the accounts that use it."""

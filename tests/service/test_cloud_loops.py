@@ -43,7 +43,7 @@ class Rig:
         self.hands = Hands()
         self.slurm = FakeSlurm()
         self.fleet = FakeFleet()
-        settings = Settings(
+        self.settings = settings = Settings(
             cluster=ClusterSettings(default_mode=Mode.ACT),
             ec2=Ec2Settings(spot_usd_per_hour=1.0, on_demand_usd_per_hour=2.0),
         )
