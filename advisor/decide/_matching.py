@@ -19,6 +19,7 @@ Ints = NDArray[np.int64]
 NOWHERE = -1
 _LEAST_CHANCE = 0.02  # a task that can hardly end anywhere would expect to restart for ever
 _GROWTH = 0
+_RESTART_POINTS = 5
 
 
 class Weights(NamedTuple):
@@ -27,9 +28,9 @@ class Weights(NamedTuple):
     waits: bool
     reserves: bool
     typical_restart: bool
-    counts_room: bool
-    patience: float
     depth: int
+    longest_first: bool
+    keeps_busy: bool
 
 
 class Timetable(NamedTuple):
@@ -107,23 +108,14 @@ def _timetable(sight: NodeSight, depth: int) -> Timetable:
 
 
 @compiled
-def chance(
-    node: NodeRecords, stability: Stability, at: int, wait: float, during: float, room: float
-) -> float:
-    """P_c of Eq. 1 for a task that starts in ``wait`` seconds.
-
-    ``room``: cores that stay free beside it; a shrink of no more than that kills nobody. Negative: every
-    shrink counts, as published.
-    """
+def chance(node: NodeRecords, stability: Stability, at: int, wait: float, during: float) -> float:
+    """P_c of Eq. 1 for a task that starts in ``wait`` seconds on node number ``at``."""
     unchanged = stays(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
-    harm = stability.shrink_after[node.last]
-    if room >= 0:
-        harm *= stability.larger[min(int(room), len(stability.larger) - 1)]
-    return float(1.0 - harm * (1.0 - unchanged))
+    return float(1.0 - stability.shrink_after[node.last] * (1.0 - unchanged))
 
 
 @compiled
-def _restart(sight: NodeSight, stability: Stability, cores: int, during: float, weights: Weights) -> float:
+def _restart(sight: NodeSight, stability: Stability, during: float, weights: Weights) -> float:
     """Expected seconds to completion after a restart, E_wc(g, 0, 0, d) of Eq. 2, solved for itself.
 
     As published on a node that has just changed; ours on the nodes there are, as old as they are.
@@ -132,9 +124,8 @@ def _restart(sight: NodeSight, stability: Stability, cores: int, during: float, 
     if weights.typical_restart:
         for at in range(len(sight.nodes)):
             node = sight.nodes[at]
-            if node.open and node.cores >= cores:
-                room = float(max(node.free - cores, 0)) if weights.counts_room else -1.0
-                p = chance(node, stability, at, 0.0, during, room)
+            if node.open:
+                p = chance(node, stability, at, 0.0, during)
                 w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age, during)
                 probability += p * node.cores
                 waste += (1.0 - p) * w * node.cores
@@ -149,46 +140,96 @@ def _restart(sight: NodeSight, stability: Stability, cores: int, during: float, 
 
 
 @compiled
+def _restarts(sight: NodeSight, stability: Stability, during: Floats, weights: Weights) -> Floats:
+    """Durations between the shortest and the longest task, and what a restart costs; shape (2, points)."""
+    found = np.empty((2, _RESTART_POINTS))
+    shortest, longest = during.min(), during.max()
+    for at in range(_RESTART_POINTS):
+        found[0, at] = shortest + (longest - shortest) * at / (_RESTART_POINTS - 1)
+        found[1, at] = _restart(sight, stability, found[0, at], weights)
+    return found
+
+
+@compiled
+def _between(restarts: Floats, during: float) -> float:
+    """Interpolate the cost of a restart."""
+    shortest, longest = restarts[0, 0], restarts[0, -1]
+    if longest <= shortest:
+        return float(restarts[1, 0])
+    place = (during - shortest) / (longest - shortest) * (_RESTART_POINTS - 1)
+    low = min(int(place), _RESTART_POINTS - 2)
+    return float(restarts[1, low] + (place - low) * (restarts[1, low + 1] - restarts[1, low]))
+
+
+@compiled
 def _place_one(
-    sight: NodeSight, table: Timetable, stability: Stability, cores: int, during: float, weights: Weights
+    sight: NodeSight,
+    table: Timetable,
+    stability: Stability,
+    cores: int,
+    during: float,
+    may_wait: bool,  # noqa: FBT001 - compiled code takes no keywords cheaply
+    again: float,
 ) -> tuple[int, float]:
     """Best node for a task and the seconds until it is free there: Algorithm 1."""
-    again = _restart(sight, stability, cores, during, weights)
     best, best_wait, least = NOWHERE, 0.0, math.inf
     for at in range(len(sight.nodes)):
         node = sight.nodes[at]
         if not node.open or node.cores < cores:
             continue
         wait = _available(table, at, cores, during)
-        if math.isinf(wait) or (wait > 0.0 and not weights.waits):
-            continue
-        if wait >= least:
-            continue
-        room = float(table.free[at] - cores) if wait <= 0.0 else 0.0
-        p = chance(node, stability, at, wait, during, room if weights.counts_room else -1.0)
+        if wait + during >= least or (wait > 0.0 and not may_wait):
+            continue  # no completion is expected before the task could end there undisturbed
+        p = chance(node, stability, at, wait, during)
         w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
-        completion = wait * weights.patience + p * during + (1.0 - p) * (w + again)
+        completion = wait + p * during + (1.0 - p) * (w + again)
         if completion < least:
             best, best_wait, least = at, wait, completion
     return best, best_wait
 
 
 @compiled
+def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> tuple[Ints, int]:  # noqa: FBT001 - compiled
+    """Order of choosing: tasks for which there are free cores, longest first; then the others as queued."""
+    order = np.arange(len(cores))
+    fit = 0
+    while fit < len(cores) and cores[fit] <= room:
+        room -= cores[fit]
+        fit += 1
+    if longest_first:
+        order[:fit] = np.argsort(-during[:fit])
+    return order, fit
+
+
+@compiled
 def match_all(sight: NodeSight, cores: Ints, during: Floats, stability: Stability, weights: Weights) -> Ints:
     """Node on which each waiting task starts now, or NOWHERE; shape (tasks,)."""
     chosen = np.full(len(cores), NOWHERE)
+    if len(cores) == 0:
+        return chosen
     table = _timetable(sight, weights.depth)
     tried = 0
-    for task in range(len(cores)):
-        if tried >= weights.depth:
+    room = 0
+    for at in range(len(sight.nodes)):
+        room += sight.nodes[at].free if sight.nodes[at].open else 0
+    order, fit = _order(cores, during, room, weights.longest_first)
+    may_wait = weights.waits and (fit == len(cores) or not weights.keeps_busy)
+    restarts = _restarts(sight, stability, during, weights)
+    free = table.free.max() if len(table.free) else 0
+    for task in order:
+        if tried >= weights.depth or free <= 0:
             break
-        node, wait = _place_one(sight, table, stability, cores[task], during[task], weights)
+        if cores[task] > free and not may_wait:
+            continue
+        again = _between(restarts, during[task])
+        node, wait = _place_one(sight, table, stability, cores[task], during[task], may_wait, again)
         if node == NOWHERE:
-            tried += 1
+            tried += int(may_wait)
             continue
         if wait <= 0.0:
             chosen[task] = node
             _occupy(table, node, 0.0, during[task], cores[task])
+            free = table.free.max()
         else:
             tried += 1
             if weights.reserves:
@@ -206,7 +247,7 @@ def likeliest_all(sight: NodeSight, cores: Ints, during: Floats, stability: Stab
         for at in range(len(sight.nodes)):
             node = sight.nodes[at]
             if node.open and free[at] >= cores[task]:
-                p = chance(node, stability, at, 0.0, during[task], -1.0)
+                p = chance(node, stability, at, 0.0, during[task])
                 if p > best:
                     best, chosen[task] = p, at
         if chosen[task] != NOWHERE:

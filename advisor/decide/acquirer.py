@@ -35,7 +35,7 @@ class AcquirerRules:
         Seconds before a node may be judged.
     """
 
-    share: float = 0.1
+    share: float = 0.2
     own_rate: bool = True
     lowest: float = 0.6
     highest: float = 0.8
@@ -65,7 +65,7 @@ def acquire(
     *,
     busy_cores: float,
     target_cores: float | None,
-    fresh_rate: float = 1.0,
+    fresh_rate: float = 0.5,
     rules: AcquirerRules | None = None,
 ) -> AcquirerPlan:
     """Decide which nodes to retire and how many cores to ask for.

@@ -3,12 +3,15 @@
 A task's expected worst-case completion on a node (Eq. 2) is ``a + p d + (1 - p)(w + r)``: the wait for the
 node's cores, the run if nothing happens, else what is wasted until the change and the restart. Read literally
 it does harm: every waiting task counts on the same cores becoming free, and a restart is expected on a node
-that has just changed, so tasks wait too much. Ours differs in four points, each of which can be switched off:
+that has just changed, so tasks wait too much. Ours differs in five points, each of which can be switched off:
 
 * a waiting task reserves the cores it waits for, so that those behind it count on others;
 * a restart happens on the nodes there are, as old as they are;
 * each node has its own change rate (``advisor.predict.survival``);
-* a shrink that fits into the cores a node has to spare kills nobody.
+* the longest of the tasks that can start chooses first: in the queue's order short ones take what the long
+  ones need;
+* nobody waits for a better node while there are more tasks than free cores: on nodes that fail often, idle
+  cores cost more than restarts.
 """
 
 from __future__ import annotations
@@ -39,10 +42,10 @@ class MatchRules:
         A waiting task reserves the cores it waits for.
     typical_restart : bool
         After a preemption on the nodes there are; False: on one that has just changed, as published.
-    counts_room : bool
-        A shrink counts only as far as it exceeds the cores that stay free.
-    patience : float
-        Weight of a second of waiting beside a second of expected completion.
+    longest_first : bool
+        Among the tasks for which there are free cores the longest choose first; False: in the queue's order.
+    keeps_busy : bool
+        Nobody waits for a better node while there are more tasks than free cores.
     depth : int
         A decision ends after so many tasks for which there is no room now.
     """
@@ -50,13 +53,13 @@ class MatchRules:
     waits: bool = True
     reserves: bool = True
     typical_restart: bool = True
-    counts_room: bool = True
-    patience: float = 1.0
+    longest_first: bool = True
+    keeps_busy: bool = True
     depth: int = 64
 
 
 OURS = MatchRules()
-LITERAL = MatchRules(reserves=False, typical_restart=False, counts_room=False)
+LITERAL = MatchRules(reserves=False, typical_restart=False, longest_first=False, keeps_busy=False)
 
 
 def match(
@@ -86,9 +89,9 @@ def match(
         waits=rules.waits,
         reserves=rules.reserves,
         typical_restart=rules.typical_restart,
-        counts_room=rules.counts_room,
-        patience=rules.patience,
         depth=rules.depth,
+        longest_first=rules.longest_first,
+        keeps_busy=rules.keeps_busy,
     )
     found: Ints = match_all(sight, cores, during, stability, weights)
     return found
@@ -131,13 +134,7 @@ def heartbeat(
     fitting = np.flatnonzero(cores <= (this["free"] if this["open"] else -1))
     if not len(fitting):
         return NOWHERE
-    room = [float(this["free"] - cores[task]) if rules.counts_room else -1.0 for task in fitting]
-    chances = np.array(
-        [
-            chance(this, stability, node, 0.0, during[task], spare)
-            for task, spare in zip(fitting, room, strict=True)
-        ]
-    )
+    chances = np.array([chance(this, stability, node, 0.0, during[task]) for task in fitting])
     best = int(np.argmax(chances))
     if chances[best] > threshold:
         return int(fitting[best])

@@ -35,7 +35,7 @@ _COARSE = FINEST_SECONDS * (
 )  # edges of the bins in which the hazard is constant
 _SHAPES = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 _ALL_ALIKE = 1e6  # shape from which a gamma of mean one is a point for our purposes
-_EM_STEPS = 4
+_EM_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,7 +244,7 @@ def survival(seen: Intervals, now: float, nodes: int, rules: SurvivalRules | Non
     at_risk, ends = _bins(recent, np.maximum(begin - recent.start, 0.0))
     weight = np.exp2((recent.end - now) / rules.memory)
     changes = _per_node(recent, recent.completed.astype(np.float64) * weight, nodes)
-    shape, own, expected = _ALL_ALIKE, np.ones(nodes), np.zeros(nodes)
+    shape, own, expected = _ALL_ALIKE, _first_guess(recent, at_risk, nodes, rules), np.zeros(nodes)
     rates = np.zeros(len(_COARSE) - 1)
     for _ in range(_EM_STEPS if rules.own_rate else 1):
         rates = _smoothed(ends, (own[recent.node, None] * at_risk).sum(0), rules.prior_ends)
@@ -266,6 +266,16 @@ def survival(seen: Intervals, now: float, nodes: int, rules: SurvivalRules | Non
 def _per_node(seen: Intervals, weight: Floats, nodes: int) -> Floats:
     """Sum of weights over each node's intervals; shape (nodes,)."""
     return np.bincount(seen.node, weight, nodes).astype(np.float64)
+
+
+def _first_guess(seen: Intervals, at_risk: Floats, nodes: int, rules: SurvivalRules) -> Floats:
+    """Own rates as if no age mattered: begun with all alike, the expectation-maximisation hardly moves."""
+    if not rules.own_rate or not len(seen):
+        return np.ones(nodes)
+    ends = _per_node(seen, seen.completed.astype(np.float64), nodes)
+    hours = _per_node(seen, at_risk.sum(1), nodes)
+    usual = (ends.sum() + 1.0) / max(hours.sum(), 1.0)
+    return np.asarray((1.0 + ends) / (1.0 + hours * usual), np.float64)
 
 
 def _bins(seen: Intervals, entered: Floats) -> tuple[Floats, Floats]:

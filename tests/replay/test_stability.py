@@ -1,0 +1,184 @@
+"""Replays of changing nodes: their laws, their inputs, and the figures they are made for."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from advisor.model.errors import BadInput
+from advisor.replay import stability as replay
+from advisor.replay.node_traces import csv_changes, load_nodes, spot_changes
+from advisor.replay.stability_plots import write_stability
+from advisor.replay.stability_run import CAPACITY, MATCHED, MATCHED_ACQUIRER, ORACLE, REPLICATION, run
+from advisor.replay.survival_scores import all_intervals, known_at, scores
+from advisor.replay.task_files import load_tasks
+from advisor.simulate.stability.harvest import CLUSTERS, DAY, harvest_nodes
+from advisor.simulate.stability.tasks import TaskMix, draw_runtimes, draw_tasks
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Three days of a busy cluster of twenty nodes, forty that could be had, and a few hundred tasks."""
+    changes = harvest_nodes(np.random.default_rng(5), "C2", nodes=60, until=2.5 * DAY)
+    work = draw_tasks(
+        np.random.default_rng(6),
+        TaskMix(tasks_per_job=20),
+        cores=350,
+        load=0.5,
+        begin=DAY,
+        until=2 * DAY,
+        most=800,
+    )
+    return changes.repeated(2), work
+
+
+@pytest.mark.parametrize(
+    "scheduler", [CAPACITY, MATCHED, MATCHED_ACQUIRER, ORACLE, REPLICATION], ids=lambda s: s.name
+)
+def test_every_task_ends_and_all_work_is_accounted_for(small, scheduler):
+    changes, work = small
+    outcome = run(changes, work, scheduler, np.random.default_rng(1), rented=20)
+    assert np.all(outcome.end >= work.submit + work.duration - 1e-6)
+    assert outcome.useful == pytest.approx(float((work.duration * work.cores).sum()))
+    assert outcome.preemptions == outcome.attempts - len(work) or scheduler is REPLICATION
+    again = run(changes, work, scheduler, np.random.default_rng(1), rented=20)
+    np.testing.assert_array_equal(outcome.end, again.end)
+
+
+def test_the_clairvoyant_is_never_preempted_and_never_worse_than_the_others(small):
+    changes, work = small
+    oracle, *others = (
+        run(changes, work, scheduler, np.random.default_rng(1), rented=20)
+        for scheduler in (ORACLE, CAPACITY, MATCHED)
+    )
+    assert oracle.preemptions == 0
+    assert oracle.wasted == pytest.approx(0.0, abs=1.0)
+    for other in others:
+        assert oracle.end.mean() <= other.end.mean()
+
+
+def test_matching_shortens_jobs_and_wastes_less():
+    result = replay.report("synthetic:C4:1", schedulers=["matched", "matched+acquirer"], most_tasks=2500)
+    capacity, matched, acquired = result["rows"]
+    assert matched["geomean_njct"] < 0.95
+    assert matched["wasted_work_share"] < 0.7 * capacity["wasted_work_share"]
+    assert acquired["wasted_work_share"] < matched["wasted_work_share"]
+    assert result["survival"]["brier"] < result["survival"]["brier_base_rate"]
+    assert result["survival"]["brier"] < result["survival"]["published_brier"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "hour", "p95_hours"),
+    [("C1", 0.93, 1.2), ("C2", 0.84, None), ("C6", 0.72, 11.2), ("C8", 0.55, None)],
+)
+def test_synthetic_nodes_have_the_published_figures(cluster, hour, p95_hours):
+    changes = harvest_nodes(np.random.default_rng(2), cluster, nodes=500, until=5 * DAY)
+    order = np.lexsort((changes.time, changes.node))
+    node, time = changes.node[order], changes.time[order]
+    gaps = np.diff(time)[node[1:] == node[:-1]] / 3600
+    assert np.mean(gaps < 1) == pytest.approx(hour, abs=0.04)
+    if p95_hours:
+        assert np.quantile(gaps, 0.95) == pytest.approx(p95_hours, rel=0.3)
+    assert 5 <= CLUSTERS[cluster].size <= 13
+    assert 4 <= np.abs(changes.after - changes.before()).mean() <= 13
+
+
+def test_spot_trace_becomes_one_node_for_each_instance():
+    changes = spot_changes(json.dumps({"metadata": {"gap_seconds": 10}, "data": [0, 2, 2, 1, 0]}))
+    assert changes.nodes == 2
+    assert changes.cores.tolist() == [0, 0]
+    assert list(zip(changes.time, changes.node, changes.after, strict=True)) == [
+        (10, 0, 16),
+        (10, 1, 16),
+        (30, 1, 0),
+        (40, 0, 0),
+    ]
+
+
+def test_csv_nodes_start_at_their_first_row():
+    changes = csv_changes("node,time,cores\na,100,8\nb,150,4\na,160,2\na,170,2\nb,200,0\n")
+    assert changes.cores.tolist() == [8, 0]
+    assert changes.time.tolist() == [50, 60, 100]
+    assert changes.until == 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node,time\na,1\n",
+        "node,time,cores\na,x,1\n",
+        "node,time,cores\n",
+        "node,time,cores\na,0,-4\n",
+        "{}",
+        '{"metadata": {"gap_seconds": 0}, "data": [1, 0]}',
+        '{"metadata": {"gap_seconds": 5}, "data": [1, 0.5]}',
+        '{"metadata": {"gap_seconds": 5}, "data": "abc"}',
+        '{"metadata": {"gap_seconds": 5}, "data": [0, 0]}',
+    ],
+)
+def test_malformed_nodes_are_refused(tmp_path, text):
+    path = tmp_path / "nodes"
+    path.write_text(text)
+    with pytest.raises(BadInput):
+        load_nodes(str(path))
+
+
+@pytest.mark.parametrize("spec", ["synthetic:C9:1", "synthetic:C2:x", "synthetic", "absent.csv", ""])
+def test_unknown_nodes_are_refused(spec):
+    with pytest.raises(BadInput):
+        load_nodes(spec)
+
+
+def test_tasks_of_a_file(tmp_path):
+    path = tmp_path / "tasks.csv"
+    path.write_text("job,submit,duration,cores,estimate\nb,5,60,2,90\na,0,30,1,\na,0,30,99,\n")
+    work = load_tasks(str(path), most_cores=4)
+    assert work.submit.tolist() == [0, 5]
+    assert work.estimate.tolist() == [30, 90]
+    assert len(set(work.job)) == 2
+    path.write_text("job,submit,duration,cores\na,0,nan,1\n")
+    with pytest.raises(BadInput):
+        load_tasks(str(path), most_cores=4)
+
+
+@pytest.mark.parametrize("shape", ["uniform", "gaussian", "pareto"])
+def test_run_times_keep_to_their_range(shape):
+    drawn = draw_runtimes(np.random.default_rng(1), shape, 5000, 4500.0)
+    assert drawn.min() >= 60.0
+    assert drawn.max() <= 4500.0 + 1e-6
+    assert len(np.unique(drawn)) > 1000
+
+
+def test_what_was_known_at_a_moment_holds_nothing_later():
+    changes = csv_changes("node,time,cores\na,0,8\na,50,4\na,90,8\n")
+    everything = all_intervals(changes)
+    seen = known_at(everything, 60.0)
+    assert seen.end.tolist() == [50.0, 60.0]
+    assert seen.completed.tolist() == [True, False]
+
+
+def test_scores_of_forecasts_by_hand():
+    found = scores(np.array([0.8, 0.4, 0.6, 0.2]), np.array([1.0, 1.0, 0.0, 0.0]))
+    assert found["auc"] == 0.75
+    assert found["brier"] == pytest.approx((0.04 + 0.36 + 0.36 + 0.04) / 4)
+    assert found["brier_base_rate"] == 0.25
+
+
+def test_the_page_is_whole_and_escapes_names(tmp_path):
+    csv = tmp_path / "nodes.csv"
+    csv.write_text("node,time,cores\na,0,8\nb,0,8\na,90000,4\nb,100000,8\na,172800,8\n")
+    result = replay.report(str(csv), schedulers=["matched"], most_tasks=50)
+    result["nodes"] = "<script>"
+    write_stability(tmp_path / "page.html", result)
+    assert "<h1>Nodes that change: &lt;script&gt;" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.traces
+def test_sixteen_spot_nodes(traces):
+    path = traces / "spot" / "availability_16-node_aws-08-27-2023_us-west-2a_v100_1.json.gz"
+    result = replay.report(str(path), schedulers=["matched"], most_tasks=500)
+    survival = result["survival"]
+    assert survival["auc"] > 0.78
+    assert survival["skill"] > 0.15
