@@ -358,8 +358,8 @@ end
 
 local sequence = 0
 
--- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through its
--- hundred field names, so each is read once, and only what the server looks at.
+-- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through
+-- its hundred field names, so each is read once, and only what the server looks at.
 local function describe(job, part_list)
   sequence = sequence + 1
   local parts = {('{"v":%d,"op":"advise","seq":%.0f'):format(PROTOCOL, sequence)}

@@ -110,7 +110,7 @@ class _AdviceTally(Collector):
         for decision, count in decisions.items():
             advice.add_metric([str(word) for word in decision], count)
         yield advice
-        bounds = [floatToGoString(bound) for bound in (*LATENCY_BUCKETS, math.inf)]
+        bounds = [str(floatToGoString(bound)) for bound in (*LATENCY_BUCKETS, math.inf)]  # type: ignore[no-untyped-call]
         yield HistogramMetricFamily(
             "advisor_serve_advice_seconds",
             "From the request's last byte to the reply's, seconds.",
