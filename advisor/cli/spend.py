@@ -76,7 +76,7 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
         table.add_column(name, overflow="fold")
     for row in result.get("by_account", []):
         table.add_row(Text(row["account"]), f"{row['spent_today_usd']:.2f}", _cap(row["daily_cap_usd"]))
-    table.add_row("idle and boots", f"{result.get('idle_usd', 0.0):.2f}", "")
+    table.add_row("idle time", f"{result.get('idle_usd', 0.0):.2f}", "")
     total = f"{result.get('spent_today_usd', 0.0):.2f}"
     table.add_row(Text("all", "bold"), Text(total, "bold"), _cap(result.get("daily_cap_usd")))
     console.print(table)

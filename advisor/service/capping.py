@@ -84,7 +84,7 @@ class Caps:
             price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
             usd = price * (boot + expected_seconds(queued)) / 3600.0
             account = queued.job.account or "" if queued is not None else ""
-            wishes.append(Wish(node=node, account=account, usd=usd))
+            wishes.append(Wish(node=node, account=account, usd=usd, usd_per_hour=price))
         refused = self._cloud.purse.promise(wishes, self._settings.waiting)
         return {node: Failure(FailureClass.QUOTA, "DailyCap", why) for node, why in refused.items()}
 

@@ -79,7 +79,7 @@ def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
 
 def _money(spend: dict[str, Any]) -> Iterable[Metric]:
     by_account = GaugeMetricFamily(
-        "advisor_spent_today_usd", "By account; idle time and boots: empty.", labels=("account",)
+        "advisor_spent_today_usd", "By account; idle time: empty.", labels=("account",)
     )
     by_account.add_metric(("",), spend["idle_usd"])
     for row in spend["by_account"]:

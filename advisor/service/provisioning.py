@@ -206,7 +206,7 @@ class ProvisionLoop:
                 self._booting.pop(node, None)
                 self._pool_of.pop(node, None)
                 self._no_address.discard(node)
-            self._cloud.purse.release(hand_over.nodes)
+            self._cloud.purse.release(hand_over.nodes, launched=True)
         path.unlink(missing_ok=True)
 
     def _resume(self, hand_over: HandOver) -> None:
@@ -252,7 +252,7 @@ class ProvisionLoop:
             self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason)
             self._booting.pop(node, None)
             self.refusals[failure.code] += 1
-        self._cloud.purse.release(for_good)
+        self._cloud.purse.release(for_good, launched=False)
         self._give_back({hand_over.jobs[node] for node in for_good if node in hand_over.jobs})
         if for_now:
             self._unsettled = True

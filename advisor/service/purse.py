@@ -58,11 +58,12 @@ class RunningNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """A node about to be launched: for which account, and what it will cost as predicted, dollars."""
+    """A node about to be launched: for which account, its predicted cost in dollars, and its price."""
 
     node: str
     account: str
     usd: float
+    usd_per_hour: float
 
 
 @dataclass(slots=True)
@@ -77,6 +78,8 @@ class _Promise:
     account: str
     usd: float
     time: float
+    usd_per_hour: float = 0.0
+    is_counted: bool = False  # its instance has been counted: what it cost is known
 
 
 class Purse:
@@ -107,8 +110,8 @@ class Purse:
     def count(self, running: Sequence[RunningNode]) -> None:
         """Add what these nodes have cost since they were counted last.
 
-        A node's price is shared by the accounts whose jobs are on it, by their processors; idle time and
-        boots are on the site (account ``""``).
+        A node's price is shared by the accounts whose jobs are on it, by their processors; a boot is on the
+        account that it is for, idle time on the site (account ``""``).
         """
         with self._lock:
             now, most = self._elapsed()
@@ -118,8 +121,9 @@ class Purse:
                 last = before.pop(item.instance_id, None)
                 since = last.until if last is not None else item.launch_time or now
                 usd = _hours(since, now, most) * item.usd_per_hour
-                _add(day, item.shares, usd)
-                self._seen[item.instance_id] = _Seen(now, item.usd_per_hour, dict(item.shares))
+                shares = self._shares(item)
+                _add(day, shares, usd)
+                self._seen[item.instance_id] = _Seen(now, item.usd_per_hour, shares)
                 self._keep_promise(item, usd)
             for gone in before.values():  # when exactly it went nobody says: it is counted until now
                 _add(day, gone.shares, _hours(gone.until, now, most) * gone.usd_per_hour)
@@ -137,14 +141,20 @@ class Purse:
         last, self._last_count = self._last_count, (now, steady)
         return now, math.inf if last is None else steady - last[1]
 
+    def _shares(self, item: RunningNode) -> dict[str, float]:
+        promise = self._promises.get(item.node)
+        if item.left_usd is None and promise is not None:
+            return {promise.account: 1.0}
+        return dict(item.shares)
+
     def _keep_promise(self, item: RunningNode, usd: float) -> None:
         promise = self._promises.get(item.node)
         if item.left_usd is None:
             if promise is not None:
-                promise.usd = max(0.0, promise.usd - usd)
+                promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
             return
         account = max(item.shares, key=lambda name: item.shares[name], default="")
-        self._promises[item.node] = _Promise(account, item.left_usd, self._clock.wall())
+        self._promises[item.node] = _Promise(account, item.left_usd, self._clock.wall(), is_counted=True)
 
     def _drop_stale(self, alive: set[str], now: float) -> None:
         self._promises = {
@@ -178,7 +188,9 @@ class Purse:
                 if why := _refusal(wish, total, mine, caps):
                     refused[wish.node] = why
                     continue
-                self._promises[wish.node] = _Promise(wish.account, wish.usd, self._clock.wall())
+                self._promises[wish.node] = _Promise(
+                    wish.account, wish.usd, self._clock.wall(), wish.usd_per_hour
+                )
                 total, by_account[wish.account] = total + wish.usd, mine + wish.usd
             try:
                 self._save()
@@ -190,11 +202,18 @@ class Purse:
                     ) from error
         return refused
 
-    def release(self, nodes: Iterable[str]) -> None:
-        """Nothing will be spent on these nodes any more."""
+    def release(self, nodes: Iterable[str], *, launched: bool) -> None:
+        """Nothing will be spent on these nodes any more.
+
+        One that was launched and lived too shortly to be counted has cost as much as it can have.
+        """
         with self._lock:
             for node in nodes:
-                self._promises.pop(node, None)
+                promise = self._promises.pop(node, None)
+                if launched and promise is not None and not promise.is_counted:
+                    lived = max(0.0, self._clock.wall() - promise.time) / 3600.0
+                    usd = min(promise.usd, lived * promise.usd_per_hour)
+                    _add(self._days.setdefault(self._today(), {}), {promise.account: 1.0}, usd)
 
     # ------------------------------------------------------------------ looking
 
@@ -211,7 +230,7 @@ class Purse:
         return sum(day.values()), MappingProxyType({name: usd for name, usd in day.items() if name})
 
     def days(self) -> dict[str, dict[str, float]]:
-        """Every day known to account to dollars; ``""`` is idle time and boots."""
+        """Every day known to account to dollars; ``""`` is idle time."""
         with self._lock:
             return {day: dict(accounts) for day, accounts in self._days.items()}
 
@@ -296,8 +315,10 @@ def _seen(content: object) -> Iterable[tuple[str, _Seen]]:
 
 def _promises(content: object) -> Iterable[tuple[str, _Promise]]:
     for node, entry in _items(content):
-        if isinstance(entry, Mapping) and _is_amount(entry.get("usd")) and _is_amount(entry.get("time")):
-            yield (
-                str(node),
-                _Promise(str(entry.get("account", "")), float(entry["usd"]), float(entry["time"])),
-            )
+        if not isinstance(entry, Mapping):
+            continue
+        amounts = [entry.get(name) for name in ("usd", "time", "usd_per_hour")]
+        if all(map(_is_amount, amounts)):
+            usd, time, price = map(float, amounts)  # type: ignore[arg-type]
+            account, is_counted = str(entry.get("account", "")), entry.get("is_counted") is True
+            yield str(node), _Promise(account, usd, time, price, is_counted)

@@ -85,7 +85,9 @@ class Spending(RuleBasedStateMachine):
         now, usd = self.hands.wall, predicted / HOUR * 0.17
         numbers = range(self.number + 1, self.number + 1 + wanted)
         self.number += wanted
-        wishes = [Wish(node=f"burst{number}", account=account, usd=usd) for number in numbers]
+        wishes = [
+            Wish(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17) for number in numbers
+        ]
         refused = self.purse.promise(wishes, self.caps)
         if crashes:
             self.restart()  # after the promises were written, before anything else is known
@@ -118,7 +120,7 @@ class Spending(RuleBasedStateMachine):
     def look(self) -> None:
         now = self.hands.wall
         alive = [node for node in self.nodes if node.ends > now]
-        self.purse.release([node.name for node in self.nodes if node.ends <= now])
+        self.purse.release([node.name for node in self.nodes if node.ends <= now], launched=True)
         self.purse.count([node.seen(now) for node in alive])
 
     def overrun(self, account: str | None = None) -> float:
@@ -161,7 +163,7 @@ def running(node: str = "burst1", **changes: object) -> RunningNode:
 
 
 def wish(node: str, usd: float) -> Wish:
-    return Wish(node=node, account="physics", usd=usd)
+    return Wish(node=node, account="physics", usd=usd, usd_per_hour=1.0)
 
 
 def test_a_shared_node_is_paid_for_by_its_jobs_processors(tmp_path: Path, hands: Hands) -> None:
@@ -205,6 +207,17 @@ def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
     hands.pass_by(1000.0)
     purse.count([])
     assert purse.promise([wish("burst2", 0.8), wish("burst3", 0.8)], caps).keys() == {"burst3"}
+
+
+def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
+    purse = purse_in(tmp_path, hands)
+    caps = WaitingSettings(daily_cap_usd=1.0)
+    purse.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], caps)
+    hands.pass_by(HOUR / 4)
+    purse.release(["burst1", "burst2"], launched=True)
+    purse.release(["burst3"], launched=False)  # EC2 gave no instance
+    assert purse.spent_today()[0] == pytest.approx(0.25 + 0.1)
+    assert purse.promised() == 0.0
 
 
 def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:

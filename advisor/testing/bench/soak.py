@@ -122,11 +122,12 @@ def _soak(site: Site, plan: _Plan, tell: Callable[[str], None]) -> dict[str, Any
     done = site.folder / "done"
     seen = _Seen()
     submitted: list[int] = []
+    ended = 0
     share = max(1, plan.jobs // (plan.kills + 1))
     while time.monotonic() - began < plan.longest_seconds:
         if len(submitted) < plan.jobs:
             submitted += _submit(site, min(6, plan.jobs - len(submitted)), done, plan.drawn)
-        _take_one(site, plan, seen, progress=len(submitted) / plan.jobs)
+        _take_one(site, plan, seen, progress=ended / plan.jobs)
         _watch(site, seen)
         _kill(site, plan, seen, len(submitted) // share)
         ended = _ended(site, submitted)
@@ -150,7 +151,7 @@ def _submit(site: Site, number: int, done: Path, drawn: random.Random) -> list[i
 
 def _take_one(site: Site, plan: _Plan, seen: _Seen, *, progress: float) -> None:
     """Take an instance back; evenly spread over the soak, spot ones first."""
-    if seen.reclaimed >= plan.reclaims * min(1.0, progress) or site.hypervisor is None:
+    if seen.reclaimed >= plan.reclaims * min(1.0, 1.2 * progress + 0.05) or site.hypervisor is None:
         return
     booted = site.hypervisor.booted
     alive = [item for item in site.ec2.instances() if item["state"] == "running" and item["id"] in booted]
