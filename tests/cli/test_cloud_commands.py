@@ -1,0 +1,150 @@
+"""advisor nodes, pools, spend: what the control process wrote, for people and machines; nobody is asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.ec2.pools import Breakers, Pool
+from advisor.ec2.state_file import StateFile
+from advisor.model import Capacity
+from advisor.model.errors import BadInput, UseFallback
+from advisor.service import status_file
+from advisor.service.cloud_metrics import CloudCollector
+from advisor.service.cloud_report import CloudReport
+from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.purse import Wish
+from tests.service.doubles import POOL, make_instance, make_node, make_queued
+from tests.service.test_cloud_loops import EMPTY_POOL, Rig
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "advisor.toml"
+    path.write_text(f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n')
+    return path
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> CloudReport:
+    """A site with two nodes, one of them about to be taken back, an empty pool and some money spent."""
+    rig = Rig(tmp_path)
+    rig.fleet.refusals = {"burst9": EMPTY_POOL}
+    rig.hand_over("resume", "burst[1-2,9]")
+    rig.provision.act_on_handovers()
+    rig.fleet.listed = [
+        make_instance("burst1", launch_time=rig.hands.wall),
+        make_instance("burst2", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall),
+        make_instance("burst3", state="terminated"),
+    ]
+    rig.hands.pass_by(3600.0)
+    rig.look(
+        [
+            make_node("burst1", "MIXED", "DRAIN"),
+            make_node("burst2"),
+            make_node("burst3", "IDLE", "POWERED_DOWN"),
+        ],
+        [make_queued(7, "RUNNING", nodes="burst1", account="physics")],
+    )
+    rig.provision.watch_boots()
+    rig.reconcile.read_instances()
+    rig.reconcile.count_money()
+    rig.cloud.purse.promise(
+        [Wish(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
+    )
+    breakers = Breakers(StateFile(tmp_path / "pools.json"), rig.hands.clock.wall)
+    breakers.failed(Pool(option=Capacity.SPOT, instance_type="c5.xlarge"), EMPTY_POOL.kind, EMPTY_POOL.code)
+    record = InterruptionRecord(StateFile(tmp_path / "interruptions.json"))
+    record.interrupted([7], "i-burst3")
+    return CloudReport(
+        rig.settings,
+        cloud=rig.cloud,
+        provision=rig.provision,
+        reconcile=rig.reconcile,
+        record=record,
+        breakers=breakers,
+        view=rig.view,
+        prices=rig.reconcile._prices,
+        clock=rig.hands.clock,
+    )
+
+
+@pytest.fixture
+def written(tmp_path: Path, config: Path, report: CloudReport) -> Path:
+    status_file.write(
+        tmp_path, {"time": time.time(), "cloud_configured": True, "cloud_report": report.everything()}
+    )
+    return config
+
+
+def call(config: Path, *arguments: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, [*arguments, "--config", str(config), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(app, [*arguments, "--config", str(config)])
+    assert shown.exit_code == 0, shown.output
+    return dict(json.loads(done.stdout)) | {"text": shown.stdout}
+
+
+def test_nodes(written: Path) -> None:
+    result = call(written, "nodes")
+    assert [row["node"] for row in result["nodes"]] == ["burst1", "burst2"]
+    first = result["nodes"][0]
+    assert (first["instance_id"], first["capacity"], first["jobs"]) == ("i-burst1", "spot", [7])
+    assert (first["age_seconds"], first["usd_per_hour"]) == (3600.0, 1.0)
+    assert "i-burst1" in result["text"]
+
+
+def test_pools(written: Path) -> None:
+    result = call(written, "pools")
+    rows = {row["capacity"]: row for row in result["pools"]}
+    spot = rows["spot"]
+    assert (spot["pool"], spot["open"], spot["instances"], spot["launches"]) == (POOL.key, False, 1, 2)
+    assert spot["closed_by"] == "InsufficientInstanceCapacity"
+    assert (spot["boots"], spot["boot_median_seconds"]) == (2, 3600.0)
+    assert rows["on-demand"]["open"]
+    assert result["counters"]["refusals"] == {"InsufficientInstanceCapacity": 1}
+    assert result["counters"]["interruptions"] == {"jobs_interrupted": 1}
+    assert "closed for" in result["text"]
+
+
+def test_spend(written: Path) -> None:
+    result = call(written, "spend")
+    assert result["spent_today_usd"] == pytest.approx(3.0)
+    assert [(row["account"], row["spent_today_usd"]) for row in result["by_account"]] == [("physics", 1.0)]
+    assert result["idle_usd"] == pytest.approx(2.0)
+    assert result["promised_usd"] > 1.0
+    assert result["jobs"] == {"jobs": 0, "predicted_usd": 0.0, "billed_usd": 0.0}
+    assert "physics" in result["text"]
+
+
+def test_without_a_control_process_or_a_cloud_it_says_so(tmp_path: Path, config: Path) -> None:
+    done = CliRunner().invoke(app, ["nodes", "--config", str(config)])
+    assert isinstance(done.exception, UseFallback)
+    status_file.write(tmp_path, {"time": time.time(), "cloud_configured": False, "cloud_report": None})
+    done = CliRunner().invoke(app, ["pools", "--config", str(config)])
+    assert isinstance(done.exception, BadInput)
+    assert "ec2.image_id" in str(done.exception)
+
+
+def test_metrics_of_every_pool_launch_boot_interruption_orphan_and_dollar(report: CloudReport) -> None:
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in CloudCollector(report).collect()
+        for sample in metric.samples
+    }
+    assert found["advisor_pool_open", POOL.key] == 0.0
+    assert found["advisor_pool_launches_total", POOL.key] == 2.0
+    assert found["advisor_pool_instances", POOL.key] == 1.0
+    assert found["advisor_pool_boot_median_seconds", POOL.key] == 3600.0
+    assert found["advisor_launch_refused_total", "InsufficientInstanceCapacity"] == 1.0
+    assert found["advisor_boots_total", "succeeded"] == 2.0
+    assert found["advisor_interruptions_total", "jobs_interrupted"] == 1.0
+    assert found["advisor_orphans_collected_total",] == 0.0
+    assert found["advisor_spent_today_usd", "physics"] == pytest.approx(1.0)
+    assert found["advisor_promised_usd",] > 1.0
