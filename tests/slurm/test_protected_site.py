@@ -1,0 +1,55 @@
+"""Ten boots in a row that fail: nothing is sent to the cloud any more, and everybody can see why."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from advisor.testing.lab import LabOptions
+from advisor.testing.site import Site, SiteOptions
+from tests.slurm.test_whole_site import LONG, write_the_past
+
+pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
+
+
+def test_f18_users_see_why_and_their_jobs_run_on_premise(database_template: Path) -> None:
+    lab = LabOptions(
+        nodes=1,
+        burst_nodes=10,
+        database=True,
+        database_template=database_template,
+        suspend_timeout_seconds=2,
+        resume_timeout_seconds=5,
+    )
+    settings = {
+        "placement": {"boot_seconds": 5.0},
+        "estimator": {"kernel_width": 5.0, "neighbours": 8},
+    }
+    never = 10_000.0
+    with tempfile.TemporaryDirectory(prefix="f18-") as folder:
+        site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=never))
+        with site:
+            write_the_past(site)
+            site.start_advisor()
+            for _ in range(10):
+                site.lab.sbatch(LONG, "--ntasks=4")
+
+            def troubles() -> str:
+                return "\n".join(json.loads(site.advisor("status", "--format", "json").stdout)["troubles"])
+
+            site.wait_until(
+                "protection", lambda: "cloud nodes in a row did not boot" in troubles(), seconds=90
+            )
+            job = site.lab.sbatch(LONG)
+            assert site.lab.job(job.job_id)["Partition"] == "onprem"
+            shown = site.lab.run("scontrol", "-o", "show", "job", str(job.job_id)).stdout
+            assert '"why":"capacity.protected"' in shown
+            assert "did not boot" in shown
+            site.wait_until("what did not boot is given back", lambda: not running(site))
+
+
+def running(site: Site) -> list[str]:
+    return [item["id"] for item in site.ec2.instances() if item["state"] == "running"]
