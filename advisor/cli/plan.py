@@ -1,0 +1,110 @@
+"""``advisor plan``: how many nodes to reserve."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+_ROWS = 15
+
+
+class PlannedPolicy(enum.StrEnum):
+    """Who waits in the planned site."""
+
+    ORACLE = "oracle"
+    SPECULATION = "speculation"
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor plan``."""
+    app.command("plan")(plan)
+
+
+def plan(
+    *,
+    trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
+    ],
+    node_cores: Annotated[int, typer.Option(min=1, help="Cores of a reserved node.")] = 1,
+    short: Annotated[float, typer.Option(min=0.0, help="t: jobs up to this never wait, seconds.")] = 900.0,
+    longest_wait: Annotated[float, typer.Option(min=0.0, help="b: nobody waits longer, seconds.")] = 86_400.0,
+    policy: Annotated[
+        PlannedPolicy, typer.Option(help="How short jobs are known: at once, or by trials on spot.")
+    ] = PlannedPolicy.ORACLE,
+    reserved_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.4,
+    spot_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.3,
+    spot_mean_hours: Annotated[float, typer.Option(min=0.01, help="Mean life of a spot node.")] = 24.0,
+    usd_per_core_hour: Annotated[float, typer.Option(min=0.0, help="On-demand's price.")] = 0.048,
+    plot: Annotated[Path | None, typer.Option(help="Write a page with the curve.", dir_okay=False)] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Find the cheapest number of reserved nodes for a history, and how sure it is.
+
+    Reserved nodes are paid all the time, rented ones while they are used; a job that would wait longer than b
+    is rented for.
+    """
+    from rich.progress import Progress
+
+    from advisor.replay import planning
+    from advisor.replay.sources import load_table
+    from advisor.replay.waiting_rows import workload_from
+    from advisor.simulate.waiting.costs import CostModel
+
+    costs = CostModel(reserved=reserved_price, spot=spot_price, spot_mean_seconds=3600.0 * spot_mean_hours)
+    options = planning.PlanOptions(
+        short_seconds=short,
+        longest_wait_seconds=longest_wait,
+        policy=policy.value,
+        costs=costs,
+        node_cores=node_cores,
+        on_demand_usd_per_core_hour=usd_per_core_hour,
+    )
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
+        result = planning.plan(table.name, workload_from(table, costs, options.seed), options, tick)
+    if plot is not None:
+        from advisor.replay.waiting_plots import write_plan
+
+        write_plan(plot, result)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    best = result["optimum"]
+    table = Table(title=f"{result['trace']}: nodes of {result['node_cores']} cores")
+    for heading in ("nodes", "reserved", "rented", "total USD a year", "over the optimum", "mean wait"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    curve = result["curve"]
+    shown = {round(at * (len(curve) - 1) / (_ROWS - 1)) for at in range(_ROWS)}
+    shown.add(next(at for at, point in enumerate(curve) if point["nodes"] == best["nodes"]))
+    for at in sorted(shown):
+        point = curve[at]
+        table.add_row(
+            f"{point['nodes']:,}",
+            f"{point['reserved_cost_usd_a_year']:,.0f}",
+            f"{point['rented_cost_usd_a_year']:,.0f}",
+            f"{point['cost_usd_a_year']:,.0f}",
+            f"{100 * (point['cost_vs_optimum'] - 1):+.1f} %",
+            f"{point['mean_wait'] / 3600:.2f} h",
+            style="bold" if point["nodes"] == best["nodes"] else None,
+        )
+    console.print(table)
+    console.print(
+        f"Cheapest: {best['nodes']:,} nodes ({best['cores']:,} cores), {best['cost_usd_a_year']:,.0f} USD a "
+        f"year. {100 * best['coverage']:.0f} % of the histories made of this one's weeks have their optimum "
+        f"between {best['low']:,} and {best['high']:,}. {result['seconds']:.0f} s."
+    )

@@ -1,0 +1,143 @@
+"""``advisor replay waiting``: Ambati et al. on a log."""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.groups import group
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+OPTIMAL = "optimal"
+
+
+class Capacity(enum.StrEnum):
+    """What speculations run on."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+class DispatchOption(enum.StrEnum):
+    """Which waiting job is next on fixed cores."""
+
+    FCFS = "fcfs"
+    SJF = "sjf"
+    EASY = "easy"
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor replay waiting``."""
+    group(app, "replay", "Replay logs through the decisions.").command("waiting")(waiting)
+
+
+def fixed_cores_of(text: str) -> int | None:
+    """A number of cores, or None for the optimum."""
+    from advisor.model.errors import BadInput
+
+    if text.strip().lower() == OPTIMAL:
+        return None
+    if not re.fullmatch(r"\d{1,7}", text.strip()) or int(text) < 1:
+        raise BadInput(
+            f"{text!r} is no number of cores",
+            where="--fixed-cores",
+            mend="Give a whole number from 1 on, or `optimal`",
+            code="option.fixed_cores",
+        )
+    return int(text)
+
+
+def waiting(
+    *,
+    trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
+    ],
+    fixed_cores: Annotated[
+        str, typer.Option(help="On-premise and reserved cores, or `optimal`: the cheapest number.")
+    ] = OPTIMAL,
+    short: Annotated[float, typer.Option(min=0.0, help="t: jobs up to this are short, seconds.")] = 900.0,
+    longest_wait: Annotated[float, typer.Option(min=0.0, help="b: nobody waits longer, seconds.")] = 86_400.0,
+    capacity: Annotated[Capacity, typer.Option(help="What speculations run on.")] = Capacity.SPOT,
+    dispatch: Annotated[DispatchOption, typer.Option(help="Who is next.")] = DispatchOption.FCFS,
+    reserved_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.4,
+    spot_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.3,
+    spot_mean_hours: Annotated[
+        float, typer.Option(min=0.01, help="Mean life of a spot node; lives are exponential.")
+    ] = 24.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the revocations.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a page with the figures drawn.", dir_okay=False)
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Run a log under each waiting policy: what it rents and how long its jobs wait.
+
+    Figures are of the last 30 % of the jobs. Models learn on the way, from jobs that have finished.
+    """
+    from rich.progress import Progress
+
+    from advisor.replay.sources import load_table
+    from advisor.replay.waiting import WaitingOptions, report
+    from advisor.simulate.waiting.costs import CostModel
+    from advisor.simulate.waiting.world import Dispatch
+
+    options = WaitingOptions(
+        fixed_cores=fixed_cores_of(fixed_cores),
+        short_seconds=short,
+        longest_wait_seconds=longest_wait,
+        capacity=capacity.value,
+        dispatch=Dispatch(dispatch.value),
+        costs=CostModel(reserved=reserved_price, spot=spot_price, spot_mean_seconds=3600.0 * spot_mean_hours),
+        seed=seed,
+    )
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
+        result = report(table, options, progress=tick)
+    if plot is not None:
+        from advisor.replay.waiting_plots import write_waiting
+
+        write_waiting(plot, result)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    table = Table(
+        title=f"{result['trace']}: {result['jobs_judged']:,} jobs judged, "
+        f"{result['fixed_cores']:,} fixed cores"
+    )
+    headings = ("policy", "rented / fixed", "rented", "total", "mean wait", "wait", "longest", "restarts")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
+    for row in result["rows"]:
+        table.add_row(
+            row["variant"],
+            f"{100 * row['ondemand_cost_share_of_fixed']:.1f} %",
+            f"x {row['ondemand_cost_vs_oracle']:.3f}",
+            f"x {row['total_cost_vs_oracle']:.3f}",
+            f"{row['mean_wait'] / 3600:.2f} h",
+            f"x {row['mean_wait_vs_oracle']:.3f}",
+            f"{row['max_wait'] / 3600:.1f} h",
+            f"{100 * row['restarted_share']:.1f} %",
+        )
+    console.print(table)
+    scores = ", ".join(
+        f"{int(threshold) / 3600:.0f} h {value:.2f} ({result['wait_model']['mcc_queued'][threshold]:.2f})"
+        for threshold, value in result["wait_model"]["mcc"].items()
+    )
+    console.print(
+        f"Times (x) the oracle's. Wait model, Matthews correlation of 'waits longer than' (of queued jobs): "
+        f"{scores}. {result['seconds']:.0f} s."
+    )

@@ -1,0 +1,134 @@
+"""Pages of ``advisor replay waiting`` and ``advisor plan``."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+
+from advisor.replay.plots import COLOURS, styled, write_page
+
+_NEAR = 3.0  # policies beyond so many times the oracle would hide the others
+
+
+def write_waiting(path: Path, result: dict[str, Any]) -> None:
+    """Write the page of ``advisor replay waiting``.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    about = (
+        f"{result['jobs_judged']:,} jobs on {result['fixed_cores']:,} fixed cores; jobs up to "
+        f"{result['short_seconds']:.0f} s never wait, nobody waits longer than "
+        f"{result['longest_wait_seconds'] / 3600:.0f} h; trials on {result['capacity']}. The oracle knows "
+        "every run time and wait."
+    )
+    figures = [_trade(result), _bars(result), _calibration(result)]
+    write_page(path, f"Waiting policies on {result['trace']}", about, figures)
+
+
+def _trade(result: dict[str, Any]) -> go.Figure:
+    """Mean wait over rented cost, both against the oracle: policies, and the prices tried."""
+    figure = go.Figure()
+    prices = result["adaptation"]["prices"]
+    figure.add_scatter(
+        name="one price throughout",
+        x=[each["ondemand_cost_vs_oracle"] for each in prices],
+        y=[each["mean_wait_vs_oracle"] for each in prices],
+        text=[f"price {each['price']:.3g}" for each in prices],
+        mode="lines+markers",
+        line={"color": COLOURS[4], "dash": "dot"},
+    )
+    near = [
+        row
+        for row in result["rows"]
+        if max(row["ondemand_cost_vs_oracle"], row["mean_wait_vs_oracle"]) < _NEAR
+    ]
+    for index, row in enumerate(near):
+        figure.add_scatter(
+            name=html.escape(row["variant"]),
+            x=[row["ondemand_cost_vs_oracle"]],
+            y=[row["mean_wait_vs_oracle"]],
+            mode="markers",
+            marker={"size": 12, "color": COLOURS[index % len(COLOURS)]},
+        )
+    styled(figure, "Cost and waiting against the oracle (lower left is better)", "mean wait / oracle's")
+    return figure.update_layout(xaxis_title="rented cost / oracle's")
+
+
+def _bars(result: dict[str, Any]) -> go.Figure:
+    rows = result["rows"]
+    figure = go.Figure()
+    names = [html.escape(row["variant"]) for row in rows]
+    figure.add_bar(
+        name="total cost / oracle's",
+        x=names,
+        y=[row["total_cost_vs_oracle"] for row in rows],
+        marker_color=COLOURS[0],
+    )
+    return styled(figure, "Fixed and rented cores together", "total cost / oracle's")
+
+
+def _calibration(result: dict[str, Any]) -> go.Figure:
+    """Predicted chance against what happened, for each threshold."""
+    figure = go.Figure()
+    for index, (threshold, bins) in enumerate(result["wait_model"]["calibration"].items()):
+        figure.add_scatter(
+            name=f"longer than {float(threshold) / 3600:.0f} h",
+            x=[each["chance"] for each in bins],
+            y=[each["happened"] for each in bins],
+            text=[f"{each['jobs']:,} jobs" for each in bins],
+            mode="lines+markers",
+            line={"color": COLOURS[index % len(COLOURS)]},
+        )
+    figure.add_scatter(
+        name="perfect", x=[0, 1], y=[0, 1], mode="lines", line={"color": COLOURS[4], "dash": "dash"}
+    )
+    styled(figure, "Wait model: predicted chance and what happened", "share that waited longer")
+    return figure.update_layout(xaxis_title="predicted chance")
+
+
+def write_plan(path: Path, result: dict[str, Any]) -> None:
+    """Write the page of ``advisor plan``.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    curve, best = result["curve"], result["optimum"]
+    nodes = [point["nodes"] for point in curve]
+    figure = go.Figure()
+    for index, (name, field) in enumerate(
+        (
+            ("total", "cost_usd_a_year"),
+            ("reserved", "reserved_cost_usd_a_year"),
+            ("rented", "rented_cost_usd_a_year"),
+        )
+    ):
+        figure.add_scatter(
+            name=name,
+            x=nodes,
+            y=[point[field] for point in curve],
+            mode="lines+markers",
+            line={"color": COLOURS[index]},
+        )
+    figure.add_vrect(
+        x0=best["low"] - 0.5, x1=best["high"] + 0.5, fillcolor=COLOURS[4], opacity=0.15, line_width=0
+    )
+    figure.add_vline(x=best["nodes"], line_dash="dash")
+    styled(figure, "Cost of reserved nodes (grey: where the optimum may be)", "USD a year")
+    figure.update_layout(xaxis_title=f"reserved nodes of {result['node_cores']} cores")
+    waits = go.Figure()
+    waits.add_scatter(x=nodes, y=[point["mean_wait"] / 3600 for point in curve], mode="lines+markers")
+    styled(waits, "Mean wait", "hours").update_layout(xaxis_title="reserved nodes")
+    about = (
+        f"{result['jobs']:,} jobs of {result['weeks']:.0f} weeks, {result['mean_load_cores']:,.0f} cores busy "
+        f"on average. Cheapest: {best['nodes']:,} nodes, between {best['low']:,} and {best['high']:,} in "
+        f"{100 * best['coverage']:.0f} % of the histories drawn from these weeks."
+    )
+    write_page(path, f"Reserved nodes for {result['trace']}", about, [figure, waits])
