@@ -32,6 +32,8 @@ COMMANDS: tuple[str, ...] = (
     "replay_placement",
     "replay_schedule",
     "replay_stability",
+    "replay_waiting",
+    "plan",
     "bench",
     "traces",
 )

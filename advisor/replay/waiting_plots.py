@@ -127,8 +127,8 @@ def write_plan(path: Path, result: dict[str, Any]) -> None:
     waits.add_scatter(x=nodes, y=[point["mean_wait"] / 3600 for point in curve], mode="lines+markers")
     styled(waits, "Mean wait", "hours").update_layout(xaxis_title="reserved nodes")
     about = (
-        f"{result['jobs']:,} jobs of {result['weeks']:.0f} weeks, {result['mean_load_cores']:,.0f} cores busy "
-        f"on average. Cheapest: {best['nodes']:,} nodes, between {best['low']:,} and {best['high']:,} in "
+        f"{result['jobs']:,} jobs of {result['weeks']:.0f} weeks, {result['mean_load_cores']:,.0f} cores "
+        f"busy on average. Cheapest: {best['nodes']:,} nodes, between {best['low']:,} and {best['high']:,} in "
         f"{100 * best['coverage']:.0f} % of the histories drawn from these weeks."
     )
     write_page(path, f"Reserved nodes for {result['trace']}", about, [figure, waits])
