@@ -128,7 +128,7 @@ def write_plan(path: Path, result: dict[str, Any]) -> None:
     styled(waits, "Mean wait", "hours").update_layout(xaxis_title="reserved nodes")
     about = (
         f"{result['jobs']:,} jobs of {result['weeks']:.0f} weeks, {result['mean_load_cores']:,.0f} cores "
-        f"busy on average. Cheapest: {best['nodes']:,} nodes, between {best['low']:,} and {best['high']:,} in "
-        f"{100 * best['coverage']:.0f} % of the histories drawn from these weeks."
+        f"busy on average. Cheapest: {best['nodes']:,} nodes, between {best['low']:,} and {best['high']:,} "
+        f"in {100 * best['coverage']:.0f} % of the histories drawn from these weeks."
     )
     write_page(path, f"Reserved nodes for {result['trace']}", about, [figure, waits])
