@@ -36,6 +36,8 @@ _COARSE = FINEST_SECONDS * (
 _SHAPES = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 _ALL_ALIKE = 1e6  # shape from which a gamma of mean one is a point for our purposes
 _EM_STEPS = 8
+_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_LEAST_AT_RISK = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,7 +218,7 @@ class SurvivalRules:
 
     window: float = 30 * DAY
     memory: float = DAY
-    prior_ends: float = 1.0
+    prior_ends: float = 2.0
     own_rate: bool = True
 
 
@@ -288,12 +290,22 @@ def _bins(seen: Intervals, entered: Floats) -> tuple[Floats, Floats]:
 
 
 def _smoothed(ends: Floats, at_risk: Floats, prior_ends: float) -> Floats:
-    """Rate of each bin, drawn towards a common constant over age; shape (bins,)."""
-    middle = np.maximum(np.sqrt(_COARSE[1:] * np.maximum(_COARSE[:-1], FINEST_SECONDS / 4)), 1.0)
-    constant = (ends.sum() + 0.5) / max((at_risk / middle).sum(), 1.0)
-    usual = constant / middle
+    """Rate of each bin, drawn towards the likeliest power of age; shape (bins,)."""
+    usual = _usual_rate(ends, at_risk)
     found: Floats = (ends + prior_ends) / (at_risk + prior_ends / usual)
     return found
+
+
+def _usual_rate(ends: Floats, at_risk: Floats) -> Floats:
+    """Rates ``constant * age ** -power``, averaged over powers as likely as they are; shape (bins,)."""
+    middle = np.sqrt(_COARSE[1:] * np.maximum(_COARSE[:-1], FINEST_SECONDS / 4))
+    likelihood, rates = np.empty(len(_POWERS)), np.empty((len(_POWERS), len(ends)))
+    for at, power in enumerate(_POWERS):
+        course = middle**-power
+        rates[at] = course * (ends.sum() + 0.5) / max(float((at_risk * course).sum()), _LEAST_AT_RISK)
+        likelihood[at] = float(np.sum(ends * np.log(rates[at]) - at_risk * rates[at]))
+    weight = np.exp(likelihood - likelihood.max())
+    return np.asarray(weight @ rates / weight.sum(), np.float64)
 
 
 def _likeliest_shape(changes: Floats, expected: Floats) -> float:

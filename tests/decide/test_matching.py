@@ -76,8 +76,11 @@ def test_waiting_for_a_stable_busy_node():
 def test_only_one_task_can_count_on_the_same_cores():
     seen = sight([(4, 1.0, []), (2, 50 * HOUR, [(60.0, 2)])])
     two = tasks([(2, HOUR), (2, HOUR)])
-    assert match(seen, *two, pool(2)).tolist() == [NOWHERE, 0]
-    literally = match(seen, *two, pool(2), LITERAL)  # both wait for the same two cores
+    reserving = match(seen, *two, pool(2), MatchRules(typical_restart=True))
+    assert reserving.tolist() == [NOWHERE, 0]
+    literally = match(
+        seen, *two, pool(2), MatchRules(typical_restart=True, reserves=False)
+    )  # both wait for the same two cores
     assert literally.tolist() == [NOWHERE, NOWHERE]
 
 
