@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,7 @@ class SlurmExamination:
         if not self._config:
             return
         yield from guarded("slurm.conf", self._slurm_conf)
+        yield from guarded("rights", self._rights)
         yield from guarded("hook", self._hook)
         yield from guarded("cloud programs", self._cloud_programs)
         yield from guarded("cloud nodes", self._cloud_nodes)
@@ -87,6 +89,22 @@ class SlurmExamination:
                 "slurm.conf",
                 "PriorityType is not priority/multifactor: small jobs cannot be put first by the site factor",
                 "Use priority/multifactor, or set size.small_priority_offset = 0",
+            )
+
+    def _rights(self) -> Iterator[Diagnosis]:
+        """Whoever runs the doctor is taken for the service's user: it is run by ``sudo -u``."""
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            user = str(os.getuid())
+        slurm_user = self._config.get("SlurmUser", "").partition("(")[0]
+        if os.getuid() == 0 or user == slurm_user or self._slurm.is_administrator(user):
+            yield ok("rights", f"{user} may change nodes and jobs")
+        else:
+            yield error(
+                "rights",
+                f"{user} may not change nodes and jobs: no cloud node will come up, no job be brought back",
+                f"sacctmgr -i add user {user} account=root adminlevel=Admin",
             )
 
     def _hook(self) -> Iterator[Diagnosis]:

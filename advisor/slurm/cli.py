@@ -152,6 +152,12 @@ class CliBackend:
             raise RetryLater("scontrol show config names no cluster", code="slurm.unreadable")
         return values
 
+    def is_administrator(self, user: str) -> bool:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        name = _checked(user, _ADDRESS, "user name")
+        said = self._commands.text("sacctmgr", "-nP", "show", "user", f"name={name}", "format=adminlevel")
+        return said.strip().lower() in {"operator", "administrator"}
+
     def version(self) -> tuple[int, ...]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         return parsing.version(self._commands.text("scontrol", "--version"))

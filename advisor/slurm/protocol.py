@@ -186,6 +186,10 @@ class SlurmBackend(Protocol):
         """The configuration in force, by name."""
         ...
 
+    def is_administrator(self, user: str) -> bool:
+        """Whether accounting lets a user change nodes and other users' jobs (Operator or Administrator)."""
+        ...
+
     def version(self) -> tuple[int, ...]:
         """Release, e.g. ``(22, 5, 8)``."""
         ...

@@ -1,0 +1,114 @@
+"""The doctor's look at Slurm, check by check, on a Slurm that says what a test wants."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pytest
+
+from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.service.doctor import Diagnosis, Level
+from advisor.service.doctor_slurm import SlurmExamination
+from advisor.slurm.protocol import Partition
+
+SOUND = {
+    "JobSubmitPlugins": "lua",
+    "AccountingStorageType": "accounting_storage/slurmdbd",
+    "PrivateData": "cloud",
+    "SlurmctldParameters": "idle_on_node_suspend",
+    "PriorityType": "priority/multifactor",
+    "SlurmUser": "slurm(64030)",
+}
+
+
+class Talker:
+    """Slurm as far as the doctor asks it."""
+
+    def __init__(self, config: Mapping[str, str] = SOUND, *, administrator: bool = True) -> None:
+        self.said = dict(config)
+        self.administrator = administrator
+        self.is_up = True
+        self.release = (23, 11, 4)
+
+    def version(self) -> tuple[int, ...]:
+        return self.release
+
+    def ping(self) -> bool:
+        return self.is_up
+
+    def config(self) -> dict[str, str]:
+        return self.said
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return ()
+
+    def is_administrator(self, user: str) -> bool:
+        assert user
+        if self.administrator is None:
+            raise RetryLater("sacctmgr: cannot reach slurmdbd", code="slurm.command_failed")
+        return self.administrator
+
+
+def examine(slurm: Talker) -> dict[str, list[Diagnosis]]:
+    found: dict[str, list[Diagnosis]] = {}
+    for diagnosis in SlurmExamination(Settings(), slurm).run():
+        found.setdefault(diagnosis.check, []).append(diagnosis)
+    return found
+
+
+@pytest.fixture
+def common_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1)
+
+
+def test_a_sound_slurm() -> None:
+    found = examine(Talker())
+    assert [each.level for each in found["slurm"] + found["slurm.conf"] + found["rights"]] == [Level.OK] * 5
+
+
+def test_nobody_answers() -> None:
+    slurm = Talker()
+    slurm.is_up = False
+    (only,) = examine(slurm)["slurm"]
+    assert only.level is Level.ERROR
+
+
+def test_an_old_release() -> None:
+    slurm = Talker()
+    slurm.release = (21, 8, 0)
+    assert examine(slurm)["slurm"][0].level is Level.WARNING
+
+
+@pytest.mark.parametrize(
+    ("missing", "level"),
+    [
+        ("JobSubmitPlugins", Level.ERROR),
+        ("AccountingStorageType", Level.ERROR),
+        ("PrivateData", Level.ERROR),
+        ("SlurmctldParameters", Level.WARNING),
+    ],
+)
+def test_what_slurm_conf_lacks(missing: str, level: Level) -> None:
+    found = examine(Talker({name: value for name, value in SOUND.items() if name != missing}))
+    bad = [each for each in found["slurm.conf"] if each.level is not Level.OK]
+    assert [each.level for each in bad] == [level]
+    assert bad[0].mend
+
+
+@pytest.mark.usefixtures("common_user")
+@pytest.mark.parametrize(("administrator", "level"), [(True, Level.OK), (False, Level.ERROR)])
+def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, level: Level) -> None:
+    (only,) = examine(Talker(administrator=administrator))["rights"]
+    assert only.level is level
+    assert level is Level.OK or "sacctmgr" in only.mend
+
+
+@pytest.mark.usefixtures("common_user")
+def test_a_check_that_cannot_be_made_hurts_no_other() -> None:
+    slurm = Talker()
+    slurm.administrator = None
+    found = examine(slurm)
+    assert found["rights"][0].level is Level.ERROR
+    assert "hook" in found
