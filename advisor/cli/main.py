@@ -30,6 +30,7 @@ COMMANDS: tuple[str, ...] = (
     "retrain",
     "replay_classify",
     "replay_placement",
+    "replay_portfolio",
     "replay_schedule",
     "replay_stability",
     "replay_waiting",

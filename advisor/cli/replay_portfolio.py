@@ -1,0 +1,128 @@
+"""``advisor replay portfolio``: Deng et al., section 6, on a log."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from advisor.cli.groups import group
+from advisor.cli.output import Format, FormatOption, emit, stderr
+
+
+class Billing(enum.StrEnum):
+    """How nodes are charged and given back."""
+
+    HOUR = "hour"
+    HOUR_KEPT = "hour-kept"
+    SECOND = "second"
+
+
+class Runtimes(enum.StrEnum):
+    """Which run times policies know."""
+
+    ACTUAL = "actual"
+    PREDICTED = "predicted"
+    REQUESTED = "requested"
+    OURS = "ours"
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor replay portfolio``."""
+    group(app, "replay", "Replay logs through the decisions.").command("portfolio")(portfolio)
+
+
+def portfolio(  # noqa: PLR0917  (typer passes options by name)
+    trace: Annotated[
+        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
+    ],
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="First jobs only; all that ran on at most 64 processors by default."),
+    ] = None,
+    runtimes: Annotated[
+        Runtimes,
+        typer.Option(
+            help="Run times known: true ones, mean of the user's last two, requests, or our own guess."
+        ),
+    ] = Runtimes.ACTUAL,
+    billing: Annotated[
+        Billing,
+        typer.Option(
+            help="`hour`: whole hours, idle nodes given back when nobody waits; `hour-kept`: kept to the end "
+            "of the paid hour; `second`: by the second, 60 s at least."
+        ),
+    ] = Billing.HOUR,
+    budget_ms: Annotated[
+        float, typer.Option("--budget-ms", min=0.001, help="Time for simulating policies, each choice.")
+    ] = 200.0,
+    simulate: Annotated[
+        int | None,
+        typer.Option(min=1, help="Simulate so many policies each choice instead: the same on every machine."),
+    ] = None,
+    alpha: Annotated[float, typer.Option(min=0, help="Weight of utilisation.")] = 1.0,
+    beta: Annotated[float, typer.Option(min=0, help="Weight of slowdown.")] = 1.0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a page with the policies' use drawn.", dir_okay=False)
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Rent nodes for a log under each policy, and under a portfolio that chooses among them."""
+    import time
+
+    from rich.progress import Progress
+
+    from advisor.decide.portfolio import Budget
+    from advisor.replay import portfolio as replay
+    from advisor.replay.sources import load_table
+    from advisor.simulate.portfolio.cluster import Cloud
+    from advisor.simulate.portfolio.cluster import Runtimes as Known
+    from advisor.simulate.portfolio.policies import Release
+
+    options = replay.Options(
+        cloud=Cloud(release=Release[billing.name]),
+        runtimes=Known(runtimes.value),
+        budget=Budget(policies=simulate, seconds=budget_ms / 1000.0, clock=time.perf_counter),
+        alpha=alpha,
+        beta=beta,
+    )
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
+        result = replay.report(table, jobs=jobs, options=options, progress=tick)
+    if plot is not None:
+        from advisor.replay.portfolio_plots import write_portfolio
+
+        write_portfolio(plot, result)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: dict[str, Any]) -> None:
+    table = Table(title=f"{result['trace']}: {result['jobs']:,} jobs on rented nodes")
+    for heading in ("policy", "utility", "slowdown", "node hours", "utilisation"):
+        table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
+    best = sorted(result["constituents"], key=lambda row: -row["utility"])[:5]
+    for row in ({"policy": "portfolio", **result["portfolio"]}, *best):
+        table.add_row(
+            row["policy"],
+            f"{row['utility']:.2f}",
+            f"{row['mean_bounded_slowdown']:.2f}",
+            f"{row['charged_vm_hours']:,.0f}",
+            f"{100 * row['utilisation']:.1f} %",
+        )
+    console.print(table)
+    console.print(
+        f"Portfolio {100 * result['gain_over_best_constituent']:+.1f} % over "
+        f"{result['best_constituent']['policy']}. "
+        f"Billing `{result['billing']}`: {result['release_rule']}. Run times: {result['runtimes']}."
+    )

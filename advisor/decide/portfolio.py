@@ -1,0 +1,237 @@
+"""Choosing among policies by simulation: Algorithm 1 of Deng et al., its scores, and who is in charge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.simulate.portfolio.online import Outcomes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SMART_SHARE: Final = 0.6
+"""lambda of section 4: this share of the simulated policies is smart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What charged time and slowdown are worth against each other: the totals they add to.
+
+    The utility (R_J / R_V)^alpha (1 / BSD)^beta of a long run loses the share ``alpha x charged / R_V`` by
+    time charged and ``beta x slowdown / sum of slowdowns`` by a job's slowdown. A queue's own utility, the
+    paper's score, weighs them by the queue instead, as if the log had no other jobs.
+
+    Attributes
+    ----------
+    charged_seconds, slowdown_sum : float
+        R_V and the sum of bounded slowdowns so far.
+    alpha, beta : float
+        Of the utility.
+    """
+
+    charged_seconds: float
+    slowdown_sum: float
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def loss(self, outcomes: Outcomes) -> Floats:
+        """Share of the utility each policy's plan costs; lower is better."""
+        slowdown = outcomes.slowdown + outcomes.later_slowdown
+        loss: Floats = (
+            self.alpha * outcomes.charged / self.charged_seconds + self.beta * slowdown / self.slowdown_sum
+        )
+        return loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much may be simulated for one choice.
+
+    Attributes
+    ----------
+    policies : int, optional
+        So many policies (the same choice on every machine).
+    seconds : float
+        Else so long by ``clock``.
+    clock : callable, optional
+        Seconds, monotonic; needed where ``policies`` is not given.
+    """
+
+    policies: int | None = None
+    seconds: float = 0.2
+    clock: Callable[[], float] | None = None
+
+
+Simulate = Callable[[Ints], Floats]
+"""Simulates policies by their indices and gives the loss of all (those not asked for may be anything)."""
+
+
+@dataclass(slots=True)
+class Reflections:
+    """What is remembered of past choices, one entry a policy (the paper's reflection store)."""
+
+    simulated: Ints
+    chosen: Ints
+    behind: Floats
+    """Sum over simulations of how much worse than the best of that choice it was, as share of utility."""
+
+    @classmethod
+    def empty(cls, count: int) -> Reflections:
+        """Nothing seen yet."""
+        return cls(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count))
+
+    def remember(self, tried: Ints, loss: Floats, best: int) -> None:
+        """Take in one choice."""
+        self.simulated[tried] += 1
+        self.chosen[best] += 1
+        self.behind[tried] += np.minimum(loss[tried] - loss[best], 1.0)
+
+
+@dataclass(slots=True)
+class TimeConstrainedSelector:
+    """Algorithm 1: smart, stale and poor policies share the budget by their number.
+
+    Attributes
+    ----------
+    count : int
+        Policies of the portfolio.
+    generator : numpy Generator
+        Draws among the poor.
+    smart, stale, poor : list of int
+        The three sets; all are smart at first.
+    """
+
+    count: int
+    generator: np.random.Generator
+    smart: list[int] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
+    poor: list[int] = field(default_factory=list)
+    reflections: Reflections = field(init=False)
+    _seconds_each: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.smart = list(range(self.count))
+        self.reflections = Reflections.empty(self.count)
+
+    def choose(self, simulate: Simulate, budget: Budget) -> tuple[int, Ints, Floats]:
+        """Simulate within the budget and rearrange the sets.
+
+        Returns
+        -------
+        best : int
+            Policy of least loss; of equals the one that was better before.
+        tried : ndarray of int
+            Simulated policies, in the order simulated.
+        loss : ndarray of float, shape (count,)
+            Theirs; NaN for the others.
+        """
+        loss = np.full(self.count, math.nan)
+        tried = self._try_all(simulate, budget, loss) or self._try_some(simulate, budget, loss)
+        ranked = sorted(tried, key=lambda policy: loss[policy])
+        smart = max(1, round(SMART_SHARE * len(ranked)))
+        simulated = set(tried)
+        left = [policy for policy in (*self.stale, *self.smart) if policy not in simulated]
+        self.poor = [policy for policy in self.poor if policy not in simulated] + ranked[smart:]
+        self.stale, self.smart = left, ranked[:smart]
+        indices = np.array(tried, np.int64)
+        self.reflections.remember(indices, loss, ranked[0])
+        return ranked[0], indices, loss
+
+    def _try_all(self, simulate: Simulate, budget: Budget, loss: Floats) -> list[int]:
+        """All policies at once when the budget surely allows it: then the quotas do not matter."""
+        everyone = [*self.smart, *self.stale, *self.poor]
+        if budget.policies is None:
+            if budget.clock is None or 4 * self.count * self._seconds_each > budget.seconds:
+                return []
+            began = budget.clock()
+            loss[:] = simulate(np.array(everyone, np.int64))
+            self._seconds_each = (budget.clock() - began) / self.count
+            return everyone
+        if budget.policies < self.count:
+            return []
+        loss[:] = simulate(np.array(everyone, np.int64))
+        return everyone
+
+    def _try_some(self, simulate: Simulate, budget: Budget, loss: Floats) -> list[int]:
+        """Lines 1 to 19: by quota from the smart and the stale, then what is left of it at random."""
+        total = budget.seconds if budget.policies is None else float(budget.policies)
+        shuffled = [self.poor[at] for at in self.generator.permutation(len(self.poor))]
+        tried: list[int] = []
+        began = self._now(budget, tried)
+        spent = 0.0
+        for group in (self.smart, self.stale, shuffled):
+            limit = total if group is shuffled else spent + total * len(group) / self.count
+            for policy in group:
+                if spent >= limit:
+                    break
+                loss[policy] = simulate(np.array([policy], np.int64))[policy]
+                tried.append(policy)
+                spent = self._now(budget, tried) - began
+        if budget.policies is None:
+            self._seconds_each = spent / len(tried)
+        return tried
+
+    @staticmethod
+    def _now(budget: Budget, tried: Sequence[int]) -> float:
+        """What is spent: policies, or seconds."""
+        if budget.policies is not None or budget.clock is None:
+            return float(len(tried))
+        return budget.clock()
+
+
+@dataclass(slots=True, kw_only=True)
+class AdaptivePeriod:
+    """How long a choice holds while the workload does not change (the paper's future work).
+
+    It doubles each time the same policy is chosen again and falls back to the least when another is. The
+    cluster chooses earlier by itself when a tenth of the queue came or went.
+    """
+
+    least_seconds: float = 20.0
+    most_seconds: float = 320.0
+    _seconds: float = 20.0
+    _last: int = -1
+
+    def after(self, chosen: int) -> float:
+        """Seconds until the next choice."""
+        self._seconds = (
+            min(2 * self._seconds, self.most_seconds) if chosen == self._last else self.least_seconds
+        )
+        self._last = chosen
+        return self._seconds
+
+
+@dataclass(slots=True, kw_only=True)
+class Leader:
+    """Who is in charge: the contender of best utility so far, with a little loyalty.
+
+    Attributes
+    ----------
+    first : int
+        In charge until enough jobs finished.
+    least_jobs : int
+        Nobody is judged on fewer finished jobs.
+    loyalty : float
+        Another takes over when its utility is better by this share: a change costs a while of neither's plan.
+    """
+
+    first: int
+    least_jobs: int = 50
+    loyalty: float = 0.01
+    _current: int | None = None
+
+    def after(self, utility: Floats, jobs: Floats) -> int:
+        """Index of the leader, given each contender's utility and finished jobs so far."""
+        current = self.first if self._current is None else self._current
+        judged = np.where(jobs >= self.least_jobs, utility, -math.inf)
+        best = int(np.argmax(judged))
+        if judged[best] > judged[current] * (1.0 + self.loyalty) and math.isfinite(judged[best]):
+            current = best
+        self._current = current
+        return current

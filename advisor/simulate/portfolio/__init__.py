@@ -1,0 +1,1 @@
+"""Portfolio scheduling: policies, the cluster that rents nodes, the online simulator (Deng et al.)."""

@@ -1,0 +1,114 @@
+"""The online simulator (Deng et al., section 3.3), compiled: queue, node profile and policies in, scores out.
+
+Nothing is allocated in the loop: one policy after the other runs in the same room.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from advisor.simulate._state import Records
+from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Ints, OnlineState, Rules
+from advisor.simulate.portfolio._tick import charge, decide, next_moment, tick_of, weight_of
+
+CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD = 0, 1, 2, 3
+"""Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait
+and of those expected later, and seconds charged for the time from now on, paid hours' rest included."""
+
+
+@numba.njit(cache=True)
+def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> None:
+    """Queue the jobs that are there by now."""
+    it = cluster[0]
+    while it.arrived < len(job) and job[it.arrived].submit <= it.now:
+        new, this = job[it.arrived], waiting[it.waiting]
+        this.submit = new.submit
+        this.run = new.estimate
+        this.estimate = new.estimate
+        this.weight = weight_of(order, new.estimate, new.processors)
+        this.processors = new.processors
+        this.row = it.arrived
+        it.arrived += 1
+        it.waiting += 1
+
+
+@numba.njit(cache=True)
+def _run(job: Records, state: OnlineState, rules: Rules, policy: Records, after: Records) -> bool:
+    """Go from tick to tick until every job has started; False if a job never would."""
+    it = state.cluster[0]
+    while True:
+        _arrive(job, state.waiting, state.cluster, policy.order)
+        decide(state.node, state.waiting, state.cluster, state.start, state.scratch, rules, policy)
+        if it.waiting == 0 and it.arrived == len(job):
+            return True
+        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy)
+        if it.arrived < len(job):
+            moment = min(moment, job[it.arrived].submit)
+        if moment == np.inf:
+            return False
+        it.now = tick_of(moment, it.now, rules.tick)
+        if policy.order != after.order:
+            for at in range(it.waiting):
+                this = state.waiting[at]
+                this.weight = weight_of(after.order, this.estimate, this.processors)
+        policy = after
+
+
+@numba.njit(cache=True)
+def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
+    profile: Records,
+    job: Records,
+    present: int,
+    now: float,
+    base: int,
+    policies: Records,
+    chosen: Ints,
+    rules: Rules,
+    state: OnlineState,
+    outcome: Floats,
+) -> None:
+    """Run each chosen policy on the queue; see :func:`advisor.simulate.portfolio.online.simulate`."""
+    it = state.cluster[0]
+    paid = 0.0
+    elapsed = 0.0
+    for at in range(len(profile)):
+        if now > profile[at].since:
+            paid += charge(now - profile[at].since, rules.release)
+            elapsed += now - profile[at].since
+    for index in chosen:
+        state.node[: len(profile)] = profile
+        it.nodes = len(profile)
+        it.now = now
+        it.charged = 0.0
+        it.waiting = 0
+        it.arrived = 0
+        started = _run(job, state, rules, policies[index], policies[index if base < 0 else base])
+        total = it.charged
+        for at in range(it.nodes):
+            held = max(state.node[at].ready, it.now) - state.node[at].since
+            total += charge(held, rules.release)
+        outcome[index, CHARGED] = total - paid if started else np.inf
+        outcome[index, HELD] = total - elapsed
+        _add_slowdowns(job, present, state.start, outcome, index)
+
+
+@numba.njit(cache=True)
+def _add_slowdowns(
+    job: Records,
+    present: int,
+    start: Floats,
+    outcome: Floats,
+    index: int,
+) -> None:
+    here = 0.0
+    later = 0.0
+    for row in range(len(job)):
+        run = job[row].estimate
+        slowdown = max((start[row] - job[row].submit + run) / max(run, SLOWDOWN_BOUND), 1.0)
+        if row < present:
+            here += slowdown
+        else:
+            later += slowdown
+    outcome[index, SLOWDOWN] = here
+    outcome[index, LATER_SLOWDOWN] = later

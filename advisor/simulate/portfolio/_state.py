@@ -1,0 +1,75 @@
+"""Arrays of the portfolio's two kernels, the cluster of the log and the online simulator."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.simulate._state import Records
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SLOWDOWN_BOUND = 10.0
+"""Seconds: shorter jobs count as this long in the bounded slowdown (section 2)."""
+
+ACTUAL, PREDICTED, REQUESTED, ALIKE = 0, 1, 2, 3
+"""Where run times come from that policies and simulator know."""
+
+NODE = np.dtype(
+    [(name, np.float64) for name in ("since", "ready", "begun", "estimate")] + [("row", np.int64)], align=True
+)
+"""A rented node: rented since; idle from ``ready`` on. ``row``: the job it runs or ran last, -1 while it
+boots; ``begun`` and ``estimate``: that job's start and expected run time."""
+
+WAITING = np.dtype(
+    [(name, np.float64) for name in ("submit", "run", "estimate", "weight")]
+    + [("processors", np.int64), ("row", np.int64)],
+    align=True,
+)
+"""A waiting job, in submission order; ``run`` is the true run time in the cluster of the log, and the
+expected one in the online simulator."""
+
+JOB = np.dtype(
+    [(name, np.float64) for name in ("submit", "run", "requested", "estimate", "start", "end")]
+    + [(name, np.int64) for name in ("processors", "user", "alike")],
+    align=True,
+)
+"""A job of the log; ``alike``: code of the jobs predicted together, finer than the user."""
+
+CLUSTER = np.dtype(
+    [
+        (name, np.float64)
+        for name in ("now", "charged", "slowdown", "work", "next_checkpoint", "last_choice", "period", "rest")
+    ]
+    + [(name, np.int64) for name in ("nodes", "waiting", "arrived", "ending", "finished", "policy")]
+    + [(name, np.int64) for name in ("checkpoints", "changes", "ticks", "most_waiting")]
+    + [("finished_run", np.float64)],
+    align=True,
+)
+"""Scalars that change. ``charged``: seconds of nodes given back; ``slowdown``, ``work``, ``finished``: sums
+over finished jobs (started ones in the online simulator); ``changes``: arrivals, ends and nodes that came up
+since the last choice; ``period``, ``rest``: a choice holds at most and at least so long."""
+
+
+class Rules(NamedTuple):
+    """What does not change during a run; seconds. ``release``: see ``Release``."""
+
+    max_nodes: int
+    boot: float
+    tick: float
+    release: int
+    runtimes: int
+    checkpoint: float
+
+
+class OnlineState(NamedTuple):
+    """Room for one run of the online simulator."""
+
+    node: Records
+    waiting: Records
+    cluster: Records
+    start: Floats
+    scratch: Floats

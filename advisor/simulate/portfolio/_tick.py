@@ -1,0 +1,358 @@
+"""What a policy does at one tick: rent, order, place, give back.
+
+Shared by both kernels, so that the online simulator is right about the cluster whenever it is right about run
+times and arrivals. In this order: provisioning; jobs start while the next one fits (head-blocking, or EASY
+behind it); headroom is filled up; idle nodes are given back by the release rule.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from advisor.simulate._state import Records
+from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Rules
+from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
+
+_ODA, _ODB, _ODE, _ODM = (
+    int(Provisioning.ODA),
+    int(Provisioning.ODB),
+    int(Provisioning.ODE),
+    int(Provisioning.ODM),
+)
+_ODX = int(Provisioning.ODX)
+_FCFS, _LXF, _WFP3, _UNICEF = (
+    int(JobOrder.FCFS),
+    int(JobOrder.LXF),
+    int(JobOrder.WFP3),
+    int(JobOrder.UNICEF),
+)
+_WSPT = int(JobOrder.WSPT)
+_FIRST, _BEST = int(NodeChoice.FIRST), int(NodeChoice.BEST)
+_HOUR_KEPT, _SECOND = int(Release.HOUR_KEPT), int(Release.SECOND)
+_HOUR = 3600.0
+_LEAST_CHARGED = 60.0
+_GRACE = 3600.0
+
+
+@numba.njit(cache=True)
+def weight_of(order: int, estimate: float, processors: int) -> float:
+    """What a job's wait is multiplied with to give its priority (see ``JobOrder``)."""
+    run = max(estimate, 1.0)
+    if order == _LXF:
+        return 1.0 / run
+    if order == _WFP3:
+        return float(processors ** (1.0 / 3.0) / run)
+    if order == _UNICEF:
+        return 1.0 / (math.log2(max(processors, 2)) * run)
+    if order == _WSPT:
+        return 1.0 / (max(run, SLOWDOWN_BOUND) * processors * run)
+    return 1.0
+
+
+@numba.njit(cache=True)
+def charge(held: float, release: int) -> float:
+    """Seconds charged for a node that was held so long."""
+    if release == _SECOND:
+        return max(math.ceil(held), _LEAST_CHARGED)
+    return max(math.ceil(held / _HOUR), 1.0) * _HOUR
+
+
+@numba.njit(cache=True)
+def expected_end(node: Records, at: int, now: float) -> float:
+    """When a node is expected to be idle.
+
+    A job beyond its estimate is expected to take twice its time so far.
+    """
+    it = node[at]
+    if it.ready <= now or it.row < 0:
+        return float(it.ready)
+    end = it.begun + it.estimate
+    if end <= now:
+        end = now + max(now - it.begun, 1.0)
+    return float(end)
+
+
+@numba.njit(cache=True)
+def _count(node: Records, cluster: Records) -> tuple[int, int]:
+    """Idle and booting nodes."""
+    it = cluster[0]
+    idle = 0
+    booting = 0
+    for at in range(it.nodes):
+        if node[at].ready <= it.now:
+            idle += 1
+        elif node[at].row < 0:
+            booting += 1
+    return idle, booting
+
+
+@numba.njit(cache=True)
+def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
+    it = cluster[0]
+    for _ in range(min(wanted, rules.max_nodes - it.nodes)):
+        new = node[it.nodes]
+        new.since = it.now
+        new.ready = it.now + rules.boot
+        new.begun = it.now
+        new.estimate = rules.boot
+        new.row = -1
+        it.nodes += 1
+
+
+@numba.njit(cache=True)
+def _wanted(waiting: Records, cluster: Records, idle: int, booting: int, kind: int) -> int:
+    """Nodes a provisioning policy rents now; below 1 for none."""
+    it = cluster[0]
+    demand = 0
+    widest = 0
+    seconds = 0.0
+    for at in range(it.waiting):
+        job = waiting[at]
+        if kind == _ODX and it.now - job.submit < max(job.estimate, SLOWDOWN_BOUND):
+            continue
+        demand += job.processors
+        widest = max(widest, job.processors)
+        seconds += job.processors * job.estimate
+    if kind == _ODB:
+        return demand - int(it.nodes)
+    if kind == _ODE:
+        target = math.ceil(seconds / _HOUR)
+        if idle + booting == it.nodes:
+            target = max(target, widest)
+        return target - int(it.nodes)
+    if kind == _ODM:
+        return widest - idle - booting
+    return demand - idle - booting
+
+
+@numba.njit(cache=True)
+def _next_job(waiting: Records, cluster: Records, order: int) -> int:
+    """Place of the waiting job that is next."""
+    it = cluster[0]
+    if order == _FCFS:
+        return 0
+    now = it.now + (_GRACE if order == _WSPT else 0.0)
+    best = 0
+    highest = -1.0
+    for at in range(it.waiting):
+        priority = (now - waiting[at].submit) * waiting[at].weight
+        if priority > highest:
+            highest = priority
+            best = at
+    return best
+
+
+@numba.njit(cache=True)
+def _left_after(since: float, end: float) -> float:
+    """What is left at ``end`` of the hour paid by then."""
+    return (_HOUR - (end - since) % _HOUR) % _HOUR
+
+
+@numba.njit(cache=True)
+def _give(node: Records, at: int, now: float, job: Records) -> None:
+    this = node[at]
+    this.ready = now + job.run
+    this.begun = now
+    this.estimate = job.estimate
+    this.row = job.row
+
+
+@numba.njit(cache=True)
+def _place(  # noqa: C901  (two plain loops over the nodes)
+    node: Records, cluster: Records, rules: Rules, choice: int, job: Records
+) -> None:
+    """Give a job its nodes: in the order rented, or all nodes of the best key, then of the next best."""
+    it = cluster[0]
+    needed = job.processors
+    if choice == _FIRST or rules.release == _SECOND:
+        for at in range(it.nodes):
+            if node[at].ready <= it.now:
+                _give(node, at, it.now, job)
+                needed -= 1
+                if needed == 0:
+                    return
+    end = it.now + job.estimate
+    sign = 1.0 if choice == _BEST else -1.0
+    while needed > 0:
+        least = np.inf
+        for at in range(it.nodes):
+            if node[at].ready <= it.now:
+                least = min(least, sign * _left_after(node[at].since, end))
+        for at in range(it.nodes):
+            if node[at].ready <= it.now and sign * _left_after(node[at].since, end) == least:
+                _give(node, at, it.now, job)
+                needed -= 1
+                if needed == 0:
+                    return
+
+
+@numba.njit(cache=True)
+def _take_out(waiting: Records, cluster: Records, at: int) -> None:
+    it = cluster[0]
+    for later in range(at, it.waiting - 1):
+        waiting[later] = waiting[later + 1]
+    it.waiting -= 1
+
+
+@numba.njit(cache=True)
+def _backfill(  # noqa: PLR0917  (compiled: no keywords)
+    node: Records,
+    waiting: Records,
+    cluster: Records,
+    start: Floats,
+    scratch: Floats,
+    rules: Rules,
+    policy: Records,
+    head: int,
+    idle: int,
+) -> None:
+    """Start behind the head, in submission order, what ends before the head can start, or fits beside it.
+
+    While fewer nodes are rented than the head needs, nothing holds the others back: the head's start then
+    hangs on provisioning, which counts idle nodes as there and will rent for it.
+    """
+    it = cluster[0]
+    shadow = np.inf
+    extra = idle
+    if it.nodes >= waiting[head].processors:
+        for at in range(it.nodes):
+            scratch[at] = max(expected_end(node, at, it.now), it.now)
+        scratch[: it.nodes].sort()
+        shadow = scratch[waiting[head].processors - 1]
+        extra = 0
+        for at in range(it.nodes):
+            extra += int(scratch[at] <= shadow)
+        extra -= waiting[head].processors
+    at = 0
+    blocked = waiting[head].row
+    while at < it.waiting and idle > 0:
+        job = waiting[at]
+        ends_in_time = it.now + job.estimate <= shadow
+        if job.row == blocked or job.processors > idle or not (ends_in_time or job.processors <= extra):
+            at += 1
+            continue
+        if not ends_in_time:
+            extra -= job.processors
+        idle -= job.processors
+        _place(node, cluster, rules, policy.choice, job)
+        start[job.row] = it.now
+        _take_out(waiting, cluster, at)
+
+
+@numba.njit(cache=True)
+def _start_jobs(
+    node: Records,
+    waiting: Records,
+    cluster: Records,
+    start: Floats,
+    scratch: Floats,
+    rules: Rules,
+    policy: Records,
+    idle: int,
+) -> None:
+    it = cluster[0]
+    while it.waiting > 0:
+        at = _next_job(waiting, cluster, policy.order)
+        job = waiting[at]
+        if job.processors > idle:
+            if policy.backfill and idle > 0:
+                _backfill(node, waiting, cluster, start, scratch, rules, policy, at, idle)
+            return
+        idle -= job.processors
+        _place(node, cluster, rules, policy.choice, job)
+        start[job.row] = it.now
+        _take_out(waiting, cluster, at)
+
+
+@numba.njit(cache=True)
+def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rules, policy: Records) -> None:
+    idle, booting = _count(node, cluster)
+    spare = idle + booting
+    if policy.provisioning == _ODA:  # those nodes are for jobs that wait already
+        for at in range(cluster[0].waiting):
+            spare -= waiting[at].processors
+    _rent(node, cluster, rules, policy.headroom - max(spare, 0))
+
+
+@numba.njit(cache=True)
+def paid_hour_ends(since: float, now: float, tick: float) -> bool:
+    """Whether the node has to be given back now if it shall not be charged for another hour."""
+    return _HOUR - (now - since) % _HOUR <= tick
+
+
+@numba.njit(cache=True)
+def _give_back(node: Records, cluster: Records, rules: Rules, headroom: int) -> None:
+    """Give back what is idle or booting beyond the headroom; the caller knows that nobody waits."""
+    it = cluster[0]
+    idle, booting = _count(node, cluster)
+    surplus = idle + booting - headroom
+    if surplus <= 0:
+        return
+    kept = 0
+    for at in range(it.nodes):
+        this = node[at]
+        is_free = this.ready <= it.now or this.row < 0
+        may_go = rules.release != _HOUR_KEPT or paid_hour_ends(this.since, it.now, rules.tick)
+        if is_free and may_go and surplus > 0:
+            it.charged += charge(it.now - this.since, rules.release)
+            surplus -= 1
+            continue
+        if kept != at:
+            node[kept] = node[at]
+        kept += 1
+    it.nodes = kept
+
+
+@numba.njit(cache=True)
+def decide(
+    node: Records,
+    waiting: Records,
+    cluster: Records,
+    start: Floats,
+    scratch: Floats,
+    rules: Rules,
+    policy: Records,
+) -> None:
+    """Apply a policy at one tick."""
+    it = cluster[0]
+    if it.waiting > 0:
+        idle, booting = _count(node, cluster)
+        _rent(node, cluster, rules, _wanted(waiting, cluster, idle, booting, policy.provisioning))
+        if idle > 0:
+            _start_jobs(node, waiting, cluster, start, scratch, rules, policy, idle)
+    if policy.headroom > 0:
+        _fill_headroom(node, waiting, cluster, rules, policy)
+    if it.waiting == 0:
+        _give_back(node, cluster, rules, policy.headroom)
+
+
+@numba.njit(cache=True)
+def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules, policy: Records) -> float:
+    """When something may happen here next, arrivals apart.
+
+    A node gets idle, a job's slowdown reaches 2, an idle node's paid hour ends.
+    """
+    it = cluster[0]
+    soonest = np.inf
+    for at in range(it.nodes):
+        this = node[at]
+        if this.ready > it.now:
+            soonest = min(soonest, this.ready)
+        elif rules.release == _HOUR_KEPT:
+            paid = this.since + (math.floor((it.now - this.since) / _HOUR) + 1.0) * _HOUR - rules.tick
+            soonest = min(soonest, paid if paid > it.now else paid + _HOUR)
+    if policy.provisioning == _ODX:
+        for at in range(it.waiting):
+            moment = waiting[at].submit + max(waiting[at].estimate, SLOWDOWN_BOUND)
+            if moment > it.now:
+                soonest = min(soonest, moment)
+    return soonest
+
+
+@numba.njit(cache=True)
+def tick_of(moment: float, now: float, tick: float) -> float:
+    """First tick at or after a moment, and after now."""
+    return max(math.ceil(moment / tick), math.floor(now / tick) + 1.0) * tick

@@ -1,0 +1,123 @@
+"""The online simulator: what each policy would make of the queue as it is now (Deng et al., section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.simulate._state import Records
+from advisor.simulate.portfolio import _online
+from advisor.simulate.portfolio._state import CLUSTER, JOB, NODE, WAITING, Floats, OnlineState, Rules
+from advisor.simulate.portfolio.policies import RentingPolicy, as_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Situation:
+    """What a choice is made from.
+
+    Attributes
+    ----------
+    now : float
+        Seconds.
+    profile : ndarray of NODE
+        Rented nodes; ``ready``: when each is expected to be idle.
+    jobs : ndarray of JOB
+        Waiting jobs in submission order, then those expected later by their submission; read are ``submit``,
+        ``estimate`` and ``processors``.
+    present : int
+        How many of them wait now.
+    """
+
+    now: float
+    profile: Records
+    jobs: Records
+    present: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcomes:
+    """What simulated policies would make of a situation; NaN for policies that were not simulated.
+
+    Attributes
+    ----------
+    charged : float64, shape (n,)
+        Node-seconds charged beyond what is charged already; infinite where a job would never start.
+    slowdown : float64, shape (n,)
+        Sum of the bounded slowdowns of the waiting jobs.
+    later_slowdown : float64, shape (n,)
+        The same of the jobs expected later.
+    held : float64, shape (n,)
+        Node-seconds charged for the time from now on: ``charged`` and the rest of hours already paid.
+    """
+
+    charged: Floats
+    slowdown: Floats
+    later_slowdown: Floats
+    held: Floats
+
+    def utility(self, situation: Situation, *, alpha: float = 1.0, beta: float = 1.0) -> Floats:
+        """Utility of the queue taken by itself, the paper's score: R_J and BSD of its jobs, R_V ``held``."""
+        jobs = situation.jobs
+        work = float(jobs["estimate"] @ jobs["processors"])
+        mean = (self.slowdown + self.later_slowdown) / max(len(jobs), 1)
+        utility: Floats = 100.0 * (work / self.held) ** alpha * mean**-beta
+        return utility
+
+
+class OnlineSimulator:
+    """Simulates policies one after the other in the same room.
+
+    Parameters
+    ----------
+    policies : sequence of RentingPolicy
+        All that may be asked for.
+    rules : Rules
+        Of the cluster that is looked at.
+    """
+
+    def __init__(self, policies: Sequence[RentingPolicy], rules: Rules) -> None:
+        self._policies = as_records(policies)
+        self._rules = rules
+        self._outcome = np.zeros((len(policies), 4))
+        self._room = 0
+        self._state = self._make_room(256)
+
+    def _make_room(self, jobs: int) -> OnlineState:
+        self._room = jobs
+        return OnlineState(
+            node=np.zeros(self._rules.max_nodes, NODE),
+            waiting=np.zeros(jobs + 1, WAITING),
+            cluster=np.zeros(1, CLUSTER),
+            start=np.zeros(jobs),
+            scratch=np.zeros(self._rules.max_nodes),
+        )
+
+    def simulate(self, situation: Situation, chosen: NDArray[np.int64], base: int = -1) -> Outcomes:
+        """Let each chosen policy (indices) run the situation's jobs to the last start.
+
+        The arrays handed out are overwritten by the next call; rows not chosen keep what they had.
+        """
+        if len(situation.jobs) > self._room:
+            self._state = self._make_room(2 * len(situation.jobs))
+        _online.simulate_policies(
+            situation.profile,
+            situation.jobs,
+            situation.present,
+            situation.now,
+            base,
+            self._policies,
+            chosen,
+            self._rules,
+            self._state,
+            self._outcome,
+        )
+        charged, slowdown, later, held = self._outcome.T
+        return Outcomes(charged=charged, slowdown=slowdown, later_slowdown=later, held=held)
+
+
+def empty_jobs(count: int) -> Records:
+    """Room for jobs of a situation, to be filled in."""
+    return np.zeros(count, JOB)

@@ -1,0 +1,143 @@
+"""The policies of the portfolio (Deng et al., section 3.1) and beyond: headroom, backfilling."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from advisor.simulate._state import Records
+
+
+class Provisioning(enum.IntEnum):
+    """How many nodes are rented; the paper leaves open which nodes count as there already.
+
+    ODA, ODM and ODX count idle and booting nodes, ODB and ODE all rented ones. With the other reading ODM
+    would keep one node for a thousand sequential jobs, and ODE would rent again every 20 s for work that its
+    busy nodes were rented for.
+    """
+
+    ODA = 0
+    """On-demand all: a node for every processor that is waited for."""
+    ODB = 1
+    """On-demand balance: as many rented nodes as processors are waited for."""
+    ODE = 2
+    """On-demand execution time: queued processor-hours, rounded up. When nothing runs, at least the widest
+    job's nodes: it could else never start."""
+    ODM = 3
+    """On-demand maximum: nodes for the widest waiting job."""
+    ODX = 4
+    """On-demand X-factor: nodes for the jobs whose bounded slowdown reached 2."""
+
+
+class JobOrder(enum.IntEnum):
+    """Which waiting job is next: largest ``(grace + wait) x weight``; ties: earlier submission."""
+
+    FCFS = 0
+    LXF = 1
+    """Largest slowdown first: (q + t) / t, the same order as q / t."""
+    WFP3 = 2
+    """(q / t)^3 n, the same order as q / t x n^(1/3)."""
+    UNICEF = 3
+    """q / (log2(n) t). The formula divides by zero for one processor: it counts as two there."""
+    WSPT = 4
+    """Smith's rule for the mean bounded slowdown, ours: a second's wait costs 1 / max(t, 10), so
+    1 / (max(t, 10) n t), with an hour's grace so that waiting still counts."""
+
+
+class NodeChoice(enum.IntEnum):
+    """Which idle nodes a job gets, by what is left of their paid hour after the job."""
+
+    FIRST = 0
+    """In the order they were rented."""
+    BEST = 1
+    """Least left."""
+    WORST = 2
+    """Most left."""
+
+
+class Release(enum.IntEnum):
+    """The billing, and when an idle node is given back."""
+
+    HOUR = 0
+    """Whole hours charged; an idle node is given back when nobody waits."""
+    HOUR_KEPT = 1
+    """Whole hours charged; an idle node is kept to the end of its paid hour, then as above."""
+    SECOND = 2
+    """Charged by the second, a minute at least; an idle node is given back when nobody waits."""
+
+
+RELEASE_WORDS: Final = {
+    Release.HOUR: "whole hours charged; an idle node is given back when nobody waits",
+    Release.HOUR_KEPT: "whole hours charged; an idle node is kept to the end of its paid hour",
+    Release.SECOND: "charged by the second, 60 s at least; an idle node is given back when nobody waits",
+}
+
+POLICY = np.dtype(
+    [(name, np.int64) for name in ("provisioning", "order", "choice", "headroom", "backfill")], align=True
+)
+"""A policy as the kernels read it."""
+
+_ORDER_WORDS: Final = {order: order.name for order in JobOrder}
+_CHOICE_WORDS: Final = {
+    NodeChoice.FIRST: "FirstFit",
+    NodeChoice.BEST: "BestFit",
+    NodeChoice.WORST: "WorstFit",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RentingPolicy:
+    """One constituent of the portfolio.
+
+    Attributes
+    ----------
+    provisioning, order, choice
+        Its three parts.
+    headroom : int
+        Idle nodes kept warm for jobs that are not here yet; 0 in the paper.
+    backfill : bool
+        Whether a job behind one that does not fit may start when that does not delay it (EASY); the paper
+        blocks.
+    """
+
+    provisioning: Provisioning
+    order: JobOrder
+    choice: NodeChoice
+    headroom: int = 0
+    backfill: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in the paper, ``ODA-UNICEF-FirstFit``; then ``+h4`` for headroom, ``+bf`` for backfilling.
+
+        Examples
+        --------
+        >>> PUBLISHED[0].name
+        'ODA-FCFS-FirstFit'
+        """
+        words = f"{self.provisioning.name}-{_ORDER_WORDS[self.order]}-{_CHOICE_WORDS[self.choice]}"
+        headroom = f"+h{self.headroom}" if self.headroom else ""
+        return words + headroom + ("+bf" if self.backfill else "")
+
+
+PUBLISHED_ORDERS: Final = (JobOrder.FCFS, JobOrder.LXF, JobOrder.WFP3, JobOrder.UNICEF)
+
+PUBLISHED: Final = tuple(
+    RentingPolicy(provisioning=provisioning, order=order, choice=choice)
+    for provisioning, order, choice in product(Provisioning, PUBLISHED_ORDERS, NodeChoice)
+)
+"""The paper's sixty."""
+
+
+def as_records(policies: Sequence[RentingPolicy]) -> Records:
+    """Policies as the kernels read them, shape (n,) of ``POLICY``."""
+    records = np.zeros(len(policies), POLICY)
+    for record, policy in zip(records, policies, strict=True):
+        for name in POLICY.names or ():
+            record[name] = int(getattr(policy, name))
+    return records
