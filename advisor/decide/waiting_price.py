@@ -18,10 +18,13 @@ from typing import Final
 
 import numpy as np
 
-STEPS: Final = (0.0, 0.015, 0.03, 0.045, 0.065, 0.09, 0.13, 0.2)
+STEPS: Final = (0.038, 0.05, 0.065)
 """Prices tried, as multiples of the processors of the site's mean job: at 0.05, a second of a job's waiting
-is worth renting a twentieth of a typical job for a second. Unlike anything made of waits or costs this does
-not shift with the load. 0 is plain speculation, so that a model that is of no use does no harm."""
+is worth renting a twentieth of a typical job for a second. Unlike anything made of waits or costs this unit
+does not shift with the load. The price adapts within these bounds only: a window of quiet weeks says little
+about the busy ones to come, and left free it ran away (docs/designs/0010-waiting.md)."""
+FIRST: Final = 1
+"""Where it begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Exchange:
     """
 
     cost_weight: float = 10.0
-    accepted_cost: float = 1.0
+    accepted_cost: float = 1.02
 
     def loss(self, cost_ratio: float, wait_ratio: float) -> float:
         """The less the better."""

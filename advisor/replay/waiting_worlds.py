@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.waiting_price import STEPS, Exchange, Trial, best
+from advisor.decide.waiting_price import FIRST, STEPS, Exchange, Trial, best
 from advisor.predict.distribution import ForestSettings
 from advisor.predict.wait_model import RollingForest
 from advisor.simulate.waiting.costs import CostModel
@@ -71,7 +71,7 @@ class LearningOptions:
     adapt_from: float = 0.5
     window_days: float = 56.0
     keep_every: int = 6
-    sample_room: int = 60_000
+    sample_room: int = 40_000
     ask_again_seconds: float = 7_200.0
     exchange: Exchange = field(default_factory=Exchange)
     steps: tuple[float, ...] = STEPS
@@ -148,9 +148,9 @@ class Learned:
     real : Simulation
         The world that counts, at its end.
     trials : tuple of Outcome
-        Of the trial worlds, one for each price; the first is the naive one.
+        Of the worlds beside it, one for each price; the first is the naive one.
     prices : tuple of float
-        Prices tried, core-seconds per second of waiting.
+        Of those worlds, core-seconds per second of waiting.
     chosen : list of (float, int)
         Day by day: the time, and the index of the price that held from then on.
     scores : WaitScores
@@ -184,11 +184,11 @@ class Lockstep:
         self._oracle_cost = rented_cost(oracle, case.workload, case.costs)
         self._real = case.world(Wait.MODEL, learns=True)
         self._naive = case.world(Wait.PATIENCE, keep_every=options.keep_every, room=options.sample_room)
-        self._trials = [case.world(Wait.MODEL) for step in options.steps if step > 0.0]
+        self._trials = [case.world(Wait.MODEL) for _ in options.steps]
         self._waits = RollingForest(settings=options.forest)
         self._runs = RollingForest(settings=options.forest)
         self._prices: tuple[float, ...] = (0.0,) * len(options.steps)
-        self._index = 0
+        self._index = min(FIRST, len(options.steps) - 1)
         self._chosen: list[tuple[float, int]] = []
         self._scored: list[tuple[Ints, Floats]] = []
         self._scored_until = -np.inf
@@ -212,8 +212,8 @@ class Lockstep:
         self._advance(np.inf)
         return Learned(
             real=self._real,
-            trials=tuple(world.outcome() for world in (self._naive, *self._trials)),
-            prices=self._prices,
+            trials=(self._naive.outcome(), *(world.outcome() for world in self._trials)),
+            prices=(0.0, *self._prices),
             chosen=self._chosen,
             scores=self._scores(),
         )
@@ -224,7 +224,7 @@ class Lockstep:
         self._real.advance(until, waits=waits, runs=runs, price=self._prices[self._index])
         self._naive.take_forecasts(self._real)
         self._naive.advance(until)
-        for world, price in zip(self._trials, self._prices[1:], strict=True):
+        for world, price in zip(self._trials, self._prices, strict=True):
             world.take_forecasts(self._real)
             world.advance(until, waits=waits, price=price)
 
@@ -286,9 +286,9 @@ class Lockstep:
             return
         window = self._options.window_days * DAY
         known = self._finished(now, window)
-        trials = [self._sums(known, world) for world in (self._naive, *self._trials)]
+        trials = [self._sums(known, world) for world in self._trials]
         self._index = best(trials, self._oracle_sums(known), self._options.exchange)
-        self._chosen.append((now, self._index))
+        self._chosen.append((now, self._index + 1))
 
     def _finished(self, now: float, window: float) -> Ints:
         """Rows of the window's jobs that have finished in the real world and are settled in every other."""

@@ -294,9 +294,10 @@ class Simulation:
         return table[:, 0].astype(np.int64), table[:, 1].copy(), table[:, 2:].copy()
 
     def take_forecasts(self, learner: Simulation) -> None:
-        """Know of every submitted job what the learning world forecast of it."""
+        """Know of every job submitted there since this world stands what the learning world forecast."""
+        new = slice(int(self._world.world["arrived"][0]), int(learner._world.world["arrived"][0]))
         for name in ("mean_run", "median_run", "short_chance"):
-            self._world.job[name] = learner._world.job[name]
+            self._world.job[name][new] = learner._world.job[name][new]
 
     def _fresh(self) -> World:
         count, load = len(self.workload), self.workload
