@@ -269,7 +269,7 @@ class Site:
             raise RetryLater(msg, code="site.command")
         return done
 
-    def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
+    def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
         """Wait for something to become true.
 
         Raises

@@ -85,7 +85,7 @@ def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(site: Site,
         node = running_on(site, job)
         instance = instance_of(site, node)
         options.append(instance["option"])
-        site.ec2.reclaim(instance["id"], notice_s=4)
+        site.ec2.reclaim(instance["id"], notice_s=12)
         emptied(site, node)
         told(site, file, "warned", taken + 1)
     told(site, file, "started", 3)
