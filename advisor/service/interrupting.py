@@ -131,8 +131,10 @@ class InterruptionLoop:
         return snapshot, [
             (item, nodes[item.node])
             for item in said
-            # a younger instance may be that node by now: what was said is not about it
-            if item.node in nodes and alive.get(item.node, item) is item
+            # a younger instance may be that node by now, even one that is not listed yet
+            if item.node in nodes
+            and alive.get(item.node) is item
+            and self._record.concerns_its_node(item.instance_id)
         ]
 
     def empty_nodes(self) -> None:

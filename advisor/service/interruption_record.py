@@ -16,6 +16,7 @@ log = structlog.get_logger(__name__)
 _MOST_INSTANCES: Final = 20_000
 _MOST_JOBS: Final = 100_000
 _SETTLING_SECONDS: Final = 300.0
+_GIVEN_UP: Final = "given_up"  # not of EC2's: its node was powered down
 
 
 class InterruptionRecord:
@@ -65,6 +66,21 @@ class InterruptionRecord:
         with self._lock:
             known = self._notices.get(instance_id, {})
             return any(kind.value in known for kind in kinds)
+
+    def given_up(self, instance_ids: Iterable[str], now: float) -> None:
+        """Instances of nodes that were powered down: what was said of them concerns no node any more."""
+        with self._lock:
+            known = [name for name in instance_ids if name in self._notices]
+            for name in known:
+                self._notices[name].setdefault(_GIVEN_UP, now)
+            if known:
+                self._save()
+
+    def concerns_its_node(self, instance_id: str) -> bool:
+        """Whether what EC2 said about an instance is still about its node, which may have a younger one."""
+        with self._lock:
+            known = self._notices.get(instance_id, {})
+            return _GIVEN_UP not in known and NoticeKind.ENDED.value not in known
 
     def notices(self) -> dict[str, dict[str, float]]:
         """Instance to kind of notice to time, epoch seconds."""

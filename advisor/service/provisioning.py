@@ -198,6 +198,8 @@ class ProvisionLoop:
                 self._resume(hand_over)
             case "suspend":
                 ids = self._fleet.suspend(hand_over.nodes)
+                if self._interruptions is not None:
+                    self._interruptions.given_up(ids, self._clock.wall())
                 log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
             case "resume_fail":
                 self._boot_failed(hand_over.nodes)

@@ -19,6 +19,7 @@ from advisor.slurm.commands import Commands
 _SIGNAL: Final = re.compile(
     r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"
 )
+_ASKED_AT_MOST: Final = 15  # once a second: slurmdbd is told of a job a few seconds after its submission
 _DIRECTIVE: Final = re.compile(r"#SBATCH\s+(.*)")
 _FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue)=(\S*)")
 
@@ -87,9 +88,17 @@ class RunningJobs:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
+        self._unaccounted: dict[int, int] = {}  # job: how often the accounting did not know it
 
     def warn(self, job_id: int) -> str:
-        """Send a running job the signal it asked for; its name, or empty when it asked for none."""
+        """Send a running job the signal it asked for; its name, or empty when it asked for none.
+
+        Raises
+        ------
+        RetryLater
+            Also when the accounting does not know the job yet, as in the first seconds after its submission:
+            to be called again. After some times the batch script has to do.
+        """
         asked = asked_signal(self._submit_line(job_id), self._script(job_id))
         if asked is None:
             return ""
@@ -126,9 +135,18 @@ class RunningJobs:
 
     def _submit_line(self, job_id: int) -> str:
         try:
-            return self._commands.text("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", f"{job_id:d}")
+            line = self._commands.text("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", f"{job_id:d}")
         except RetryLater:  # a site without accounting, or one whose slurmdbd is away: the script is left
             return ""
+        if line.strip():
+            self._unaccounted.pop(job_id, None)
+            return line
+        times = self._unaccounted.pop(job_id, 0) + 1
+        if times > _ASKED_AT_MOST:
+            return ""
+        self._unaccounted[job_id] = times
+        msg = f"the accounting does not know job {job_id} yet"
+        raise RetryLater(msg, code="slurm.not_accounted")
 
     def _script(self, job_id: int) -> str:
         try:

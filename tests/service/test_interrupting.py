@@ -208,6 +208,30 @@ def test_f07_a_warning_about_a_nodes_former_instance_is_not_about_the_node(rig: 
     assert rig.slurm.told == []
 
 
+@pytest.mark.parametrize("is_told", [True, False], ids=["EC2 has told its end", "we gave it up"])
+def test_f07_what_was_said_of_a_node_before_it_was_powered_down_is_not_about_its_next_instance(
+    rig: Rig, is_told: bool
+) -> None:
+    """The list is some seconds old: it has the former instance, alive, and not the next one."""
+    rig.source.says(NoticeKind.REBALANCE, "i-burst1")
+    rig.round()
+    if is_told:
+        rig.source.says(NoticeKind.ENDED, "i-burst1")
+    else:
+        message = {"v": 1, "op": "suspend", "id": f"{1:020d}-1-00000000", "time": rig.hands.wall}
+        line = json.dumps({**message, "nodes": "burst1", "resume_file": None}).encode() + b"\n"
+        rig.folder.put(decode(line), line)
+        rig.provision.act_on_handovers()
+        rig.restart()
+        rig.reconcile.read_instances()
+    rig.notices.receive()
+    rig.slurm.told.clear()
+    rig.look([make_node("burst1", "MIXED"), make_node("burst2", "MIXED")])
+    for step in rig.loop.steps():
+        step.run()
+    assert rig.slurm.told == []
+
+
 def test_f19_a_reclaimed_nodes_jobs_are_requeued_within_two_looks(rig: Rig) -> None:
     """Slurm itself would find out after SlurmdTimeout: five minutes."""
     rig.source.says(NoticeKind.INTERRUPTION, "i-burst1")

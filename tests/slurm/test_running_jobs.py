@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 import pytest
 
-from advisor.slurm.running_jobs import AskedSignal, asked_signal, parse_signal
+from advisor.model.errors import RetryLater
+from advisor.slurm.running_jobs import AskedSignal, RunningJobs, asked_signal, parse_signal
 
 USR1 = AskedSignal(name="USR1", to_batch_shell=False)
 SHELL = AskedSignal(name="USR1", to_batch_shell=True)
@@ -44,3 +48,40 @@ def test_values(text: str, asked: AskedSignal | None) -> None:
 )
 def test_the_command_line_wins(line: str, script: str, asked: AskedSignal | None) -> None:
     assert asked_signal(line, script) == asked
+
+
+class Answers:
+    """Slurm's commands as a test says: the accounting knows the job after some questions, or never."""
+
+    def __init__(self, *, known_after: int) -> None:
+        self.questions_left = known_after
+        self.signals: list[Sequence[str]] = []
+
+    def text(self, command: str, *arguments: str) -> str:
+        if command == "scancel":
+            self.signals.append(arguments)
+            return ""
+        if command == "scontrol":
+            return "#!/bin/sh\n#SBATCH --signal=TERM\n"
+        self.questions_left -= 1
+        return "" if self.questions_left >= 0 else "sbatch --signal=B:USR1@10 job.sh\n"
+
+
+def test_a_job_that_the_accounting_does_not_know_yet_is_warned_when_it_does() -> None:
+    answers = Answers(known_after=2)
+    jobs = RunningJobs(cast("Any", answers))
+    for _ in range(2):
+        with pytest.raises(RetryLater, match="does not know job 7 yet"):
+            jobs.warn(7)
+    assert answers.signals == []
+    assert jobs.warn(7) == "USR1"
+    assert answers.signals == [("--signal=USR1", "--batch", "7")]
+
+
+def test_a_job_that_the_accounting_never_knows_gets_the_signal_of_its_script() -> None:
+    answers = Answers(known_after=1000)
+    jobs = RunningJobs(cast("Any", answers))
+    for _ in range(15):
+        with pytest.raises(RetryLater):
+            jobs.warn(7)
+    assert jobs.warn(7) == "TERM"
