@@ -51,6 +51,8 @@ class Options:
         Of the utility.
     lookahead_seconds : float
         Arrivals of so long ago are expected once more; 0 for none.
+    scenarios : int
+        Where run times are guessed, each policy is simulated on so many draws of how wrong guesses were.
     checkpoint_seconds : float
         The leader is looked for so often.
     seed : int
@@ -63,6 +65,7 @@ class Options:
     alpha: float = 1.0
     beta: float = 1.0
     lookahead_seconds: float = 0.0
+    scenarios: int = 3
     checkpoint_seconds: float = 3600.0
     seed: int = 1
 
@@ -93,13 +96,14 @@ class Selection:
         self._options = options
         self._simulator = OnlineSimulator(policies, cluster.rules)
         self._selector = TimeConstrainedSelector(len(policies), np.random.default_rng(options.seed))
+        self._count = len(policies)
         self._period = AdaptivePeriod()
         self.use = PolicyUse()
 
     def choose(self, cluster: RentedCluster) -> None:
         """Choose, and put the choice in charge."""
         options = self._options
-        situation = cluster.situation(options.lookahead_seconds)
+        present = int(cluster.state.cluster["waiting"][0])
         totals = cluster.totals()
         worth = Worth(
             charged_seconds=totals.charged_seconds + 36_000.0,
@@ -108,11 +112,18 @@ class Selection:
             beta=options.beta,
         )
         began = time.perf_counter()
-        best, _, _ = self._selector.choose(
-            lambda chosen: worth.loss(self._simulator.simulate(situation, chosen)), options.budget
-        )
-        self.use.add(cluster.now, best, situation.present, 1000 * (time.perf_counter() - began))
-        rest = cluster.cloud.tick_seconds * (situation.present / LONG_QUEUE) ** 2
+        draws = range(options.scenarios) if options.runtimes is not Runtimes.ACTUAL else range(-1, 0)
+
+        def loss(chosen: NDArray[np.int64]) -> Floats:
+            added = np.zeros(self._count)
+            for draw in draws:
+                situation = cluster.situation(options.lookahead_seconds, draw)
+                added += worth.loss(self._simulator.simulate(situation, chosen))
+            return added / len(draws)
+
+        best, _, _ = self._selector.choose(loss, options.budget)
+        self.use.add(cluster.now, best, present, 1000 * (time.perf_counter() - began))
+        rest = cluster.cloud.tick_seconds * (present / LONG_QUEUE) ** 2
         cluster.apply(best, self._period.after(best), rest)
 
 

@@ -28,13 +28,15 @@ number of finished jobs."""
 DONE, CHOOSE = 0, 1
 ALONE, CHOOSING, RESUMED = 0, 1, 2
 _UNKNOWN_SECONDS = 3600.0
+_MOST_DRAWS = 8
 
 
 class ClusterState(NamedTuple):
     """The kernel's arrays.
 
     ``recent`` and ``recent_alike``: last two run times of each user and of each kind of job, NaN for none;
-    ``ending``: heap of running jobs' ends; ``checkpoints``: shape (c, 4).
+    ``ending``: heap of running jobs' ends; ``ratio``: true over expected run time of the jobs finished last;
+    ``checkpoints``: shape (c, 4).
     """
 
     job: Records
@@ -44,6 +46,7 @@ class ClusterState(NamedTuple):
     ending: Records
     recent: Floats
     recent_alike: Floats
+    ratio: Floats
     checkpoints: Floats
     scratch: Floats
     start: Floats
@@ -94,6 +97,7 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
         it.ending -= 1
         this = state.job[row]
         this.end = this.start + this.run
+        state.ratio[it.finished % len(state.ratio)] = this.run / this.estimate
         it.finished += 1
         it.finished_run += this.run
         it.changes += 1
@@ -255,30 +259,58 @@ def _close(state: ClusterState, rules: Rules) -> None:
 
 
 @numba.njit(cache=True)
-def profile(state: ClusterState, room: Records) -> int:
-    """Write the rented nodes into ``room`` as the online simulator takes them; how many."""
+def _ratio(state: ClusterState, row: int, draw: int) -> float:
+    """True over expected run time of one of the jobs finished last: the same draw for a job every time."""
+    known = min(state.cluster[0].finished, len(state.ratio))
+    if known == 0:
+        return 1.0
+    mixed = (row * 2_654_435_761 + draw * 40_503 + 12_345) & 0x7FFFFFFF
+    mixed ^= mixed >> 15
+    return float(state.ratio[(mixed * 2_246_822_519 & 0x7FFFFFFF) % known])
+
+
+@numba.njit(cache=True)
+def _drawn_end(state: ClusterState, at: int, draw: int) -> float:
+    """When a busy node's job may end, given that it still runs; twice its time so far where no draw fits."""
+    it = state.cluster[0]
+    this = state.node[at]
+    for attempt in range(_MOST_DRAWS):
+        end = this.begun + this.estimate * _ratio(state, this.row, draw + 7 * attempt)
+        if end > it.now:
+            return float(end)
+    return float(it.now + max(it.now - this.begun, 1.0))
+
+
+@numba.njit(cache=True)
+def profile(state: ClusterState, draw: int, room: Records) -> int:
+    """Write the rented nodes into ``room`` as the online simulator takes them; how many.
+
+    ``draw``: -1 for expected ends, else the number of the scenario whose ends are drawn.
+    """
     it = state.cluster[0]
     for at in range(it.nodes):
-        room[at] = state.node[at]
-        room[at].ready = expected_end(state.node, at, it.now)
-        room[at].begun = it.now
-        room[at].estimate = room[at].ready - it.now
+        this = state.node[at]
+        room[at] = this
+        if this.row >= 0 and this.ready > it.now:
+            room[at].ready = expected_end(state.node, at, it.now) if draw < 0 else _drawn_end(state, at, draw)
     return int(it.nodes)
 
 
 @numba.njit(cache=True)
-def expected_jobs(state: ClusterState, lookahead: float, room: Records) -> int:
+def expected_jobs(state: ClusterState, lookahead: float, draw: int, room: Records) -> int:
     """Write the waiting jobs into ``room``, then the last ``lookahead`` seconds' arrivals again; how many.
 
-    A job that finished since comes with its run time, another with what is expected of it.
+    A job that finished since comes with its run time, another with what is expected of it, or with a drawn
+    one (see :func:`profile`).
     """
     it = state.cluster[0]
     count = 0
     for at in range(it.waiting):
-        this = room[count]
-        this.submit = state.waiting[at].submit
-        this.estimate = state.waiting[at].estimate
-        this.processors = state.waiting[at].processors
+        this, waiting = room[count], state.waiting[at]
+        this.submit = waiting.submit
+        this.estimate = waiting.estimate
+        this.run = waiting.estimate * (1.0 if draw < 0 else _ratio(state, waiting.row, draw))
+        this.processors = waiting.processors
         count += 1
     first = it.arrived
     room_left = len(room) - count
@@ -288,6 +320,7 @@ def expected_jobs(state: ClusterState, lookahead: float, room: Records) -> int:
         this, job = room[count], state.job[row]
         this.submit = job.submit + lookahead
         this.processors = job.processors
-        this.estimate = job.estimate if np.isnan(job.end) else job.run
+        this.estimate = job.estimate
+        this.run = job.estimate if np.isnan(job.end) else job.run
         count += 1
     return count

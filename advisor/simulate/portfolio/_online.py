@@ -24,7 +24,7 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
     while it.arrived < len(job) and job[it.arrived].submit <= it.now:
         new, this = job[it.arrived], waiting[it.waiting]
         this.submit = new.submit
-        this.run = new.estimate
+        this.run = new.run
         this.estimate = new.estimate
         this.weight = weight_of(order, new.estimate, new.processors)
         this.processors = new.processors
@@ -104,7 +104,7 @@ def _add_slowdowns(
     here = 0.0
     later = 0.0
     for row in range(len(job)):
-        run = job[row].estimate
+        run = job[row].run
         slowdown = max((start[row] - job[row].submit + run) / max(run, SLOWDOWN_BOUND), 1.0)
         if row < present:
             here += slowdown

@@ -26,7 +26,7 @@ class Situation:
         Rented nodes; ``ready``: when each is expected to be idle.
     jobs : ndarray of JOB
         Waiting jobs in submission order, then those expected later by their submission; read are ``submit``,
-        ``estimate`` and ``processors``.
+        ``estimate`` (what policies know), ``run`` (what happens) and ``processors``.
     present : int
         How many of them wait now.
     """
@@ -61,7 +61,7 @@ class Outcomes:
     def utility(self, situation: Situation, *, alpha: float = 1.0, beta: float = 1.0) -> Floats:
         """Utility of the queue taken by itself, the paper's score: R_J and BSD of its jobs, R_V ``held``."""
         jobs = situation.jobs
-        work = float(jobs["estimate"] @ jobs["processors"])
+        work = float(jobs["run"] @ jobs["processors"])
         mean = (self.slowdown + self.later_slowdown) / max(len(jobs), 1)
         utility: Floats = 100.0 * (work / self.held) ** alpha * mean**-beta
         return utility
