@@ -35,7 +35,8 @@ from advisor.slurm.running_jobs import JobEnd
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-_SHUTDOWN_SECONDS: Final = 60.0  # from the end of the first process to EC2's word that it is gone
+_SHUTDOWN_SECONDS: Final = 60.0  # from EC2's word that an instance goes to the end of its last process
+_LATE_WORD_SECONDS: Final = 15.0  # what EC2 lists may be so old
 _HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
 
 
@@ -52,6 +53,10 @@ class JobWarnings(Protocol):
 
     def end_of(self, job_id: int) -> JobEnd | None:
         """How the job has ended; None when nobody knows any more."""
+        ...
+
+    def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
+        """Jobs that have failed on these nodes and are still remembered, and all the nodes they had."""
         ...
 
 
@@ -105,7 +110,6 @@ class InterruptionLoop:
         self._view = view
         self._record = record
         self._clock = clock
-        self._seen_on: dict[str, set[int]] = {}  # instance: jobs last seen there
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
         self._kept_off: dict[int, str] = {}
         self._own_exclusions: dict[int, str] = {}
@@ -173,31 +177,21 @@ class InterruptionLoop:
         """Requeue jobs whose processes the machine's shutdown ended before Slurm lost the node (F25).
 
         Such a job looks failed. Whether it is follows from its instance, not from its exit code: was it taken
-        in those seconds, the job is an interrupted one.
+        in those seconds, the job is an interrupted one. slurmctld is asked, not what was seen of the node:
+        a job may begin and be lost between two looks.
         """
-        instances = self._instances()
-        if not instances:
-            return
-        snapshot = self._view.fresh()
-        on_node = jobs_by_node(snapshot)
         now = self._clock.wall()
-        taken = {item.instance_id: item for item in instances if self._was_taken(item)}
+        taken = {item.instance_id: item for item in self._instances() if self._was_taken(item)}
         self._gone_since = {name: self._gone_since.get(name, now) for name in taken}
-        for instance_id in taken:
-            if instance_id not in self._seen_on:  # seen by a process before this one, or warned at once
-                self._seen_on[instance_id] = set(self._record.warned_about(instance_id))
-            if now - self._gone_since[instance_id] > _SHUTDOWN_SECONDS:
-                continue
-            queued = {item.job.job_id for item in snapshot.jobs}
-            there = self._seen_on[instance_id]
-            for job_id in sorted(there - queued):
-                self._requeue_if_taken(job_id, instance_id)
-                there.discard(job_id)
-        for item in instances:
-            if item.is_alive and item.node is not None:
-                self._seen_on[item.instance_id] = {q.job.job_id for q in on_node.get(item.node, [])}
-        listed = {item.instance_id for item in instances}
-        self._seen_on = {name: jobs for name, jobs in self._seen_on.items() if name in listed}
+        fresh = {
+            item.node: name
+            for name, item in taken.items()
+            if item.node is not None and now - self._gone_since[name] <= _SHUTDOWN_SECONDS
+        }
+        if fresh:
+            for job_id, nodes in sorted(self._jobs.failed_on(sorted(fresh)).items()):
+                for node in fresh.keys() & nodes:
+                    self._requeue_if_taken(job_id, fresh[node])
 
     def _was_taken(self, instance: Instance) -> bool:
         """Whether an instance has ended, and not by us: taken back, or stopped by whoever."""
@@ -207,10 +201,13 @@ class InterruptionLoop:
         return said or instance.was_reclaimed or instance.state in ("stopping", "stopped")
 
     def _requeue_if_taken(self, job_id: int, instance_id: str) -> None:
+        if self._record.was_interrupted(job_id, instance_id):
+            return  # what failed now is its next start, on a node of the same name
         end = self._jobs.end_of(job_id)
         if end is None or end.state != "FAILED" or not end.may_requeue:
             return
-        if abs(self._gone_since[instance_id] - end.end_time) > _SHUTDOWN_SECONDS:
+        before = self._gone_since[instance_id] - end.end_time  # EC2's list is read once a period
+        if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
             return  # it failed by itself, before
         self._slurm.requeue([job_id])
         self._record.interrupted([job_id], instance_id)

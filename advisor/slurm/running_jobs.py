@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from advisor.model.errors import RetryLater
 from advisor.slurm.commands import Commands
+from advisor.slurm.node_sets import expand, fold
 
 _SIGNAL: Final = re.compile(
     r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"
@@ -125,6 +126,23 @@ class RunningJobs:
             end_time=float(end) if end.isascii() and end.isdigit() else 0.0,
             may_requeue=shown.get("Requeue") == "1",
         )
+
+    def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
+        """Jobs that have failed on these nodes, as long as slurmctld remembers them (MinJobAge).
+
+        Returns
+        -------
+        dict
+            Job id to all nodes it had.
+        """
+        where = fold(nodes)
+        text = self._commands.text("squeue", "-h", "-t", "FAILED", "-w", where, "-o", "%A %N")
+        found = {}
+        for line in text.splitlines():
+            job_id, _, had = line.strip().partition(" ")
+            if job_id.isdigit():
+                found[int(job_id)] = expand(had)
+        return found
 
     def _shown(self, job_id: int) -> dict[str, str]:
         text = self._commands.text("scontrol", "--oneliner", "show", "job", f"{job_id:d}")

@@ -70,6 +70,7 @@ class Jobs:
         self.asked: dict[int, str] = {}
         self.warned: list[int] = []
         self.ends: dict[int, JobEnd] = {}
+        self.node = "burst1"  # where the ended jobs were
         self.excluded: dict[int, str] = {}
         self.error: RetryLater | None = None
 
@@ -81,6 +82,9 @@ class Jobs:
 
     def end_of(self, job_id: int) -> JobEnd | None:
         return self.ends.get(job_id)
+
+    def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
+        return {job_id: (self.node,) for job_id in self.ends if self.node in nodes}
 
     def excluded_nodes(self, job_id: int) -> str:
         return self.excluded.get(job_id, "")

@@ -58,6 +58,9 @@ class Answers:
         self.signals: list[Sequence[str]] = []
 
     def text(self, command: str, *arguments: str) -> str:
+        if command == "squeue":
+            assert arguments == ("-h", "-t", "FAILED", "-w", "burst[1-2]", "-o", "%A %N")
+            return "7 burst1\n9 burst[2-3]\n"
         if command == "scancel":
             self.signals.append(arguments)
             return ""
@@ -85,3 +88,8 @@ def test_a_job_that_the_accounting_never_knows_gets_the_signal_of_its_script() -
         with pytest.raises(RetryLater):
             jobs.warn(7)
     assert jobs.warn(7) == "TERM"
+
+
+def test_what_failed_on_nodes_is_asked_once_for_all_of_them() -> None:
+    jobs = RunningJobs(cast("Any", Answers(known_after=0)))
+    assert jobs.failed_on(["burst2", "burst1"]) == {7: ("burst1",), 9: ("burst2", "burst3")}

@@ -111,9 +111,8 @@ def test_f22_at_a_rebalance_recommendation_nothing_new_starts_and_nobody_is_dist
     instance = instance_of(site, node)
     site.ec2.reclaim(instance["id"], rebalance_lead_s=1000)
     emptied(site, node)
-    row = row_of(site, node)
-    assert row["jobs"] == [job.job_id]
-    assert list(row["notices"]) == ["rebalance"]
+    site.wait_until("the notice is shown", lambda: list(row_of(site, node)["notices"]) == ["rebalance"])
+    assert row_of(site, node)["jobs"] == [job.job_id]
     other = site.lab.sbatch(LONG, "--ntasks=1", script="true")  # there would be room beside the first
     assert running_elsewhere(site, other, node)
     assert site.lab.job(job.job_id)["Restarts"] == "0"
