@@ -17,12 +17,19 @@ class AdaptiveLevel:
         Promised share of truths within the interval, above 0 and below 1.
     rate : float
         How far one truth moves the level: 0.01 forgets in a few hundred jobs.
+    level : float, optional
+        Where an earlier one stood (:attr:`level`).
     """
 
-    def __init__(self, coverage: float, rate: float = 0.01) -> None:
+    def __init__(self, coverage: float, rate: float = 0.01, *, level: float | None = None) -> None:
         self._promised = 1.0 - coverage
         self._rate = rate
-        self._level = self._promised
+        self._level = self._promised if level is None else level
+
+    @property
+    def level(self) -> float:
+        """The error level now; beyond [0, 1] while the intervals hold too rarely or too often."""
+        return self._level
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -8,7 +8,8 @@ taken of the times themselves, because what a wrong placement costs is seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
@@ -72,19 +73,43 @@ class Distributions:
 
     def quantiles(self, levels: Floats = LEVELS) -> Floats:
         """Seconds below which the time lies with these probabilities; shape (n, levels), ascending."""
-        below = np.cumsum(self.mass, axis=1)
+        mass = np.ascontiguousarray(self.mass)
         result = np.empty((len(self.mean), len(levels)))
-        for column, level in enumerate(levels):
-            bins = np.minimum((below < level - 1e-12).sum(axis=1), BINS - 1)
-            rows = np.arange(len(bins))
-            before = np.where(bins > 0, below[rows, bins - 1], 0.0)
-            share = (level - before) / np.maximum(self.mass[rows, bins], 1e-12)
-            result[:, column] = EDGES[bins] + np.clip(share, 0.0, 1.0) * (EDGES[bins + 1] - EDGES[bins])
+        for row in range(len(result)):
+            cut(mass[row], levels, EDGES, result[row])
         return result
 
 
 @compiled
-def _average(  # noqa: PLR0917 (compiled functions take positions only)
+def cut(mass: Floats, levels: Floats, edges: Floats, out: Floats) -> None:
+    """Fill ``out`` with the seconds below which a time lies with each of ``levels`` (ascending).
+
+    Parameters
+    ----------
+    mass : float64, shape (bins,)
+        Probability of each bin; NaN gives NaN.
+    levels, out : float64, shape (n,)
+        Probabilities and what is filled in.
+    edges : float64, shape (bins + 1,)
+        Seconds between the bins.
+    """
+    if math.isnan(mass[0]):
+        out[:] = np.nan
+        return
+    within, before = 0, 0.0
+    below = mass[0]
+    for index in range(len(levels)):
+        level = levels[index]
+        while below < level - 1e-12 and within < len(mass) - 1:
+            within += 1
+            before = below
+            below += mass[within]
+        share = min(1.0, max(0.0, (level - before) / max(mass[within], 1e-12)))
+        out[index] = edges[within] + share * (edges[within + 1] - edges[within])
+
+
+@compiled
+def walk(  # noqa: PLR0917 (compiled functions take positions only)
     rows: Floats,
     roots: Integers,
     feature: Integers,
@@ -189,7 +214,7 @@ class DistributionForest:
         """Predict jobs; rows of shape (n, features) without NaN."""
         table = np.ascontiguousarray(rows, dtype=np.float64)
         mean, mass = np.empty(len(table)), np.empty((len(table), BINS))
-        _average(
+        walk(
             table,
             self.roots,
             self.feature,
@@ -202,6 +227,23 @@ class DistributionForest:
             mass,
         )
         return Distributions(mean=mean, mass=mass)
+
+    @classmethod
+    def joined(cls, forests: Sequence[Self]) -> Self:
+        """One forest of all trees; of forests with as many trees each, its mean is the mean of theirs."""
+        sizes = np.array([len(forest.feature) for forest in forests])
+        leaves = np.array([len(forest.leaf_mean) for forest in forests])
+        parts = list(zip(forests, np.cumsum(sizes) - sizes, np.cumsum(leaves) - leaves, strict=True))
+        return cls(
+            roots=np.concatenate([part.roots + nodes for part, nodes, _ in parts]).astype(np.int32),
+            feature=np.concatenate([part.feature for part in forests]),
+            threshold=np.concatenate([part.threshold for part in forests]),
+            # leaves have no children; what stands there is never looked at
+            children=np.concatenate([part.children + nodes for part, nodes, _ in parts]).astype(np.int32),
+            leaf=np.concatenate([part.leaf + first for part, _, first in parts]).astype(np.int32),
+            leaf_mean=np.concatenate([part.leaf_mean for part in forests]),
+            leaf_mass=np.concatenate([part.leaf_mass for part in forests]),
+        )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays for the model store."""

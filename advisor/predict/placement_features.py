@@ -7,21 +7,21 @@ computed at the submission from what the object was told before.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict._placement_queue import COLUMNS, QUEUE_FEATURES, queue_features
+from advisor.predict._placement_lags import UNKNOWN, Lags, Rows, back, mean
+from advisor.predict._placement_queue import QUEUE_FEATURES, queue_features
 
 Floats = NDArray[np.float64]
 
-UNKNOWN: Final = -1.0
-"""Stands for what is not known; every feature is 0 or more where it is known (`slack_processors` aside)."""
 DEFAULT_REQUEST_SECONDS: Final = 86_400.0
 """A job without a time limit is taken to ask for a day."""
 
@@ -93,70 +93,13 @@ class Submission(NamedTuple):
 class _Live:
     """A job that waits or runs or has just ended."""
 
-    __slots__ = ("end", "start", "submission")
+    __slots__ = ("before", "end", "start", "submission")
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, submission: Submission, before: _Live | None = None) -> None:
         self.submission = submission
+        self.before = before  # the user's last job until now, for a submission that is taken back
         self.start = math.nan
         self.end = math.nan
-
-
-class _Rows:
-    """A table of jobs that can grow and shrink; removal moves the last row into the gap."""
-
-    def __init__(self) -> None:
-        self._table = np.empty((256, COLUMNS))
-        self._slot: dict[Hashable, int] = {}
-        self._keys: list[Hashable] = []
-
-    @property
-    def table(self) -> Floats:
-        return self._table[: len(self._keys)]
-
-    def add(self, key: Hashable, row: tuple[float, ...]) -> None:
-        if len(self._keys) == len(self._table):
-            self._table = np.concatenate([self._table, np.empty_like(self._table)])
-        self._slot[key] = len(self._keys)
-        self._table[len(self._keys)] = row
-        self._keys.append(key)
-
-    def remove(self, key: Hashable) -> None:
-        slot = self._slot.pop(key, None)
-        if slot is None:
-            return
-        last = self._keys.pop()
-        if last != key:
-            self._table[slot] = self._table[len(self._keys)]
-            self._keys[slot] = last
-            self._slot[last] = slot
-
-
-class _Lags:
-    """The last few numbers of each category."""
-
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self._of: dict[Hashable, deque[float]] = {}
-
-    def add(self, category: Hashable, number: float) -> None:
-        lags = self._of.get(category)
-        if lags is None:
-            lags = self._of[category] = deque(maxlen=self._length)
-        lags.append(number)
-
-    def of(self, category: Hashable) -> deque[float] | tuple[float, ...]:
-        return self._of.get(category, ())
-
-
-def _back(lags: deque[float] | tuple[float, ...], lag: int) -> float:
-    return lags[-lag] if len(lags) >= lag else UNKNOWN
-
-
-def _mean(lags: deque[float] | tuple[float, ...], last: int = 1_000) -> float:
-    if not lags:
-        return UNKNOWN
-    chosen = list(lags)[-last:]
-    return sum(chosen) / len(chosen)
 
 
 class PlacementFeatures:
@@ -168,15 +111,20 @@ class PlacementFeatures:
         Of the machine.
     clock_offset_seconds : float
         Added to times to get the users' wall clock (start of the log plus the site's offset from UTC).
+
+    Attributes
+    ----------
+    total_processors : float
+        May change: nodes are drained and come back.
     """
 
     def __init__(self, total_processors: int, *, clock_offset_seconds: float = 0.0) -> None:
-        self._total = float(total_processors)
+        self.total_processors = float(total_processors)
         self._offset = clock_offset_seconds
         self._jobs: dict[Hashable, _Live] = {}
-        self._waiting, self._running = _Rows(), _Rows()
-        self._runs = {name: _Lags(8) for name in ("user", "size", "request", "executable", "alike")}
-        self._waits = {name: _Lags(4) for name in ("queue", "user", "queue_size")}
+        self._waiting, self._running = Rows(), Rows()
+        self._runs = {name: Lags(8) for name in ("user", "size", "request", "executable", "alike")}
+        self._waits = {name: Lags(4) for name in ("queue", "user", "queue_size")}
         self._recent_waits: deque[float] = deque(maxlen=20)
         self._last: dict[int, _Live] = {}
         self._queue_out = np.empty(len(QUEUE_FEATURES))
@@ -189,12 +137,49 @@ class PlacementFeatures:
         float64, shape (features,)
             In the order of `FEATURES`.
         """
-        features = self._features(submission)
-        job = _Live(submission)
-        self._jobs[key] = job
-        self._last[submission.user] = job
-        self._waiting.add(key, self._row(submission, submission.time))
+        features = self.features(submission)
+        self.join(key, submission)
         return features
+
+    def join(self, key: Hashable, submission: Submission) -> None:
+        """Put a job into the queue without asking for its features."""
+        before = self._last.get(submission.user)
+        job = self._jobs[key] = _Live(submission, before)
+        if before is None or submission.time >= before.submission.time:
+            if before is not None:
+                before.before = None  # no chain of all jobs
+            self._last[submission.user] = job
+        self._waiting.add(key, self._row(submission, submission.time))
+
+    def withdraw(self, key: Hashable) -> None:
+        """Take a job back as if it had never been submitted."""
+        job = self._jobs.pop(key, None)
+        if job is None:
+            return
+        self._waiting.remove(key)
+        self._running.remove(key)
+        user = job.submission.user
+        if self._last.get(user) is job:
+            if job.before is None:
+                del self._last[user]
+            else:
+                self._last[user] = job.before
+
+    def occupy(self, key: Hashable, time: float) -> None:
+        """Take a waiting job for started, without learning a wait from it: nobody has seen it start."""
+        job = self._jobs.get(key)
+        if job is not None:
+            self._waiting.remove(key)
+            self._running.add(key, self._row(job.submission, time))
+
+    def leave(self, key: Hashable) -> None:
+        """Take a job that is gone off the queue or the machine; when it ended is told later (`finish`)."""
+        self._waiting.remove(key)
+        self._running.remove(key)
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether a job waits or runs."""
+        return key in self._jobs
 
     def start(self, key: Hashable, time: float) -> None:
         """Move a waiting job to the machine; its wait is known now."""
@@ -202,10 +187,12 @@ class PlacementFeatures:
         if job is None:
             return
         job.start = time
-        submission = job.submission
         self._waiting.remove(key)
-        self._running.add(key, self._row(submission, time))
-        wait = max(0.0, time - submission.time)
+        self._running.add(key, self._row(job.submission, time))
+        self._remember_wait(job.submission, time)
+
+    def _remember_wait(self, submission: Submission, start: float) -> None:
+        wait = max(0.0, start - submission.time)
         self._recent_waits.append(wait)
         self._waits["queue"].add(submission.queue, wait)
         self._waits["user"].add(submission.user, wait)
@@ -221,8 +208,11 @@ class PlacementFeatures:
         self._waiting.remove(key)
         if math.isnan(job.start):
             return
-        for name, category in self._categories(job.submission).items():
-            self._runs[name].add(category, time - job.start)
+        self._remember_run(job.submission, time - job.start)
+
+    def _remember_run(self, submission: Submission, seconds: float) -> None:
+        for name, category in self._categories(submission).items():
+            self._runs[name].add(category, seconds)
 
     @staticmethod
     def _categories(submission: Submission) -> dict[str, Hashable]:
@@ -246,10 +236,13 @@ class PlacementFeatures:
             float(submission.user),
         )
 
-    def _features(self, submission: Submission) -> Floats:
+    def features(self, submission: Submission) -> Floats:
+        """Features of a job if it were submitted now; shape (features,), in the order of `FEATURES`."""
         now = submission.time
         row = np.array(self._row(submission, now))
-        queue_features(now, self._total, row, self._waiting.table, self._running.table, self._queue_out)
+        queue_features(
+            now, self.total_processors, row, self._waiting.table, self._running.table, self._queue_out
+        )
         clock = now + self._offset
         request = UNKNOWN if math.isnan(submission.request) else submission.request
         asked = (
@@ -277,14 +270,14 @@ class PlacementFeatures:
             self._waits["user"].of(submission.user),
             self._waits["queue_size"].of(size_bits),
         )
-        numbers = [_back(user, lag) for lag in (1, 2, 3)]
+        numbers = [back(user, lag) for lag in (1, 2, 3)]
         numbers += [max(user), float(np.median(user))] if user else [UNKNOWN, UNKNOWN]
         for name in ("size", "request", "executable"):
-            numbers += [_back(runs[name], 1), _back(runs[name], 2)]
-        numbers += [_back(alike, 1), _mean(alike, 6), max(alike) if alike else UNKNOWN, float(len(alike))]
-        numbers += [_mean(self._recent_waits, 5), _mean(self._recent_waits)]
+            numbers += [back(runs[name], 1), back(runs[name], 2)]
+        numbers += [back(alike, 1), mean(alike, 6), max(alike) if alike else UNKNOWN, float(len(alike))]
+        numbers += [mean(self._recent_waits, 5), mean(self._recent_waits)]
         for lags in waits:
-            numbers += [_back(lags, 1), _mean(lags)]
+            numbers += [back(lags, 1), mean(lags)]
         return numbers + self._last_job(submission, now)
 
     def _last_job(self, submission: Submission, now: float) -> list[float]:
@@ -328,30 +321,73 @@ def features_of(
         NaN for rows that never ran and rows from `stop` on.
     """
     count = len(table) if stop is None else min(stop, len(table))
-    ran = np.flatnonzero(table.run[:count] > 0)
-    wait = np.maximum(table.wait, 0.0)
-    start, submit = table.submit + wait, table.submit
-    end = start + table.run
-    times = np.concatenate([end[ran], start[ran], submit[ran]])
-    kinds = np.concatenate([np.zeros(len(ran)), np.where(wait[ran] > 0, 1.0, 3.0), np.full(len(ran), 2.0)])
-    rows = np.concatenate([ran, ran, ran])
-    order = np.lexsort((rows, kinds, times))
-    machine = table.total_processors or int(table.processors.max(initial=1))
-    observer = PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
+    observer = observer_of(table)
     features = np.full((len(table), len(FEATURES)), np.nan)
     done = 0
-    for event in order:
-        row, kind = int(rows[event]), int(kinds[event])
-        if kind == 0:
-            observer.finish(row, float(end[row]))
-        elif kind == 2:
-            features[row] = observer.submit(row, _submission(table, row))
-            done += 1
-            if tick is not None and done % 512 == 0:
-                tick(512)
-        else:
-            observer.start(row, float(start[row]))
+    for kind, row, time in _events(table, count):
+        if kind is not _Kind.SUBMIT:
+            _tell(observer, kind, row, time)
+            continue
+        features[row] = observer.submit(row, _submission(table, row))
+        done += 1
+        if tick is not None and done % 512 == 0:
+            tick(512)
     return features
+
+
+def observer_of(table: JobTable) -> PlacementFeatures:
+    """An observer of a log's machine that has seen nothing yet."""
+    machine = table.total_processors or int(table.processors.max(initial=1))
+    return PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
+
+
+def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
+    """An observer that has seen a whole log, as `features_of` leaves it behind.
+
+    Parameters
+    ----------
+    table : JobTable
+        A job that still waits has an infinite wait and run time, one that runs an infinite run time.
+    keys : sequence
+        Under which each row is to be found afterwards.
+    """
+    observer = observer_of(table)
+    for kind, row, time in _events(table, len(table)):
+        if kind is _Kind.SUBMIT:
+            observer.join(keys[row], _submission(table, row))
+        else:
+            _tell(observer, kind, keys[row], time)
+    return observer
+
+
+class _Kind(enum.IntEnum):
+    """What happens, in the order in which it does at equal times."""
+
+    END = 0
+    START = 1
+    SUBMIT = 2
+    START_AT_ONCE = 3
+
+
+def _events(table: JobTable, count: int) -> Iterator[tuple[_Kind, int, float]]:
+    """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come."""
+    ran = np.flatnonzero(table.run[:count] > 0)
+    wait = np.maximum(table.wait, 0.0)
+    start = table.submit + wait
+    times = np.concatenate([(start + table.run)[ran], start[ran], table.submit[ran]])
+    starts = np.where(wait[ran] > 0, _Kind.START, _Kind.START_AT_ONCE)
+    kinds = np.concatenate([np.full(len(ran), _Kind.END), starts, np.full(len(ran), _Kind.SUBMIT)])
+    rows = np.concatenate([ran, ran, ran])
+    order = np.lexsort((rows, kinds, times))
+    for event in order[np.isfinite(times[order])]:
+        yield _Kind(kinds[event]), int(rows[event]), float(times[event])
+
+
+def _tell(observer: PlacementFeatures, kind: _Kind, key: Hashable, time: float) -> None:
+    if kind is _Kind.END:
+        observer.finish(key, time)
+    else:
+        observer.start(key, time)
 
 
 def _submission(table: JobTable, row: int) -> Submission:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,38 +12,13 @@ from advisor.model.table import JobTable
 from advisor.predict.features import Encoder
 from advisor.predict.fitness import Target
 from advisor.predict.knn import EstimateColumns, KnnEstimator, KnnParameters
+from advisor.predict.rolling import Known
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Tick: TypeAlias = Callable[[int], None]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
-    """What a log teaches one estimator, in the order it becomes known.
-
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Rows of the table.
-    times : ndarray of float64
-        When each becomes known, seconds: a wait when the job starts, a run time when it ends.
-    labels : ndarray of float64
-        By row of the table, seconds.
-    """
-
-    rows: Rows
-    times: Floats
-    labels: Floats
-
-    @classmethod
-    def of(cls, table: JobTable, target: Target) -> Known:
-        """Every job that ran, with a label that is not below 0 (clocks that disagreed)."""
-        labels = table.wait if target == "wait" else table.run
-        times = table.start if target == "wait" else table.end
-        usable = np.flatnonzero((table.run > 0) & (labels >= 0))
-        rows = usable[np.argsort(times[usable], kind="stable")]
-        return cls(rows=rows, times=times[rows], labels=labels)
+__all__ = ["Known", "estimate_rows"]
 
 
 def estimate_rows(

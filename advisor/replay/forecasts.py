@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,37 +12,15 @@ from numpy.typing import NDArray
 from advisor.model.estimate import Estimate
 from advisor.model.table import JobTable
 from advisor.predict.calibration import AdaptiveLevel
-from advisor.predict.distribution import BINS, DistributionForest, Distributions, ForestSettings
+from advisor.predict.distribution import BINS, Distributions
 from advisor.predict.fitness import Target
 from advisor.predict.placement_features import features_of
-from advisor.replay.estimates import Known
+from advisor.predict.rolling import COVERAGE, TARGETS, ForecastOptions, Known, RollingForests
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-COVERAGE = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastOptions:
-    """How forecasts are made.
-
-    Attributes
-    ----------
-    first : int
-        Jobs that are only learned from.
-    retrain_jobs : int
-        A new forest after so many submissions.
-    forests : int
-        The newest so many are averaged: as steady as one large forest, and grown bit by bit.
-    forest : ForestSettings
-        How each is grown.
-    """
-
-    first: int = 1_000
-    retrain_jobs: int = 500
-    forests: int = 4
-    forest: ForestSettings = field(default_factory=ForestSettings)
+__all__ = ["COVERAGE", "ForecastColumns", "ForecastOptions", "forecast_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,6 +68,7 @@ def forecast_rows(
     options: ForecastOptions,
     *,
     features: Floats | None = None,
+    rolling: RollingForests | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> dict[Target, ForecastColumns]:
     """Forecast waits and run times of rows of a log, in submission order.
@@ -105,6 +83,8 @@ def forecast_rows(
         How forecasts are made.
     features : float64, optional
         Of every row (`features_of`); computed when not given.
+    rolling : RollingForests, optional
+        Grown on the way; to be had by the caller.
     tick : callable, optional
         Told now and then how many rows were done.
 
@@ -116,24 +96,17 @@ def forecast_rows(
     """
     if features is None:
         features = features_of(table, stop=int(rows.max()) + 1 if len(rows) else 0)
-    targets: tuple[Target, Target] = ("wait", "run")
-    known = {target: Known.of(table, target) for target in targets}
-    found = {target: _Found.of(len(rows)) for target in targets}
-    newest = {target: deque[DistributionForest](maxlen=options.forests) for target in targets}
+    forests = rolling if rolling is not None else RollingForests(options)
+    known = {target: Known.of(table, target) for target in TARGETS}
+    found = {target: _Found.of(len(rows)) for target in TARGETS}
     for begin in range(min(options.first, len(rows)), len(rows), options.retrain_jobs):
         part = slice(begin, min(begin + options.retrain_jobs, len(rows)))
         now = float(table.submit[rows[begin]])
-        for target in targets:
-            past = known[target].rows[: np.searchsorted(known[target].times, now, side="left")]
-            past = past[np.isfinite(features[past, 0])][-options.forest.most_jobs :]
-            if len(past):
-                labels = known[target].labels[past]
-                settings = replace(options.forest, seed=options.forest.seed + begin)
-                newest[target].append(DistributionForest.train(features[past], labels, settings))
-                found[target].fill(part, newest[target], features[rows[part]])
+        for target in forests.grow(known, features, now=now, number=begin):
+            found[target].fill(part, forests.predict(target, features[rows[part]]))
         if tick is not None:
             tick(part.stop - part.start)
-    return {target: found[target].columns(table, rows, target) for target in targets}
+    return {target: found[target].columns(table, rows, target) for target in TARGETS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,10 +120,9 @@ class _Found:
     def of(cls, count: int) -> _Found:
         return cls(np.full(count, np.nan), np.full((count, BINS), np.nan))
 
-    def fill(self, part: slice, forests: Iterable[DistributionForest], features: Floats) -> None:
-        distributions = [forest.predict(features) for forest in forests]
-        self.mean[part] = np.mean([each.mean for each in distributions], axis=0)
-        self.mass[part] = np.mean([each.mass for each in distributions], axis=0)
+    def fill(self, part: slice, distributions: Distributions) -> None:
+        self.mean[part] = distributions.mean
+        self.mass[part] = distributions.mass
 
     def columns(self, table: JobTable, rows: Rows, target: Target) -> ForecastColumns:
         limit = np.full(len(rows), np.inf) if target == "wait" else table.requested_time[rows]

@@ -1,0 +1,104 @@
+"""Single forecasts are the replay's, to the last bit that rounding allows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from advisor.predict.distribution import LEVELS, ForestSettings
+from advisor.predict.forecaster import Forecaster
+from advisor.predict.placement_features import FEATURES, features_of
+from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.replay.forecasts import ForecastColumns, forecast_rows
+from advisor.replay.sources import load_table
+
+OPTIONS = ForecastOptions(first=200, retrain_jobs=200, forests=3, forest=ForestSettings(trees=4))
+TABLE = load_table("synthetic:900:3")
+ROWS = np.flatnonzero(TABLE.run > 0)
+
+
+@pytest.fixture(scope="module")
+def replayed() -> tuple[RollingForests, dict[str, ForecastColumns]]:
+    rolling = RollingForests(OPTIONS)
+    return rolling, forecast_rows(TABLE, ROWS, OPTIONS, rolling=rolling)
+
+
+def test_one_by_one_as_in_columns(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:
+    rolling, columns = replayed
+    forecaster, features = Forecaster(rolling), features_of(TABLE)
+    last = len(ROWS) - (len(ROWS) - OPTIONS.first) % OPTIONS.retrain_jobs
+    assert len(ROWS) - last > 20, "the last forests' own rows"
+    for index in range(last, len(ROWS)):
+        row = ROWS[index]
+        found = forecaster.forecast(
+            features[row], float(TABLE.requested_time[row]), dict.fromkeys(TARGETS, (0.05, 0.95))
+        )
+        for target in TARGETS:
+            expected = columns[target].estimate(index)
+            assert found[target].seconds == pytest.approx(expected.seconds, rel=1e-9)
+            assert found[target].quantiles == pytest.approx(expected.quantiles, rel=1e-9, abs=1e-9)
+            assert found[target].variance == pytest.approx(expected.variance, rel=1e-7, abs=1e-6)
+            assert found[target].lower <= found[target].quantiles[1]
+            assert found[target].upper >= found[target].quantiles[-2]
+
+
+def test_no_run_is_longer_than_it_may(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:
+    forecaster = Forecaster(replayed[0])
+    row = features_of(TABLE)[ROWS[-1]]
+    bounds = dict.fromkeys(TARGETS, (0.0, 1.0))
+    short = forecaster.forecast(row, 5.0, bounds)
+    assert max(short["run"].quantiles) <= 5.0 >= short["run"].upper
+    assert short["wait"] == forecaster.forecast(row, None, bounds)["wait"]
+    assert forecaster.forecast(row, math.nan, bounds) == forecaster.forecast(row, None, bounds)
+
+
+def test_the_same_after_storage(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:
+    rolling, _ = replayed
+    again = RollingForests.from_arrays(rolling.to_arrays(), OPTIONS)
+    row, bounds = features_of(TABLE)[ROWS[-1]], dict.fromkeys(TARGETS, (0.1, 0.9))
+    assert len(again) == len(rolling) == OPTIONS.forests
+    assert Forecaster(again).forecast(row, 600.0, bounds) == Forecaster(rolling).forecast(row, 600.0, bounds)
+
+
+def test_quantiles_against_the_plain_definition(
+    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
+) -> None:
+    from advisor.predict.distribution import EDGES, Distributions
+
+    mass = replayed[1]["wait"].mass[OPTIONS.first :]
+    found = Distributions(mean=np.zeros(len(mass)), mass=mass).quantiles(LEVELS)
+    for row in range(0, len(mass), 37):
+        below = np.concatenate([[0.0], np.cumsum(mass[row])])
+        # where the distribution function first comes to each level, linear within a bin
+        inner = np.flatnonzero(mass[row] > 0)
+        xs, ys = [EDGES[inner[0]]], [0.0]
+        for number in inner:
+            xs += [EDGES[number], EDGES[number + 1]]
+            ys += [below[number], below[number + 1]]
+        np.testing.assert_allclose(found[row], np.interp(LEVELS, ys, xs), rtol=1e-6, atol=1e-6)
+
+
+def test_nothing_is_learned_from_what_is_still_to_come() -> None:
+    from dataclasses import replace
+
+    wait, run = TABLE.wait.copy(), TABLE.run.copy()
+    wait[ROWS[5]], run[ROWS[5]], run[ROWS[6]] = np.inf, np.inf, np.inf
+    under_way = replace(TABLE, wait=wait, run=run)
+    assert ROWS[5] not in Known.of(under_way, "wait").rows
+    assert ROWS[6] in Known.of(under_way, "wait").rows
+    assert ROWS[6] not in Known.of(under_way, "run").rows
+
+
+def test_trees_of_other_features_are_refused(
+    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
+) -> None:
+    from advisor.model.errors import BadInput
+
+    arrays = replayed[0].to_arrays()
+    feature = arrays["wait.0.feature"].copy()
+    feature[np.argmax(feature >= 0)] = len(FEATURES)
+    with pytest.raises(BadInput) as caught:
+        RollingForests.from_arrays({**arrays, "wait.0.feature": feature}, OPTIONS)
+    assert caught.value.code == "distribution.features"
