@@ -111,6 +111,7 @@ class InterruptionLoop:
         self._record = record
         self._clock = clock
         self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
+        self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
         self._kept_off: dict[int, str] = {}
         self._own_exclusions: dict[int, str] = {}
 
@@ -183,6 +184,7 @@ class InterruptionLoop:
         now = self._clock.wall()
         taken = {item.instance_id: item for item in self._instances() if self._was_taken(item)}
         self._gone_since = {name: self._gone_since.get(name, now) for name in taken}
+        self._requeued = {pair for pair in self._requeued if pair[1] in taken}
         fresh = {
             item.node: name
             for name, item in taken.items()
@@ -201,7 +203,7 @@ class InterruptionLoop:
         return said or instance.was_reclaimed or instance.state in ("stopping", "stopped")
 
     def _requeue_if_taken(self, job_id: int, instance_id: str) -> None:
-        if self._record.was_interrupted(job_id, instance_id):
+        if (job_id, instance_id) in self._requeued:
             return  # what failed now is its next start, on a node of the same name
         end = self._jobs.end_of(job_id)
         if end is None or end.state != "FAILED" or not end.may_requeue:
@@ -210,6 +212,7 @@ class InterruptionLoop:
         if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
             return  # it failed by itself, before
         self._slurm.requeue([job_id])
+        self._requeued.add((job_id, instance_id))
         self._record.interrupted([job_id], instance_id)
         log.warning("job.requeued", job=job_id, why="its machine was taken while it ran")
 

@@ -112,11 +112,6 @@ class InterruptionRecord:
                 self._count("jobs_interrupted")
             self._save()
 
-    def was_interrupted(self, job_id: int, instance_id: str) -> bool:
-        """Whether a job is known to have lost this instance."""
-        with self._lock:
-            return f"{instance_id}/{job_id}" in self._counted
-
     def interruptions_of(self, job_id: int) -> int:
         """How often EC2 took a job's node."""
         with self._lock:

@@ -318,6 +318,18 @@ def test_f25_a_job_that_fails_with_its_machine_is_an_interrupted_one(
     assert rig.record.totals.get("jobs_interrupted", 0) == requeued
 
 
+def test_f25_a_job_whose_loss_is_counted_already_is_requeued_all_the_same(rig: Rig) -> None:
+    rig.record.interrupted([7], "i-burst1")  # by the reconciler, which has powered its node down
+    rig.hands.pass_by(15.0)
+    rig.fleet.listed = [make_instance("burst1", **TAKEN), make_instance("burst2")]
+    rig.look([make_node("burst1", "IDLE"), make_node("burst2", "MIXED")])
+    rig.jobs.ends = {7: job_end()}
+    rig.round()
+    rig.round()
+    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,))]
+    assert rig.record.interruptions_of(7) == 1
+
+
 def interrupt(rig: Rig, job_id: int, times: int) -> None:
     for number in range(times):
         rig.record.interrupted([job_id], f"i-{number}")
