@@ -14,7 +14,7 @@ import numpy as np
 from advisor.simulate._state import Records, heap_pop, heap_push
 from advisor.simulate.portfolio._state import (
     ACTUAL,
-    PREDICTED,
+    ALIKE,
     REQUESTED,
     SLOWDOWN_BOUND,
     Floats,
@@ -69,7 +69,7 @@ def estimate_of(state: ClusterState, rules: Rules, row: int) -> float:
     if rules.runtimes == REQUESTED and not np.isnan(requested):
         return float(requested)
     mean = np.nan
-    if rules.runtimes != PREDICTED:
+    if rules.runtimes == ALIKE:
         mean = _mean_of(state.recent_alike, this.alike)
     if np.isnan(mean):
         mean = _mean_of(state.recent, this.user)

@@ -34,9 +34,16 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
 
 
 @numba.njit(cache=True)
-def _run(job: Records, state: OnlineState, rules: Rules, policy: Records, after: Records) -> bool:
-    """Go from tick to tick until every job has started; False if a job never would."""
+def _run(
+    job: Records, state: OnlineState, rules: Rules, policy: Records, after: Records, hold: float
+) -> bool:
+    """Go from tick to tick until every job has started; False if a job never would.
+
+    After ``hold`` seconds the policy ``after`` takes over.
+    """
     it = state.cluster[0]
+    until = it.now + hold
+    now_after = False
     while True:
         _arrive(job, state.waiting, state.cluster, policy.order)
         decide(state.node, state.waiting, state.cluster, state.start, state.scratch, rules, policy)
@@ -48,11 +55,12 @@ def _run(job: Records, state: OnlineState, rules: Rules, policy: Records, after:
         if moment == np.inf:
             return False
         it.now = tick_of(moment, it.now, rules.tick)
-        if policy.order != after.order:
+        if not now_after and it.now > until:
+            now_after = True
+            policy = after
             for at in range(it.waiting):
                 this = state.waiting[at]
                 this.weight = weight_of(after.order, this.estimate, this.processors)
-        policy = after
 
 
 @numba.njit(cache=True)
@@ -62,6 +70,7 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
     present: int,
     now: float,
     base: int,
+    hold: float,
     policies: Records,
     chosen: Ints,
     rules: Rules,
@@ -83,7 +92,7 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
         it.charged = 0.0
         it.waiting = 0
         it.arrived = 0
-        started = _run(job, state, rules, policies[index], policies[index if base < 0 else base])
+        started = _run(job, state, rules, policies[index], policies[index if base < 0 else base], hold)
         total = it.charged
         for at in range(it.nodes):
             held = max(state.node[at].ready, it.now) - state.node[at].since

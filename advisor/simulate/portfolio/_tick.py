@@ -330,13 +330,39 @@ def decide(
 
 
 @numba.njit(cache=True)
+def _overtaking(node: Records, waiting: Records, cluster: Records, order: int) -> float:
+    """When the blocked head of the queue is first overtaken by a job that fits; not before now."""
+    it = cluster[0]
+    if order == _FCFS or it.waiting < 2:
+        return np.inf
+    idle = _count(node, cluster)[0]
+    if idle == 0:
+        return np.inf
+    head = waiting[_next_job(waiting, cluster, order)]
+    grace = _GRACE if order == _WSPT else 0.0
+    soonest = np.inf
+    for at in range(it.waiting):
+        job = waiting[at]
+        if job.processors <= idle and job.weight > head.weight:
+            crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
+            soonest = min(soonest, max(crossed - grace, it.now))
+    return float(soonest)
+
+
+@numba.njit(cache=True)
 def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules, policy: Records) -> float:
     """When something may happen here next, arrivals apart.
 
-    A node gets idle, a job's slowdown reaches 2, an idle node's paid hour ends.
+    A node gets idle, a job's slowdown reaches 2, an idle node's paid hour ends, the head of the queue is
+    overtaken by a job that fits, or this tick's starts leave less idle than ODM or ODX want.
     """
     it = cluster[0]
-    soonest = np.inf
+    kind = policy.provisioning
+    if kind in (_ODM, _ODX) and it.waiting > 0 and it.nodes < rules.max_nodes:
+        idle, booting = _count(node, cluster)
+        if _wanted(waiting, cluster, idle, booting, kind) > 0:
+            return float(it.now)
+    soonest = _overtaking(node, waiting, cluster, policy.order)
     for at in range(it.nodes):
         this = node[at]
         if this.ready > it.now:
@@ -344,7 +370,7 @@ def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules,
         elif rules.release == _HOUR_KEPT:
             paid = this.since + (math.floor((it.now - this.since) / _HOUR) + 1.0) * _HOUR - rules.tick
             soonest = min(soonest, paid if paid > it.now else paid + _HOUR)
-    if policy.provisioning == _ODX:
+    if kind == _ODX:
         for at in range(it.waiting):
             moment = waiting[at].submit + max(waiting[at].estimate, SLOWDOWN_BOUND)
             if moment > it.now:

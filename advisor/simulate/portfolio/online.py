@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,8 +96,17 @@ class OnlineSimulator:
             scratch=np.zeros(self._rules.max_nodes),
         )
 
-    def simulate(self, situation: Situation, chosen: NDArray[np.int64], base: int = -1) -> Outcomes:
+    def simulate(
+        self,
+        situation: Situation,
+        chosen: NDArray[np.int64],
+        base: int | None = None,
+        hold_seconds: float = math.inf,
+    ) -> Outcomes:
         """Let each chosen policy (indices) run the situation's jobs to the last start.
+
+        With ``base``, that policy takes over after ``hold_seconds``: the outcome is what deviating from it
+        for so long would bring.
 
         The arrays handed out are overwritten by the next call; rows not chosen keep what they had.
         """
@@ -107,7 +117,8 @@ class OnlineSimulator:
             situation.jobs,
             situation.present,
             situation.now,
-            base,
+            -1 if base is None else base,
+            hold_seconds,
             self._policies,
             chosen,
             self._rules,
