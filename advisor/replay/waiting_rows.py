@@ -72,8 +72,9 @@ class Replayed:
 
         A policy whose waits an oracle knows is run without the oracle first: those who left are then sent
         away at once. They never started on fixed cores, so nobody else's start changes: exact for
-        work-conserving dispatch. With EASY a waiting job can hold a reservation; there the same is repeated
-        until nobody waits in vain, which is close to the best, not exact.
+        work-conserving dispatch, and no second run is needed. With EASY a waiting job can hold a
+        reservation; there the same is repeated until nobody waits in vain, which is close to the best, not
+        exact.
 
         Parameters
         ----------
@@ -92,7 +93,20 @@ class Replayed:
                 in_vain = left & (modes != Mode.RENTS) & self._long(policy)
             if not in_vain.any():
                 return found
+            if self.dispatch is not Dispatch.EASY and learner is None:
+                return self._sent_away(found, in_vain)
             modes = np.where(in_vain, Mode.RENTS, modes).astype(np.int64)
+
+    def _sent_away(self, found: Outcome, gone: NDArray[np.bool_]) -> Outcome:
+        """The same, with some jobs on on-demand from their submission."""
+        return Outcome(
+            start=np.where(gone, self.workload.submit, found.start),
+            on_fixed=found.on_fixed,
+            spot_seconds=np.where(gone, 0.0, found.spot_seconds),
+            ondemand_seconds=np.where(gone, self.workload.run, found.ondemand_seconds),
+            restarts=np.where(gone, 0, found.restarts),
+            left_early=found.left_early & ~gone,
+        )
 
     def _long(self, policy: WaitingPolicy) -> NDArray[np.bool_]:
         long: NDArray[np.bool_] = self.workload.run > policy.short_seconds

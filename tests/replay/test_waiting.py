@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from advisor.replay.waiting_results import brier_skill, calibration, matthews
 from advisor.replay.waiting_rows import Replayed, workload_from
 from advisor.replay.waiting_worlds import Case, LearningOptions, Lockstep
 from advisor.simulate.waiting.costs import CostModel
-from advisor.simulate.waiting.world import Dispatch
+from advisor.simulate.waiting.world import Dispatch, Mode
 
 T, B = 900.0, 86_400.0
 LEARNING = LearningOptions(learn_from=0.2, adapt_from=0.4, forest=ForestSettings(trees=3))
@@ -174,3 +174,19 @@ def test_oracle_rows_of_the_reference_implementation(traces, log, cores, cost, h
     held = workload.submit[-1] - workload.submit[first]
     assert rented / (0.4 * cores * held) == pytest.approx(cost, rel=0.005)
     assert (found.start - workload.submit)[first:].mean() / 3600 == pytest.approx(hours, rel=0.005)
+
+
+@pytest.mark.parametrize("dispatch", [Dispatch.FCFS, Dispatch.SJF])
+@pytest.mark.parametrize("name", ["oracle", "speculation+oracle-wait"])
+def test_who_is_sent_away_at_once_changes_nobody_elses_start(table, name, dispatch):
+    """What the oracle's short cut says, gone through again with those jobs away from the beginning."""
+    workload = workload_from(table, CostModel(), 1)
+    policy = policies(T, B)[name]
+    replayed = Replayed(workload=workload, cores=CORES, dispatch=dispatch)
+    found = replayed.outcome(policy)
+    gone = (found.start == workload.submit) & ~found.on_fixed & (workload.run > T)
+    assert gone.sum() > 20
+    modes = np.where(gone, Mode.RENTS, replayed._modes(policy)).astype(np.int64)
+    again = replayed._world(policy, modes, None).outcome()
+    for field in fields(found):
+        assert np.array_equal(getattr(found, field.name), getattr(again, field.name)), field.name
