@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from advisor.predict._hazard import AGES, FINEST_SECONDS, LONGEST_SECONDS, Floats, cumulative_at, stays
+from advisor.predict._hazard import AGES, FINEST_SECONDS, LONGEST_SECONDS, Floats, stays
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -321,8 +321,3 @@ def _likeliest_shape(changes: Floats, expected: Floats) -> float:
         if likelihood > best_likelihood:
             best, best_likelihood = float(shape), likelihood
     return best
-
-
-def cumulative_hazard(stability: Stability, age: float) -> float:
-    """Cumulative hazard of the pool at an age, seconds."""
-    return float(cumulative_at(stability.hazard, age))
