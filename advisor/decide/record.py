@@ -14,10 +14,17 @@ class RecordKeeper:
 
     Jobs that were not moved count as well: what the cloud would have saved them is known once they have
     waited and run. So a site's record grows in shadow mode, and from its history.
+
+    Parameters
+    ----------
+    before : TrackRecord, optional
+        What was earned before; jobs at risk are told anew.
     """
 
-    def __init__(self) -> None:
-        self._saved = self._absolute = self._squared = 0.0
+    def __init__(self, before: TrackRecord | None = None) -> None:
+        earned = before or TrackRecord()
+        self._saved, self._absolute = earned.saved_seconds, earned.absolute_seconds
+        self._squared = earned.squared_seconds
         self._at_risk: dict[Hashable, float] = {}
         self._exposure = 0.0
 

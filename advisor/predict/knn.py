@@ -22,8 +22,7 @@ Floats = NDArray[np.float64]
 
 MOST_NEIGHBOURS: Final = 1000
 FIRST_ROOM: Final = 1024
-LARGEST_VALUE: Final = 1e150
-"""A number beyond is taken for unknown: its square would not be finite."""
+LARGEST_VALUE: Final = _sieve.LARGEST_VALUE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,6 +255,10 @@ class KnnEstimator:
         """The neighbours an estimate rests on: job ids, distances (Eq. 1) and labels, nearest first."""
         self._run(self._clean(features)[np.newaxis, :], self._result)
         found = int(self._result[0, _search.NEIGHBOURS])
+        if self._sieve is not None:
+            sieve, room = self._sieve
+            slots = room.slots[:found]
+            return sieve.job_ids[slots], np.sqrt(room.best[:found]), sieve.outcomes[0, slots]
         slots = self._scratch.slots[:found]
         return self._base.job_ids[slots], np.sqrt(self._scratch.best[:found]), self._base.labels[slots]
 
@@ -278,7 +281,7 @@ class KnnEstimator:
         """
         if self._size:
             sieve = _sieve.sieve_of(self._base, self._size)
-            self._sieve = sieve, _sieve.sieve_scratch_for(self.parameters.k, self._size)
+            self._sieve = sieve, _sieve.sieve_scratch_for(self.parameters.k, sieve)
 
     def warm(self) -> None:
         """Compile, or load from the cache, everything a question needs; changes nothing that is known."""
@@ -338,10 +341,8 @@ class KnnEstimator:
 
     def _run(self, queries: Floats, results: Floats) -> None:
         if self._sieve is not None:
-            omega, coverage = self.parameters.omega, self.coverage
-            _sieve.sift_rows(
-                self._base, self._sieve[0], queries, omega, coverage, self._scratch, self._sieve[1], results
-            )
+            sieve, room = self._sieve
+            _sieve.sift_rows(*sieve, *room, queries, self.parameters.omega, self.coverage, results)
             return
         newest = (self._next - 1) % self._size if self._size else 0
         _search.estimate_rows(
@@ -362,9 +363,8 @@ class KnnEstimator:
                 f"{features.shape[-1]} features where the schema {self.schema.name!r} has {len(self.schema)}"
             )
             raise ValueError(msg)
-        # one question inside sbatch: a few comparisons cost less than three calls
-        if features.ndim == 1 and all(not abs(value) > LARGEST_VALUE for value in features.tolist()):
-            return features
+        if self._sieve is not None:
+            return features  # the search looks itself: this is inside sbatch
         known = np.abs(features) <= LARGEST_VALUE
         return features if known.all() else np.where(known, features, math.nan)
 

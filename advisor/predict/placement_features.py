@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
 from advisor.predict._placement_lags import UNKNOWN, Lags, Rows, back, mean
-from advisor.predict._placement_queue import QUEUE_FEATURES, queue_features
+from advisor.predict._placement_queue import PROCESSORS, QUEUE_FEATURES, queue_features
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +64,18 @@ _HISTORY_FEATURES: Final = (
 )
 FEATURES: Final = (*_REQUEST_FEATURES, *QUEUE_FEATURES, *_HISTORY_FEATURES)
 """Names of the columns, in order."""
+
+
+class EventKind(enum.IntEnum):
+    """What happens to a job, in the order in which it does at equal times."""
+
+    END = 0
+    LEAVE = 1
+    REQUEUE = 2
+    START = 3
+    SUBMIT = 4
+    START_AT_ONCE = 5
+    WITHDRAW = 6
 
 
 class Submission(NamedTuple):
@@ -172,6 +184,17 @@ class PlacementFeatures:
             self._waiting.remove(key)
             self._running.add(key, self._row(job.submission, time))
 
+    def would_start(self, processors: int) -> bool:
+        """Whether a job of that size would start now: nobody waits, and so many processors are free."""
+        if len(self._waiting.table):
+            return False
+        return self.total_processors - float(self._running.table[:, PROCESSORS].sum()) >= processors
+
+    def submission_of(self, key: Hashable) -> Submission | None:
+        """What a job that waits or runs said; None when there is no such job."""
+        job = self._jobs.get(key)
+        return None if job is None else job.submission
+
     def leave(self, key: Hashable) -> None:
         """Take a job that is gone off the queue or the machine; when it ended is told later (`finish`)."""
         self._waiting.remove(key)
@@ -213,6 +236,29 @@ class PlacementFeatures:
     def _remember_run(self, submission: Submission, seconds: float) -> None:
         for name, category in self._categories(submission).items():
             self._runs[name].add(category, seconds)
+
+    def requeue(self, key: Hashable) -> None:
+        """Put a job that runs back into the queue: it waits since its submission."""
+        job = self._jobs.get(key)
+        if job is None or math.isnan(job.start):
+            return
+        job.start = math.nan
+        self._running.remove(key)
+        self._waiting.add(key, self._row(job.submission, job.submission.time))
+
+    def tell(self, kind: EventKind, key: Hashable, time: float) -> None:
+        """Take in what happened to a job that was submitted before."""
+        match kind:
+            case EventKind.END:
+                self.finish(key, time)
+            case EventKind.LEAVE:
+                self.leave(key)
+            case EventKind.REQUEUE:
+                self.requeue(key)
+            case EventKind.WITHDRAW:
+                self.withdraw(key)
+            case _:
+                self.start(key, time)
 
     @staticmethod
     def _categories(submission: Submission) -> dict[str, Hashable]:
@@ -325,8 +371,8 @@ def features_of(
     features = np.full((len(table), len(FEATURES)), np.nan)
     done = 0
     for kind, row, time in _events(table, count):
-        if kind is not _Kind.SUBMIT:
-            _tell(observer, kind, row, time)
+        if kind is not EventKind.SUBMIT:
+            observer.tell(kind, row, time)
             continue
         features[row] = observer.submit(row, _submission(table, row))
         done += 1
@@ -353,41 +399,25 @@ def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
     """
     observer = observer_of(table)
     for kind, row, time in _events(table, len(table)):
-        if kind is _Kind.SUBMIT:
+        if kind is EventKind.SUBMIT:
             observer.join(keys[row], _submission(table, row))
         else:
-            _tell(observer, kind, keys[row], time)
+            observer.tell(kind, keys[row], time)
     return observer
 
 
-class _Kind(enum.IntEnum):
-    """What happens, in the order in which it does at equal times."""
-
-    END = 0
-    START = 1
-    SUBMIT = 2
-    START_AT_ONCE = 3
-
-
-def _events(table: JobTable, count: int) -> Iterator[tuple[_Kind, int, float]]:
+def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:
     """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come."""
     ran = np.flatnonzero(table.run[:count] > 0)
     wait = np.maximum(table.wait, 0.0)
     start = table.submit + wait
     times = np.concatenate([(start + table.run)[ran], start[ran], table.submit[ran]])
-    starts = np.where(wait[ran] > 0, _Kind.START, _Kind.START_AT_ONCE)
-    kinds = np.concatenate([np.full(len(ran), _Kind.END), starts, np.full(len(ran), _Kind.SUBMIT)])
+    starts = np.where(wait[ran] > 0, EventKind.START, EventKind.START_AT_ONCE)
+    kinds = np.concatenate([np.full(len(ran), EventKind.END), starts, np.full(len(ran), EventKind.SUBMIT)])
     rows = np.concatenate([ran, ran, ran])
     order = np.lexsort((rows, kinds, times))
     for event in order[np.isfinite(times[order])]:
-        yield _Kind(kinds[event]), int(rows[event]), float(times[event])
-
-
-def _tell(observer: PlacementFeatures, kind: _Kind, key: Hashable, time: float) -> None:
-    if kind is _Kind.END:
-        observer.finish(key, time)
-    else:
-        observer.start(key, time)
+        yield EventKind(kinds[event]), int(rows[event]), float(times[event])
 
 
 def _submission(table: JobTable, row: int) -> Submission:

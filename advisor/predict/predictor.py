@@ -80,8 +80,12 @@ class Predictor:
         return Estimates(
             wait=self.wait.estimate(features),
             run=self.run.estimate(features),
-            size=NO_SIZE if self.size is None else self.size.classify(job, self.probability_cut),
+            size=self.size_of(job),
         )
+
+    def size_of(self, job: Job) -> SizeEstimate:
+        """Predict the size class only: where another estimator tells wait and run time."""
+        return NO_SIZE if self.size is None else self.size.classify(job, self.probability_cut)
 
     def learn_wait(self, job: Job, start_time: float, state: ClusterState | None) -> bool:
         """Learn from a job that has started on-premise; False when nothing can be learned.

@@ -39,6 +39,8 @@ class ForecastColumns:
         Probabilities of `advisor.predict.distribution.EDGES`, not capped; NaN where there are none.
     variance, lower, upper : float64, shape (n,)
         Of the predictive distribution; `lower` and `upper` bound its middle 90 %.
+    level : float
+        Error level of the intervals at the end (:attr:`AdaptiveLevel.level`).
     """
 
     rows: Rows
@@ -48,6 +50,7 @@ class ForecastColumns:
     variance: Floats
     lower: Floats
     upper: Floats
+    level: float = 1.0 - COVERAGE
 
     def estimate(self, index: int) -> Estimate:
         """One forecast as the decision meets it."""
@@ -128,7 +131,8 @@ class _Found:
         limit = np.full(len(rows), np.inf) if target == "wait" else table.requested_time[rows]
         most = np.where(np.isnan(limit), np.inf, limit)
         distributions = Distributions(mean=self.mean, mass=self.mass)
-        bounds = np.minimum(self._bounds(table, rows, target, most), most[:, None])
+        bounds, level = self._bounds(table, rows, target, most)
+        bounds = np.minimum(bounds, most[:, None])
         mean = np.minimum(self.mean, most)
         quantiles = np.minimum(distributions.quantiles(), most[:, None])
         return ForecastColumns(
@@ -139,10 +143,11 @@ class _Found:
             variance=np.mean((quantiles - mean[:, None]) ** 2, axis=1),
             lower=bounds[:, 0],
             upper=bounds[:, 1],
+            level=level,
         )
 
-    def _bounds(self, table: JobTable, rows: Rows, target: Target, most: Floats) -> Floats:
-        """Interval of each row, at a level that follows how often the intervals held so far."""
+    def _bounds(self, table: JobTable, rows: Rows, target: Target, most: Floats) -> tuple[Floats, float]:
+        """Interval of each row, at a level that follows how often they held so far; and the last level."""
         level = AdaptiveLevel(COVERAGE)
         bounds = np.full((len(rows), 2), np.nan)
         labels = table.wait[rows] if target == "wait" else table.run[rows]
@@ -159,4 +164,4 @@ class _Found:
             bounds[index] = one.quantiles(np.array(level.bounds))[0]
             if labels[index] >= 0:
                 heapq.heappush(open_rows, (float(times[index]), index))
-        return bounds
+        return bounds, level.level

@@ -79,6 +79,38 @@ def sent_by_the_advisor(
     return sent
 
 
+def earned_by_candidates(
+    table: JobTable, forecasts: dict[Target, ForecastColumns], placement: PlacementSettings
+) -> RecordKeeper:
+    """The record a site has earned with jobs of its history, none of which was moved.
+
+    Parameters
+    ----------
+    table : JobTable
+        The history.
+    forecasts : dict
+        Of rows in submission order; rows without a forecast earn nothing.
+    placement : PlacementSettings
+        Overheads, boot time and the rule's settings.
+    """
+    wait, run = forecasts["wait"], forecasts["run"]
+    keeper = RecordKeeper()
+    for index, row in enumerate(wait.rows.tolist()):
+        if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+            continue
+        job = job_of(table, row)
+        case = as_case(
+            processors=job.processors,
+            requested_time=job.requested_time,
+            estimates=Estimates(wait=wait.estimate(index), run=run.estimate(index)),
+            boot=placement.boot_seconds,
+            settings=placement,
+        )
+        if is_candidate(case):
+            keeper.ended(row, float(table.wait[row]) - case.penalty_seconds(float(table.run[row])))
+    return keeper
+
+
 def job_of(table: JobTable, row: int) -> Job:
     """A row of a log as a submission."""
     asked = float(table.requested_time[row])

@@ -20,8 +20,7 @@ from advisor.decide import advise, wording
 from advisor.decide.demand import nodes_needed, requeueable
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode, Placement
-from advisor.model.cluster import ClusterState
-from advisor.model.estimate import Estimates
+from advisor.model.estimate import NO_SIZE, Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
@@ -79,11 +78,11 @@ class Answerer:
             now = self._clock()
             state = self._site_state(knowledge, now)
             job = self._job(request, knowledge, now)
-            estimates = self._estimates(knowledge, job, state.cluster)
+            estimates = self._estimates(knowledge, job, state)
             advice_id = f"{self._id_prefix}{next(self._ids):x}"
             advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
             if not request.dry:
-                self._recent.add(submission_of(job, advice, state.cloud, knowledge.settings))
+                self._note(submission_of(job, advice, state.cloud, knowledge.settings), job)
         reply = reply_to(request, job, advice, knowledge)
         return Answered(reply, AdviceRecord(advice=advice, job=job, estimates=estimates))
 
@@ -107,11 +106,25 @@ class Answerer:
             group_names=knowledge.group_names,
         )
 
-    def _estimates(self, knowledge: Knowledge, job: Job, cluster: ClusterState | None) -> Estimates:
-        if knowledge.model is None or cluster is None:
+    def _note(self, submission: Submission, job: Job) -> None:
+        self._recent.add(submission)
+        if submission.on_premise and submission.tasks and self._holder.placement.current is not None:
+            self._holder.placement.current.advised(job, submission.tasks)
+
+    def _estimates(self, knowledge: Knowledge, job: Job, state: SiteState) -> Estimates:
+        if state.cluster is None:
             return Estimates()
         try:
-            return knowledge.model.estimator.estimate(job, cluster)
+            own = self._holder.placement.usable(knowledge.settings, state.time)
+            # without a record nobody could say what may be staked
+            if own is not None and state.record is not None:
+                model = knowledge.model
+                size = NO_SIZE if model is None else model.estimator.size_of(job)
+                found = own.forecast(job)
+                return Estimates(wait=found["wait"], run=found["run"], size=size)
+            if knowledge.model is None:
+                return Estimates()
+            return knowledge.model.estimator.estimate(job, state.cluster)
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
             self.estimator_errors += 1
             return Estimates()
@@ -137,16 +150,17 @@ def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Setting
         tasks=job.array_tasks if managed or moved or burst_by_hand else 0,
         requested_seconds=job.requested_time or 0.0,
         on_premise=not moved and not burst_by_hand,
-        committed_usd=_predicted_cost(advice) if moved else 0.0,
+        committed_usd=_number(advice, "predicted_cost") if moved else 0.0,
+        at_risk_seconds=_number(advice, "stake") if moved else 0.0,
         account=job.account,
         reserved_nodes=reserved,
     )
 
 
-def _predicted_cost(advice: Advice) -> float:
+def _number(advice: Advice, wanted: str) -> float:
     for answer in advice.answers:
         for name, quantity in answer.numbers:
-            if name == "predicted_cost" and math.isfinite(quantity.value):
+            if name == wanted and math.isfinite(quantity.value):
                 return quantity.value
     return 0.0
 

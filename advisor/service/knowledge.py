@@ -198,7 +198,7 @@ class Knowledge:
             utc_offset_seconds=self._settings.cluster.utc_offset_seconds,
         )
         predictor = Predictor(parameters["wait"], parameters["run"], encoder=encoder)
-        here = _on_premise(table, self._settings.cluster.burst_partition)
+        here = on_premise(table, self._settings.cluster.burst_partition)
         if len(here):
             predictor.learn_table(here, states_of(here))
         self._position, self._waits = position, set()
@@ -207,7 +207,7 @@ class Knowledge:
         return predictor
 
 
-def _on_premise(table: JobTable, burst_partition: str) -> JobTable:
+def on_premise(table: JobTable, burst_partition: str) -> JobTable:
     """The jobs that ran on-premise, on the epoch's clock.
 
     Cloud jobs took no processors there and their waits were not the queue's; their run times are learned one

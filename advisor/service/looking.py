@@ -15,6 +15,7 @@ from advisor.service import snapshot as snapshots
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.service.loops import Step
+from advisor.service.placement_loop import PlacementLoop
 from advisor.service.pricing import AskPrices
 from advisor.service.site_view import burst_nodes, cluster_state, is_paid_for
 from advisor.service.snapshot import Snapshot
@@ -44,6 +45,8 @@ class LookLoop:
         Time.
     prices : callable, optional
         Prices in force; the settings' own without it.
+    placement : PlacementLoop, optional
+        Told what was seen; knows the record of the advisor's own placement rule.
     """
 
     name = "look"
@@ -59,6 +62,7 @@ class LookLoop:
         status: Callable[[], Mapping[str, Any]],
         clock: Clock,
         prices: AskPrices | None = None,
+        placement: PlacementLoop | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -68,6 +72,7 @@ class LookLoop:
         self._status = status
         self._clock = clock
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._placement = placement
         self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
 
     @property
@@ -79,6 +84,7 @@ class LookLoop:
         """See :class:`~advisor.service.loops.Loop`."""
         return (
             Step("look at Slurm", self.look),
+            Step("hand over the queue", self.hand_over),
             Step("publish snapshot", self.publish),
             Step("write status", self.write_status),
         )
@@ -91,6 +97,11 @@ class LookLoop:
         self._view.update(snapshot, state)
         self._seen = snapshot, state
 
+    def hand_over(self) -> None:
+        """Say what has happened to the queue, for the forecasts of the advisor's own placement rule."""
+        if self._seen is not None and self._placement is not None:
+            self._placement.saw(*self._seen)
+
     def publish(self) -> None:
         """Replace the file that the submit server reads; only with something new."""
         if self._seen is None:
@@ -100,7 +111,12 @@ class LookLoop:
         snapshots.write(
             self._settings.paths.snapshot,
             Snapshot(
-                state=SiteState(time=snapshot.time, cluster=state, cloud=self.cloud_state(nodes)),
+                state=SiteState(
+                    time=snapshot.time,
+                    cluster=state,
+                    cloud=self.cloud_state(nodes),
+                    record=None if self._placement is None else self._placement.record,
+                ),
                 burst_features=tuple(sorted({feature for node in nodes for feature in node.features})),
                 counters={
                     "look_seconds": snapshot.seconds,

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Final
 
 from advisor.model.cluster import ClusterState
-from advisor.model.site import CloudState, SiteState
+from advisor.model.site import CloudState, SiteState, TrackRecord
 
 _MAX_SUBMISSIONS: Final = 200_000
 
@@ -50,6 +50,8 @@ class Submission:
         Who pays.
     reserved_nodes : int
         Reserved instances it takes.
+    at_risk_seconds : float
+        What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
     """
 
     time: float
@@ -60,6 +62,7 @@ class Submission:
     committed_usd: float = 0.0
     account: str | None = None
     reserved_nodes: int = 0
+    at_risk_seconds: float = 0.0
 
 
 class RecentSubmissions:
@@ -81,7 +84,7 @@ class RecentSubmissions:
         self._waiting_submit_sum = self._queued_work = 0.0
         self._started = self._started_processors = 0
         self._started_submit_sum = self._started_work = 0.0
-        self._usd = 0.0
+        self._usd = self._at_risk = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._reserved_nodes = 0
 
@@ -103,6 +106,7 @@ class RecentSubmissions:
     def _count(self, job: Submission) -> None:
         if not job.on_premise:
             self._usd += job.committed_usd
+            self._at_risk += job.at_risk_seconds
             self._reserved_nodes += job.reserved_nodes
             if job.account is not None and job.committed_usd:
                 spent = self._usd_by_account.get(job.account, 0.0)
@@ -133,7 +137,13 @@ class RecentSubmissions:
             time=now,
             cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
             cloud=self._cloud(self._base.cloud),
+            record=self._record(self._base.record),
         )
+
+    def _record(self, base: TrackRecord | None) -> TrackRecord | None:
+        if base is None or not self._at_risk:
+            return base
+        return replace(base, at_risk_seconds=base.at_risk_seconds + self._at_risk)
 
     def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
         elapsed = max(0.0, now - base_time)

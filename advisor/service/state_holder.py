@@ -21,10 +21,11 @@ import structlog
 
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
-from advisor.model.estimate import Estimates
+from advisor.model.estimate import Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service import snapshot as snapshots
+from advisor.service.live_placement import PlacementFollower
 from advisor.service.snapshot import Snapshot
 
 _LOOK_SECONDS: Final = 0.25
@@ -53,6 +54,10 @@ class Estimator(Protocol):
 
     def estimate(self, job: Job, state: ClusterState) -> Estimates:
         """Predict wait, run time and size of one job."""
+        ...
+
+    def size_of(self, job: Job) -> SizeEstimate:
+        """Predict the size only."""
         ...
 
 
@@ -106,6 +111,8 @@ class StateHolder:
         self.errors: dict[str, int] = {}
         self.lock = threading.Lock()
         """Held while an answer is worked out: models are asked by one thread at a time."""
+        self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
+        """Forecasts of the advisor's own placement rule."""
         self._load_model = load_model
         self._signature: tuple[int, int, int] | None = None
         self._unknown_groups: set[int] = set()
@@ -138,7 +145,8 @@ class StateHolder:
 
     def refresh(self) -> None:
         """One look at everything; each part by itself, so that one that fails hurts no other."""
-        for part in (self._look_at_snapshot, self._look_at_models, self._look_at_groups):
+        parts = (self._look_at_snapshot, self.placement.refresh, self._look_at_models, self._look_at_groups)
+        for part in parts:
             try:
                 part()
             except AdvisorError as error:

@@ -1,0 +1,195 @@
+"""What the advisor's own rule has forecast, and what came of it: calibration and record of a live site.
+
+The same as in a replay: every job is forecast at its submission, its wait is judged when it has started, its
+run time when it has ended, and a candidate that stayed adds what the cloud would have saved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from advisor.decide.placement import PlacementCase, as_case
+from advisor.decide.proven import is_candidate
+from advisor.decide.record import RecordKeeper, trusted_seconds
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import Mode, Placement
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import JobOutcome
+from advisor.model.settings import PlacementSettings
+from advisor.model.site import TrackRecord
+from advisor.predict.calibration import AdaptiveLevel
+from advisor.predict.fitness import Target
+from advisor.predict.forecaster import Forecaster
+from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
+from advisor.predict.rolling import COVERAGE, TARGETS
+
+_MOST_OPEN: Final = 200_000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A job that was forecast and has not ended."""
+
+    submitted: float
+    wait: Estimate
+    run: Estimate
+    case: PlacementCase
+    candidate: bool
+    started: float | None = None
+
+
+class PlacementRecord:
+    """Follows a stream of events with forecasts of its own.
+
+    Parameters
+    ----------
+    settings : PlacementSettings
+        Overheads, boot time, the rule's conditions.
+    kept : mapping, optional
+        :meth:`as_plain` of an earlier one; nothing is taken from one of other settings.
+    """
+
+    def __init__(self, settings: PlacementSettings, kept: Mapping[str, Any] | None = None) -> None:
+        self._settings = settings
+        self._open: dict[int, _Open] = {}
+        self._keeper = RecordKeeper()
+        self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
+        self.is_earned = False
+        """Whether it has more than what was seen since the start: the history, or an earlier record."""
+        if kept:
+            self._take_up(kept)
+
+    @property
+    def record(self) -> TrackRecord:
+        """The record; what is at risk is not in it."""
+        return self._keeper.record
+
+    @property
+    def trusted_seconds(self) -> float:
+        """How much of the record counts."""
+        return trusted_seconds(self.record, self._settings)
+
+    @property
+    def bounds(self) -> dict[Target, tuple[float, float]]:
+        """Where intervals are cut now."""
+        return {target: level.bounds for target, level in self.levels.items()}
+
+    def begin_anew(self) -> None:
+        """Forget what was seen so far: the history, which has it too, is about to be counted."""
+        self._keeper = RecordKeeper()
+
+    def earn(self, earned: TrackRecord, levels: Mapping[Target, float]) -> None:
+        """Add what the history has earned, and take its calibration."""
+        now = self._keeper.record
+        self._keeper = RecordKeeper(
+            TrackRecord(
+                saved_seconds=now.saved_seconds + earned.saved_seconds,
+                absolute_seconds=now.absolute_seconds + earned.absolute_seconds,
+                squared_seconds=now.squared_seconds + earned.squared_seconds,
+            )
+        )
+        self.levels = {target: AdaptiveLevel(COVERAGE, level=level) for target, level in levels.items()}
+        self.is_earned = True
+
+    def take(self, row: Floats, observer: PlacementFeatures, forecaster: Forecaster | None) -> None:
+        """One event: told to the observer, and what it teaches taken in."""
+        kind, key, time = EventKind(int(row[KIND])), int(row[KEY]), float(row[TIME])
+        if kind is EventKind.SUBMIT and forecaster is not None and key not in observer:
+            submission = submission_in(row)
+            self._forecast(key, submission, observer.features(submission), forecaster)
+        tell(observer, row)
+        opened = self._open.get(key)
+        if opened is None:
+            return
+        if kind in (EventKind.START, EventKind.START_AT_ONCE):
+            opened.started = time
+            self._judge("wait", opened.wait, time - opened.submitted)
+        elif kind is EventKind.END:
+            del self._open[key]
+            self._end(key, opened, time)
+        elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW):
+            del self._open[key]  # its wait is more than one wait, or never ended
+
+    def moved(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
+        """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
+
+        Nobody has seen how long it would have waited here. A forecast of that must not be taken for a gain
+        that allows larger stakes, or the rule would pay itself.
+        """
+        if advice is None or advice.advice.placement is not Placement.BURST:
+            return
+        if advice.advice.mode is not Mode.ACT or not advice.estimates.wait.is_usable:
+            return  # its user put it there
+        slower = self._settings.performance_ratio(outcome.job.processors)
+        here = advice.estimates.wait.seconds + outcome.run_seconds / slower
+        saved = here - (outcome.end_time - outcome.job.submit_time)
+        if saved < 0.0:
+            self._keeper.ended(outcome.job.job_id, saved)
+
+    def as_plain(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        record = self.record
+        return {
+            "settings": self._signature(),
+            "saved_seconds": record.saved_seconds,
+            "absolute_seconds": record.absolute_seconds,
+            "squared_seconds": record.squared_seconds,
+            "levels": {target: level.level for target, level in self.levels.items()},
+        }
+
+    def _take_up(self, kept: Mapping[str, Any]) -> None:
+        if kept.get("settings") != self._signature():
+            return  # another overhead, another boot time: the gains were other gains
+        try:
+            earned = TrackRecord(
+                saved_seconds=float(kept["saved_seconds"]),
+                absolute_seconds=float(kept["absolute_seconds"]),
+                squared_seconds=float(kept["squared_seconds"]),
+            )
+            levels: dict[Target, float] = {target: float(kept["levels"][target]) for target in TARGETS}
+        except (KeyError, TypeError, ValueError):
+            return
+        if np.isfinite([earned.saved_seconds, earned.squared_seconds, *levels.values()]).all():
+            self.earn(earned, levels)
+
+    def _signature(self) -> list[float]:
+        own = self._settings
+        return [
+            own.overhead_per_processor,
+            own.baseline,
+            own.boot_seconds,
+            own.margin,
+            own.win_probability,
+        ]
+
+    def _forecast(self, key: int, submission: Submission, features: Floats, forecaster: Forecaster) -> None:
+        request = None if np.isnan(submission.request) else submission.request
+        found = forecaster.forecast(features, request, self.bounds)
+        case = as_case(
+            processors=submission.processors,
+            requested_time=request,
+            estimates=Estimates(wait=found["wait"], run=found["run"]),
+            boot=self._settings.boot_seconds,
+            settings=self._settings,
+        )
+        self._open[key] = _Open(submission.time, found["wait"], found["run"], case, is_candidate(case))
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+
+    def _end(self, key: int, opened: _Open, time: float) -> None:
+        if opened.started is None:
+            return
+        run = time - opened.started
+        self._judge("run", opened.run, run)
+        if opened.candidate:
+            wait = opened.started - opened.submitted
+            self._keeper.ended(key, wait - opened.case.penalty_seconds(run))
+
+    def _judge(self, target: Target, estimate: Estimate, truth: float) -> None:
+        if truth >= 0.0:
+            self.levels[target].learn(inside=estimate.lower <= truth <= estimate.upper)

@@ -1,0 +1,193 @@
+"""Forests in `advisor control`: grown from the history, handed over, judged, taken up after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.history.models import ModelStore
+from advisor.history.store import HistoryStore
+from advisor.model import JobTable
+from advisor.model.settings import ClusterSettings, PathSettings, PlacementSettings, Settings
+from advisor.predict.placement_features import FEATURES, features_of
+from advisor.predict.rolling import TARGETS, RollingForests
+from advisor.replay.forecasts import forecast_rows
+from advisor.replay.proven import earned_by_candidates
+from advisor.service import queue_stream
+from advisor.service.live_placement import PlacementFollower
+from advisor.service.placement_loop import PlacementLoop
+from advisor.service.placement_store import PLACEMENT_KIND
+from advisor.testing.manual_clock import ManualClock
+from tests.service.placement_world import (
+    OPTIONS,
+    ORIGIN,
+    QUEUES,
+    job_of,
+    look_at,
+    make_log,
+    outcome_of,
+    outcomes_between,
+)
+from tests.service.site import make_cluster
+
+
+class Desk:
+    """A site whose history is a log up to a row, and which goes on with the rest."""
+
+    def __init__(self, folder: Path, table: JobTable) -> None:
+        import threading
+
+        for name in ("models", "run"):
+            (folder / name).mkdir(mode=0o700)
+        self.settings = Settings(
+            cluster=ClusterSettings(on_premise_partitions=QUEUES),
+            paths=PathSettings(state=folder, run=folder / "run"),
+            placement=PlacementSettings(boot_seconds=60.0, overhead_per_processor=0.01),
+        )
+        self.table = table
+        self.store = HistoryStore(f"sqlite:///{folder / 'history.db'}")
+        self.models = ModelStore(folder=folder / "models")
+        self.clock = ManualClock(wall=ORIGIN)
+        self.follower = PlacementFollower(folder / "run", folder / "models", threading.Lock())
+        self.told = -1.0
+        self.loop = self.new_loop()
+
+    def new_loop(self) -> PlacementLoop:
+        return PlacementLoop(
+            self.settings,
+            store=self.store,
+            models=self.models,
+            clock=self.clock.clock,
+            options=OPTIONS,
+            record_jobs=300,
+        )
+
+    def go_to(self, time: float) -> None:
+        """Accounting, a round of the loop, a look at Slurm, and the submit server's look at that."""
+        self.store.add(outcomes_between(self.table, self.told, time), source="slurm")
+        self.told = time
+        for step in self.loop.steps():
+            step.run()
+        self.look(time)
+
+    def look(self, time: float) -> None:
+        self.loop.saw(look_at(self.table, time), make_cluster(total_processors=128))
+        self.follower.refresh()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path, make_log())
+    yield desk
+    desk.store.close()
+
+
+def test_too_short_a_history_is_said(desk: Desk) -> None:
+    desk.go_to(float(desk.table.submit[60]))
+    desk.go_to(float(desk.table.submit[61]))
+    report = desk.loop.report()
+    assert report["rule"] == "published"
+    assert report["finished_jobs"] < report["first_forest_after_jobs"] == OPTIONS.first
+    assert desk.follower.current is None
+    assert not (desk.settings.paths.run / queue_stream.FILE_NAME).exists()
+
+
+def test_grown_handed_over_and_followed(desk: Desk) -> None:
+    """The submit server then knows what a replay knows, and forests are grown on as jobs end."""
+    table, expected = desk.table, features_of(desk.table)
+    first = 260
+    for row in range(first, len(table)):
+        desk.go_to(float(table.submit[row]))
+        desk.look(float(table.submit[row]))
+        live = desk.follower.current
+        if row < first + 2:  # the first look, then the first forests
+            continue
+        assert live is not None
+        features = live.features(job_of(table, row))
+        np.testing.assert_allclose(as_replayed(features), as_replayed(expected[row]))
+        live.advised(job_of(table, row), 1)
+    report = desk.loop.report()
+    assert report["rule"] == "advisor"
+    assert report["forests"] == OPTIONS.forests
+    assert report["record_earned"]
+    assert len(desk.models.versions(PLACEMENT_KIND)) > 2
+
+
+def as_replayed(features: np.ndarray) -> np.ndarray:
+    """Without the numbers given to names and the origin: they follow what the history showed."""
+    names = ("queue", "user", "group", "executable", "submission_time")
+    return features[[index for index, name in enumerate(FEATURES) if name not in names]]
+
+
+def test_the_record_is_the_replays(desk: Desk) -> None:
+    desk.table = table = desk.table.select(slice(0, 300))
+    desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
+    desk.loop.follow()
+    desk.look(float(table.end.max()) + 1.0)
+    desk.loop.grow()
+    assert desk.loop.record.saved_seconds == 0.0, "nothing is staked before a record is earned"
+    desk.loop.earn()
+    own = replace(table, total_processors=128, start_of_log=ORIGIN)
+    forecasts = forecast_rows(own, np.arange(300), OPTIONS, rolling=RollingForests(OPTIONS))
+    earned = earned_by_candidates(own, forecasts, desk.settings.placement).record
+    assert earned.squared_seconds > 0
+    assert desk.loop.record.saved_seconds == pytest.approx(earned.saved_seconds)
+    assert desk.loop.record.squared_seconds == pytest.approx(earned.squared_seconds)
+    levels = desk.loop.report()["interval_levels"]
+    assert levels == {target: pytest.approx(forecasts[target].level) for target in TARGETS}
+
+
+def test_a_restart_takes_up_forests_record_and_numbers(desk: Desk) -> None:
+    table = desk.table
+    for row in (300, 301, 302):
+        desk.go_to(float(table.submit[row]))
+    before, live = desk.loop.report(), desk.follower.current
+    assert live is not None
+    desk.loop = desk.new_loop()
+    for row in (303, 304):
+        desk.go_to(float(table.submit[row]))
+    after = desk.loop.report()
+    assert after["forests"] == before["forests"]
+    assert after["record_earned"]
+    assert after["record_saved_seconds"] == pytest.approx(before["record_saved_seconds"], abs=5e4)
+    now = desk.follower.current
+    assert now is not None
+    assert now is not live, "another base: what happened in between is in it"
+    np.testing.assert_allclose(
+        as_replayed(now.features(job_of(table, 304))), as_replayed(features_of(table)[304])
+    )
+    job = job_of(table, 304)
+    assert now._codes.look_up("user", job.user) == live._codes.look_up("user", job.user)
+
+
+def test_a_whole_log_added_at_once_makes_a_new_base(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.service.placement_loop._BULK_JOBS", 50)
+    for row in (250, 251):
+        desk.go_to(float(desk.table.submit[row]))
+    version = desk.models.current(PLACEMENT_KIND)
+    desk.look(float(desk.table.submit[380]))
+    desk.go_to(float(desk.table.submit[380]))
+    assert desk.models.current(PLACEMENT_KIND) != version
+    desk.look(float(desk.table.submit[380]))
+    live = desk.follower.current
+    assert live is not None
+    np.testing.assert_allclose(
+        as_replayed(live.features(job_of(desk.table, 380))), as_replayed(features_of(desk.table)[380])
+    )
+
+
+def test_damaged_forests_are_grown_anew(desk: Desk, tmp_path: Path) -> None:
+    for row in (300, 301):
+        desk.go_to(float(desk.table.submit[row]))
+    version = desk.models.current(PLACEMENT_KIND)
+    (tmp_path / "models" / PLACEMENT_KIND / str(version) / "arrays.npz").write_bytes(b"nonsense")
+    desk.loop = desk.new_loop()
+    for row in (302, 303, 304):
+        desk.go_to(float(desk.table.submit[row]))
+    assert desk.loop.report()["rule"] == "advisor"
+    assert desk.follower.current is not None
+    assert desk.follower.current.time == pytest.approx(ORIGIN + desk.table.submit[304])
