@@ -39,6 +39,7 @@ from advisor.service.loops import LoopHealth, LoopRunner
 from advisor.service.metrics import ControlMetrics
 from advisor.service.metrics_page import LoopCollector, MetricsPage
 from advisor.service.notify import Notifier
+from advisor.service.placement_loop import PlacementLoop
 from advisor.service.pricing import PriceLoop, price_table
 from advisor.service.provisioning import CloudFleet, ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
@@ -110,6 +111,9 @@ class Control:
         self._breakers = breakers
         self._prices = prices
         self._notifier = notifier or Notifier(None)
+        self.placement: PlacementLoop | None = None
+        if settings.placement.rule == "advisor":
+            self.placement = PlacementLoop(settings, store=self.store, models=models, clock=self.clock)
         self.look = LookLoop(
             settings,
             slurm=slurm,
@@ -119,6 +123,7 @@ class Control:
             status=self.status,
             clock=self.clock,
             prices=self.prices,
+            placement=self.placement,
         )
         self.learn = LearnLoop(
             settings,
@@ -133,6 +138,8 @@ class Control:
         self.runners: dict[str, LoopRunner] = {
             loop.name: LoopRunner(loop, self.clock) for loop in (self.look, self.learn)
         }
+        if self.placement is not None:
+            self.runners[self.placement.name] = LoopRunner(self.placement, self.clock)
         self.report: CloudReport | None = None
         if fleet is not None:
             self._add_cloud(fleet, slurm, spot)
@@ -250,6 +257,8 @@ class Control:
             self._socket.stop()
         if self._page is not None:
             self._page.stop()
+        if self.placement is not None:
+            self.placement.stop()
         for name, runner in self.runners.items():
             if not runner.stop():
                 log.warning("control.loop_did_not_end", loop=name)
@@ -279,6 +288,7 @@ class Control:
             "jobs_learned": self.learn.jobs_learned,
             "prices": price_table(self.prices(), self.clock.wall()),
             "cloud_report": self.report.everything() if self.report is not None else None,
+            "placement": self.placement.report() if self.placement is not None else None,
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
             "loops": {
                 name: {
