@@ -325,7 +325,7 @@ def sift(sieve: Sieve, room: SieveScratch, base: Base, scratch: Scratch) -> int:
 
 
 @compiled
-def sift_rows(
+def sift_rows(  # noqa: PLR0917 (single arrays, see below)
     codes: Bytes,
     rows: Floats,
     outcomes: Floats,

@@ -93,16 +93,44 @@ def test_it_finds_the_same_over_many_blocks(many, mode, interpreted) -> None:
         assert [found_by(estimator, query) for query in queries] == expected
 
 
-def test_most_cases_are_never_measured(many) -> None:
+def test_most_cases_are_never_looked_at(many) -> None:
+    estimator = estimator_of(many.tolist(), k=4, weights=[1.0] * 5)
+    estimator.settle()
+    sieve, room = estimator._sieve
+    room.bounds[:] = np.float32(-1.0)
+    _, distances, _ = estimator.neighbours(many[7])
+    assert len(sieve.keys) > 300
+    assert distances[-1] < 1.0
+    assert (room.bounds >= 0.0).sum() < 200
+
+
+def test_bounds_are_never_above_the_distance(many) -> None:
     estimator = estimator_of(many.tolist(), k=16, weights=[1.0] * 5)
     estimator.settle()
     query = many[7]
-    _, distances, _ = estimator.neighbours(query)
     sieve, room = estimator._sieve
-    _sieve.bound_block(estimator._base, sieve, 0, query, room.bounds)
-    exact = [_sieve.squared_distance(estimator._base, row, query) for row in sieve.rows]
-    assert (room.bounds <= np.array(exact) * _sieve.MARGIN).all()
-    assert (room.bounds <= distances[-1] ** 2).sum() < 200
+    bounds = room.bounds
+    _sieve.bucket_levels(sieve.scales, sieve.keys, query, room.levels)
+    for bucket, level in enumerate(room.levels):
+        begin, end = sieve.starts[bucket : bucket + 2]
+        _sieve.bound_block(sieve.codes, sieve.scales, query, level, begin, bounds[begin:end])
+    exact = np.array([_sieve.squared_distance(sieve.scales, row, query) for row in sieve.rows])
+    assert (bounds <= exact * _sieve.MARGIN).all()
+    assert (bounds <= np.sort(exact)[15]).sum() < 200
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (0.0, 2.0), (3.0, 1.0)])
+def test_many_nominal_values_make_no_more_buckets_than_pay(weights) -> None:
+    generator = np.random.default_rng(5)
+    features = np.column_stack([generator.permutation(4000), generator.integers(0, 40, 4000)]).astype(float)
+    schema = FeatureSchema("nominal", ("user", "queue"))
+    estimator = KnnEstimator(KnnParameters(9, 0.7, 10_000, weights), schema)
+    estimator.add_many(features, features[:, 1], times=np.arange(4000.0), job_ids=np.arange(4000))
+    queries = [np.array(query) for query in ((7.0, 3.0), (NAN, 3.0), (9999.0, 9999.0), (5.0, NAN))]
+    expected = [found_by(estimator, query) for query in queries]
+    estimator.settle()
+    assert len(estimator._sieve[0].keys) == 40
+    assert [found_by(estimator, query) for query in queries] == expected
 
 
 def test_a_new_case_ends_the_calm(many) -> None:
