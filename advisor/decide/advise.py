@@ -6,13 +6,14 @@ import math
 
 from advisor.decide import capacity as question_4
 from advisor.decide.demand import boot_seconds, cost_usd
+from advisor.decide.hedge_offer import hedge_of, in_doubt, speculated, speculation_of
 from advisor.decide.placement import as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
 from advisor.decide.time_limit import stretched
 from advisor.decide.waiting import worth_paying
-from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Verdict
+from advisor.model.advice import Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -43,7 +44,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     Advice
         In shadow mode the same answers with nothing to change: no partition, features or priority.
     """
-    answers, chosen = _answers(job, state, estimates, settings)
+    answers, chosen, hedge = _answers(job, state, estimates, settings)
     placement = _placement_of(answers)
     moved = placement is Placement.BURST and chosen is not None
     mode = settings.cluster.mode_of(job.queue)
@@ -61,19 +62,20 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         prefer=_preferred_features(chosen, settings) if moved and acts else (),
         priority_offset=_priority_offset(placement, size, settings) if acts else 0,
         time_limit=stretched(job, settings.placement) if moved and acts else None,
+        hedge=hedge if moved and acts else None,
     )
 
 
 def _answers(
     job: Job, state: SiteState, estimates: Estimates, settings: Settings
-) -> tuple[list[Answer], Capacity | None]:
-    """Ask until one keeps the job here."""
+) -> tuple[list[Answer], Capacity | None, Hedge | None]:
+    """Ask until one keeps the job here; a doubt may be hedged."""
     cloud = state.cloud
     answers = [may_move(job, cloud, settings)]
     if _stays(answers[-1]):
-        return answers, None
+        return answers, None, None
     if state.cluster is None:
-        return [*answers, state_unknown()], None
+        return [*answers, state_unknown()], None, None
     case = as_case(
         processors=job.processors,
         requested_time=job.requested_time,
@@ -82,17 +84,20 @@ def _answers(
         settings=settings.placement,
         record=state.record,
     )
-    answers.append(faster(case))
+    hedge = hedge_of(job, cloud, settings)
+    answers.append(in_doubt(faster(case), job, state.cluster, hedge))
     if _stays(answers[-1]):
-        return answers, None
+        return answers, None, None
     cloud_run = case.performance_ratio * estimates.run.seconds
     # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
     chosen, capacity_answer = question_4.choose(job, cloud_run, cloud, settings)
     cost = _predicted_cost(job, cloud_run, chosen, cloud, settings)
-    answers.append(worth_paying(job, estimates, cost, cloud, settings.waiting))
+    worth = worth_paying(job, estimates, cost, cloud, settings.waiting)
+    chance = speculation_of(job, estimates, case.performance_ratio, settings)
+    answers.append(speculated(worth, chance))
     if _stays(answers[-1]):
-        return answers, None
-    return [*answers, capacity_answer], chosen
+        return answers, None, None
+    return [*answers, capacity_answer], chosen, hedge if answers[-1] is worth else chance
 
 
 def _stays(answer: Answer) -> bool:

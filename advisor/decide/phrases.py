@@ -91,6 +91,14 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "Account {detail} has spent {spent_today} of today's {daily_cap}; about {predicted_cost} more "
             "would be too much."
         ),
+        Reason.HEDGED: (
+            "In doubt ({detail}) it starts in the cloud and keeps its place here, for {stop_loss} at most "
+            "before its turn comes."
+        ),
+        Reason.SPECULATED: (
+            "How long it runs is in doubt ({detail}): it gets {stop_loss} in the cloud to end, then comes "
+            "back to its place here."
+        ),
         Reason.RESERVED: "Reserved nodes that are already paid for are free: {reserved_free}.",
         Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
         Reason.ON_DEMAND: "On-demand at {price}, because {detail}.",
@@ -128,6 +136,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "cutoff": "variance tolerated",
         "short_wait": "waits under this wait",
         "long_job": "jobs over this wait",
+        "stop_loss": "longest stay in the cloud before its turn here",
         "predicted_cost": "predicted cost",
         "spent_today": "spent today",
         "daily_cap": "cap a day",

@@ -54,6 +54,10 @@ class Reason(enum.StrEnum):
     DAILY_CAP = "waiting.daily_cap"
     ACCOUNT_CAP = "waiting.account_cap"
 
+    # In doubt at question 2 or 3: start in the cloud, keep the place here.
+    HEDGED = "hedge.hedged"
+    SPECULATED = "hedge.speculated"
+
     # Question 4: which capacity?
     RESERVED = "capacity.reserved"
     SPOT = "capacity.spot"

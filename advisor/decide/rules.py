@@ -63,11 +63,16 @@ def partitions_of(job: Job) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
+def comment_words(job: Job) -> frozenset[str]:
+    """Words of the job's comment, in lower case: ``advisor:no-hedge`` has two."""
+    return frozenset(found.casefold() for found in _WORD.findall(job.comment or ""))
+
+
 def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
     """``--comment=no-burst`` or ``--constraint=onprem``, as the site words them (any case)."""
     rules = settings.rules
     word = rules.opt_out_comment.casefold()
-    if word and job.comment and word in (found.casefold() for found in _WORD.findall(job.comment)):
+    if word and word in comment_words(job):
         return _no(Reason.OPT_OUT_COMMENT, rules.opt_out_comment)
     feature = rules.opt_out_feature.casefold()
     if feature and any(asked.casefold() == feature for asked in job.features):

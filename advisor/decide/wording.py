@@ -17,7 +17,7 @@ import msgspec
 
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS, UNKNOWN_PHRASE
 from advisor.decide.reasons import Reason
-from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity, TimeLimit
+from advisor.model.advice import Advice, Answer, Hedge, HedgeKind, Mode, Placement, Quantity, TimeLimit
 
 ADMIN_COMMENT_LIMIT: Final = 1000
 """Longest AdminComment in bytes: it is stored with every job."""
@@ -121,6 +121,8 @@ def message(advice: Advice, *, opt_out_comment: str = "") -> str | None:
     saving = numbers.get("predicted_saving")
     if saving is not None and math.isfinite(saving.value):
         line += f", done about {quantity(saving)} sooner"
+    if advice.hedge:
+        line += f". {hedge_sentence(advice.hedge)}"
     if opt_out_comment:
         line += f". To stay: --comment={clean(opt_out_comment)}"
     return clean(line, MESSAGE_LIMIT)
@@ -141,6 +143,8 @@ def explanation(advice: Advice) -> str:
             lines.append(f"    {clean(NAMES.get(name, name)):<{width}}  {quantity(value)}")
     if limit := advice.time_limit:
         lines += ["", time_limit_sentence(limit)]
+    if advice.hedge:
+        lines += ["", f"{hedge_sentence(advice.hedge)}."]
     lines += ["", f"Size class: {clean(advice.size)}. Advice {clean(advice.advice_id)}."]
     return "\n".join(lines)
 
@@ -151,6 +155,12 @@ def time_limit_sentence(limit: TimeLimit) -> str:
         f"Time limit raised from {duration(limit.asked_seconds)} to {duration(limit.given_seconds)} (at most "
         "the partition's MaxTime): the cloud is slower."
     )
+
+
+def hedge_sentence(hedge: Hedge) -> str:
+    """Say what may happen to a job that keeps its place."""
+    stop = f" or after {duration(hedge.stop_seconds)}" if math.isfinite(hedge.stop_seconds) else ""
+    return f"It keeps its place here: when its turn comes{stop} it may be stopped and started anew here, once"
 
 
 def headline(advice: Advice) -> str:
@@ -189,6 +199,8 @@ class RecordedAdvice:
         Of the decisive answer.
     time_limit : TimeLimit or None
         What the user's limit was, and what it was raised to.
+    hedge : Hedge or None
+        Its hedged start, if it has one.
     numbers : dict of str to float
         In the units of the advice (``advisor.decide.phrases.UNITS``, else seconds), four digits.
     """
@@ -201,6 +213,7 @@ class RecordedAdvice:
     capacity: str | None = None
     detail: str = ""
     time_limit: TimeLimit | None = None
+    hedge: Hedge | None = None
     numbers: dict[str, float] = field(default_factory=dict)
 
     def users_limit(self, limit_seconds: float | None) -> float | None:
@@ -231,6 +244,9 @@ def admin_comment(advice: Advice) -> str:
     if limit := advice.time_limit:
         # never cut either: without it a user's limit would be learned wrong from the accounting
         record["limit"] = [round(limit.asked_seconds), round(limit.given_seconds)]
+    if advice.hedge:
+        stop = advice.hedge.stop_seconds
+        record["hedge"] = [advice.hedge.kind.value, round(stop, 1) if math.isfinite(stop) else None]
     if detail := clean(advice.decisive.detail):
         record["d"] = detail
     # four digits, put together by hand: this runs inside sbatch
@@ -282,6 +298,7 @@ def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
         capacity=capacity if isinstance(capacity, str) else None,
         detail=words.get("detail", ""),
         time_limit=_parsed_limit(found.get("limit")),
+        hedge=_parsed_hedge(found.get("hedge")),
         numbers=_parsed_numbers(found.get("n")),
     )
 
@@ -293,6 +310,14 @@ def _parsed_limit(found: object) -> TimeLimit | None:
     match found:
         case [int() as asked, int() as given] if 0 < asked < given < _LONGEST_LIMIT:
             return TimeLimit(asked_seconds=float(asked), given_seconds=float(given))
+    return None
+
+
+def _parsed_hedge(found: object) -> Hedge | None:
+    match found:
+        case [str() as kind, float() | int() | None as stop] if kind in set(HedgeKind):
+            seconds = math.inf if stop is None else float(stop)
+            return Hedge(kind=HedgeKind(kind), stop_seconds=seconds) if seconds > 0.0 else None
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from advisor.decide.wording import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
-from advisor.model.job import Job, JobOutcome, JobState
+from advisor.model.job import Job, JobOutcome, JobState, place_named
 
 _WANTED: Final = (
     "JobIDRaw",  # first: a number
@@ -109,9 +109,9 @@ class SacctReport:
     ----------
     records : int
         Records read.
-    steps, unfinished, never_started, malformed : int
-        Job steps; jobs pending, running or not yet complete in slurmdbd; cancelled before their start; not
-        understood.
+    steps, unfinished, never_started, placeholders, malformed : int
+        Job steps; jobs pending, running or not yet complete in slurmdbd; cancelled before their start; jobs
+        that only kept another's place; not understood.
     problems : list of str
         The first few that were not understood, and why.
     """
@@ -120,6 +120,7 @@ class SacctReport:
     steps: int = 0
     unfinished: int = 0
     never_started: int = 0
+    placeholders: int = 0
     malformed: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -252,6 +253,9 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     started = start is not None and submit <= start <= end
     if state in _INTERRUPTED:
         outcome = None
+    elif place_named(record["JobName"]) is not None:  # nothing of a user's ran in it: it would teach nonsense
+        report.placeholders += 1
+        return None
     elif started and start is not None:
         outcome = _outcome_of(record, job_id, (submit, start, end), _STATES[state])
     else:

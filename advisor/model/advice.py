@@ -90,6 +90,29 @@ class Answer:
     detail: str = ""
 
 
+class HedgeKind(enum.StrEnum):
+    """Why a job that starts in the cloud keeps its place on-premise."""
+
+    HEDGE = "hedge"
+    SPECULATION = "speculation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hedge:
+    """A hedged start: in the cloud, with the job's place in the on-premise queue kept.
+
+    Attributes
+    ----------
+    kind : HedgeKind
+        A hedge ends when the local slot comes or its cost is reached; a speculation is a short job's chance.
+    stop_seconds : float
+        Longest stay in the cloud before the slot comes, seconds from the start there; may be infinite.
+    """
+
+    kind: HedgeKind
+    stop_seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimit:
     """A moved job's time limit: the cloud is slower, so it is given longer than its user asked for.
@@ -134,6 +157,8 @@ class Advice:
         Added to the job's priority (Slurm: lowers nice); positive puts it earlier. 0 changes nothing.
     time_limit : TimeLimit or None
         None leaves the job's time limit as it is.
+    hedge : Hedge or None
+        None: the job gives up its place on-premise when it starts in the cloud.
     """
 
     advice_id: str
@@ -147,6 +172,7 @@ class Advice:
     prefer: tuple[str, ...] = ()
     priority_offset: int = 0
     time_limit: TimeLimit | None = None
+    hedge: Hedge | None = None
 
     @property
     def decisive(self) -> Answer:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
+from typing import Final
+
+PLACE_OF: Final = "place-of-"
+"""What the name of a placeholder begins with; the id of the job whose place it keeps follows."""
+_PLACEHOLDER: Final = re.compile(re.escape(PLACE_OF) + r"(\d{1,10})")
+
+
+def place_named(name: str | None) -> int | None:
+    """Tell from a job's name whose place it keeps; None for a job that does work of its own."""
+    match = _PLACEHOLDER.fullmatch(name or "")
+    return int(match[1]) if match else None
 
 
 class JobState(enum.StrEnum):
@@ -98,6 +110,11 @@ class Job:
     memory_mb_per_node: int | None = None
     explicit_time_limit: bool = False
     interruptions: int = 0
+
+    @property
+    def keeps_place_of(self) -> int | None:
+        """The job whose place on-premise this one keeps; None for a job that does work of its own."""
+        return place_named(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

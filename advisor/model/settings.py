@@ -159,10 +159,40 @@ class WaitingSettings(Section):
     long_job_seconds: float = setting(
         math.inf, "t: a job that runs longer than this waits. inf switches the gate off.", unit="s", gt=0.0
     )
+    speculate: bool = setting(
+        False,
+        "A job whose length is in doubt runs in the cloud for `long_job_seconds`, then comes back to its "
+        "place on-premise. Needs what `hedge.enabled` needs.",
+    )
     daily_cap_usd: float = setting(
         0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD", ge=0.0
     )
     account_daily_cap_usd: dict[str, float] = setting({}, "The same per account.", unit="USD")
+
+
+class HedgeSettings(Section):
+    """The hedged start: start in the cloud, keep the place on-premise (docs/designs/0013)."""
+
+    enabled: bool = setting(
+        False, "Whether any job may start hedged. `advisor control` must run as root to keep users' places."
+    )
+    by_default: bool = setting(False, "Hedge every requeueable job that does not refuse.")
+    partitions: tuple[str, ...] = setting((), "Partitions whose requeueable jobs are hedged by default.")
+    opt_in_comment: str = setting("hedge", "A job whose comment has this word asks to be hedged.")
+    opt_out_comment: str = setting("no-hedge", "A job whose comment has this word is never hedged.")
+    stop_loss_core_hours: float = setting(
+        64.0, "Most a hedge may use in the cloud before its local slot comes.", unit="core-h", gt=0.0
+    )
+    stop_loss_usd: float = setting(
+        0.0, "The same in money; 0 leaves it to the core hours.", unit="USD", ge=0.0
+    )
+    slot_held_seconds: float = setting(
+        180.0,
+        "Longest a local slot that has come is held while the job is brought back; then it is given up.",
+        unit="s",
+        ge=10.0,
+        le=3600.0,
+    )
 
 
 class CapacitySettings(Section):
@@ -186,6 +216,10 @@ class SizeSettings(Section):
     probability_cut: Fraction = setting(0.5, "A job is small when the forest's vote is at least this.")
     small_priority_offset: int = setting(
         1000, "Priority given to small jobs, by lowering nice; 0 changes nothing.", ge=0, le=2_000_000_000
+    )
+    safeguard: bool = setting(
+        False,
+        "A job put first as small that still runs at the divider is requeued as large, once, if it may be.",
     )
     trees: int = setting(
         80, "Trees (rounds of boosting) of the size model; more cost time and gained nothing.", ge=1, le=2000
@@ -311,6 +345,12 @@ class LoopSettings(Section):
     """Periods of the control loops (DESIGN.md)."""
 
     snapshot_seconds: float = setting(5.0, "squeue and sinfo, one shared query.", unit="s", gt=0.0)
+    watch_seconds: float = setting(
+        15.0,
+        "Jobs in the cloud that keep their place on-premise; small jobs that are none.",
+        unit="s",
+        gt=0.0,
+    )
     learn_seconds: float = setting(15.0, "Finished jobs to history and estimators.", unit="s", gt=0.0)
     reconcile_seconds: float = setting(15.0, "Slurm's nodes against EC2's instances.", unit="s", gt=0.0)
     orphan_grace_seconds: float = setting(
@@ -327,6 +367,7 @@ class Settings(Section):
     rules: RuleSettings = RuleSettings()
     placement: PlacementSettings = PlacementSettings()
     waiting: WaitingSettings = WaitingSettings()
+    hedge: HedgeSettings = HedgeSettings()
     capacity: CapacitySettings = CapacitySettings()
     size: SizeSettings = SizeSettings()
     estimator: EstimatorSettings = EstimatorSettings()

@@ -1,27 +1,21 @@
-"""The life of `advisor control`: everything slow. Loops, hand-overs, metrics; never the submit path."""
+"""What `advisor control` is made of: everything slow. Loops, hand-overs, metrics; never the submit path."""
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
 
 from advisor import __version__
-from advisor.ec2.fleet import Fleet
-from advisor.ec2.interruptions import Interruptions
-from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
 from advisor.ec2.state_file import StateFile
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
-from advisor.model.errors import AdvisorError, BadInput
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.client import SubmitClient
 from advisor.service.clock import Clock
@@ -46,14 +40,12 @@ from advisor.service.reconciling import ReconcileLoop
 from advisor.service.size_knowledge import SizeKnowledge
 from advisor.service.socket_file import SocketFile, permitted_uids
 from advisor.service.view import SharedView
-from advisor.slurm.cli import CliBackend
-from advisor.slurm.commands import Commands
+from advisor.service.watching import WatchLoop, watch_loop
+from advisor.slurm.places import Places
 from advisor.slurm.protocol import SlurmBackend
-from advisor.slurm.running_jobs import RunningJobs
 
 log = structlog.get_logger(__name__)
 
-_TICK_SECONDS: Final = 5.0
 HANDOVER_FOLDER: Final = "handover"
 
 
@@ -78,6 +70,8 @@ class Control:
         systemd.
     spot : SpotParts or None
         What EC2 says about the end of instances; None: only what it lists is looked at.
+    places : Places or None
+        Keeps places on-premise; None: nothing is watched.
 
     Raises
     ------
@@ -96,6 +90,7 @@ class Control:
         clock: Clock | None = None,
         notifier: Notifier | None = None,
         spot: SpotParts | None = None,
+        places: Places | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
@@ -140,6 +135,12 @@ class Control:
         }
         if self.placement is not None:
             self.runners[self.placement.name] = LoopRunner(self.placement, self.clock)
+        self.watch: WatchLoop | None = None
+        if places is not None:
+            self.watch = watch_loop(
+                settings, slurm=slurm, places=places, view=self.view, store=self.store, clock=self.clock
+            )
+            self.runners[self.watch.name] = LoopRunner(self.watch, self.clock)
         self.report: CloudReport | None = None
         if fleet is not None:
             self._add_cloud(fleet, slurm, spot)
@@ -289,6 +290,7 @@ class Control:
             "prices": price_table(self.prices(), self.clock.wall()),
             "cloud_report": self.report.everything() if self.report is not None else None,
             "placement": self.placement.report() if self.placement is not None else None,
+            "places": self.watch.report() if self.watch is not None else None,
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
             "loops": {
                 name: {
@@ -338,87 +340,3 @@ class Control:
     def _metrics_text(self) -> bytes:
         with SubmitClient(self.settings.paths.submit_socket, timeout=1.0) as client:
             return self.metrics.exposition(client.metrics)
-
-
-def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Control:
-    """Put the real parts together.
-
-    Raises
-    ------
-    BadInput
-        A folder cannot be made, the history not be opened.
-    """
-    _make_folder(settings.paths.state, "paths.state")
-    _make_folder(settings.paths.run, "paths.run")
-    fleet, breakers, prices, spot = None, None, None, None
-    if settings.ec2.image_id:
-        breakers = Breakers(StateFile(settings.paths.state / "pools.json"), Clock().wall)
-        journal = Journal(settings.paths.state / "launches.jsonl")
-        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers)
-        commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
-        spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
-        prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
-    else:
-        log.info("control.no_cloud", reason="ec2.image_id is empty")
-    slurm = CliBackend.of(settings)
-    return Control(
-        settings,
-        slurm=slurm,
-        fleet=fleet,
-        breakers=breakers,
-        prices=prices,
-        notifier=notifier,
-        spot=spot,
-    )
-
-
-def _make_folder(path: Path, setting: str) -> None:
-    try:
-        path.mkdir(mode=0o750, parents=True, exist_ok=True)
-        probe = path / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise BadInput(
-            f"the folder cannot be used ({error.strerror})",
-            where=f"{setting} = {path}",
-            mend="Give it to the advisor's user, or name another one",
-            code="control.folder",
-        ) from None
-
-
-def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
-    """Run until SIGTERM or SIGINT. SIGHUP starts anew with the settings as they are then, if good."""
-    stop, reload, wake = threading.Event(), threading.Event(), threading.Event()
-
-    def on_signal(number: int, _frame: object) -> None:
-        (reload if number == signal.SIGHUP else stop).set()
-        wake.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, on_signal)
-    notifier = Notifier.from_environment(os.environ)
-    tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 3 * _TICK_SECONDS) / 3)
-    while not stop.is_set():
-        reload.clear()
-        control = make_control(settings, notifier=notifier)
-        control.start()
-        try:
-            while not (stop.is_set() or reload.is_set()):
-                wake.wait(tick)
-                wake.clear()
-                control.feed_watchdog()
-                if reload.is_set():
-                    settings, changed = _reloaded(settings, reload_settings)
-                    if not changed:
-                        reload.clear()
-        finally:
-            control.stop()
-
-
-def _reloaded(settings: Settings, reload_settings: Callable[[], Settings]) -> tuple[Settings, bool]:
-    try:
-        return reload_settings(), True
-    except AdvisorError as error:
-        log.warning("settings.not_reloaded", message=str(error), kept="the previous ones")
-        return settings, False

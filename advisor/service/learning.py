@@ -132,8 +132,9 @@ class LearnLoop:
         """Waits are known as soon as jobs start."""
         snapshot = self._view.fresh()
         self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
-        self._knowledge.learn_starts(snapshot.jobs, self._view.state_at)
-        self._sizes.observe(snapshot.jobs)
+        jobs = [queued for queued in snapshot.jobs if queued.job.keeps_place_of is None]
+        self._knowledge.learn_starts(jobs, self._view.state_at)
+        self._sizes.observe(jobs)
 
     def learn_ends(self) -> None:
         """Run times are known when jobs end; predictions are judged, cloud jobs get their price."""

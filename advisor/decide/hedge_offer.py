@@ -1,0 +1,107 @@
+"""Who may start in the cloud and keep his place here, and for how long. Pure.
+
+A job is hedged where it would wait and where the cloud is better or in doubt (DESIGN.md, the hedged start);
+it runs speculatively where question 3 doubts its length (Ambati et al. 2021, section 3.2). Either way it may
+be requeued, once: so only jobs are taken that may be, that nobody waits for at a terminal, and that are no
+part of something larger.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
+from advisor.decide.reasons import Reason
+from advisor.decide.rules import comment_words
+from advisor.model.advice import Answer, Capacity, Hedge, HedgeKind, Quantity, Verdict
+from advisor.model.cluster import ClusterState
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+
+_LEAST_CHANCE: Final = 0.1
+"""Speculating on a job that ends in time less often than this only costs (FINDINGS.md, Waiting)."""
+
+
+def may_be_brought_back(job: Job, settings: Settings) -> bool:
+    """Whether stopping the job and starting it anew elsewhere does no harm that anybody can know of.
+
+    A job whose shape a placeholder cannot be given (devices, licences, a reservation, named nodes) has no
+    place that could be kept.
+    """
+    shape = job.gres or job.licenses or job.reservation or job.node_list
+    return (
+        requeueable(job, settings)
+        and job.array_tasks == 1
+        and not (job.interactive or job.dependency or job.heterogeneous or shape)
+        and settings.hedge.opt_out_comment.casefold() not in comment_words(job)
+    )
+
+
+def hedge_of(job: Job, cloud: CloudState, settings: Settings) -> Hedge | None:
+    """The hedge a job would have; None when nobody asked for one or it may not be brought back."""
+    hedge = settings.hedge
+    if not hedge.enabled or not may_be_brought_back(job, settings):
+        return None
+    queue = job.queue or settings.cluster.on_premise_partitions[0]
+    asked = hedge.opt_in_comment.casefold() in comment_words(job)
+    if not (asked or hedge.by_default or queue in hedge.partitions):
+        return None
+    return Hedge(kind=HedgeKind.HEDGE, stop_seconds=_stop_seconds(job, cloud, settings))
+
+
+def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:
+    """The stop-loss as a time: whole nodes are paid for, by the dearest price the job could meet."""
+    hours = settings.hedge.stop_loss_core_hours
+    price = usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings)
+    if settings.hedge.stop_loss_usd and price > 0.0:
+        hours = min(hours, settings.hedge.stop_loss_usd / price)
+    nodes = nodes_needed(job, cloud)
+    per_node = cloud.processors_per_node
+    cores = nodes * per_node if nodes is not None and per_node else job.processors
+    return 3600.0 * hours / cores
+
+
+def in_doubt(answer: Answer, job: Job, cluster: ClusterState, hedge: Hedge | None) -> Answer:
+    """Question 2 again: a doubt is hedged, where the job would wait here."""
+    would_wait = cluster.queue_size > 0 or cluster.free_processors < job.processors
+    if hedge is None or answer.verdict is not Verdict.UNSURE or not would_wait:
+        return answer
+    return _instead(answer, Reason.HEDGED, hedge)
+
+
+def speculation_of(
+    job: Job, estimates: Estimates, performance_ratio: float, settings: Settings
+) -> Hedge | None:
+    """A short job's chance: t seconds in the cloud; None where it may not be taken or hardly pays."""
+    limit = settings.waiting.long_job_seconds
+    if not settings.waiting.speculate or math.isinf(limit) or not may_be_brought_back(job, settings):
+        return None
+    quantiles = estimates.run.quantiles
+    ends_in_time = sum(performance_ratio * run <= limit for run in quantiles)
+    if quantiles and ends_in_time < _LEAST_CHANCE * len(quantiles):
+        return None
+    if not quantiles and estimates.run.is_usable:  # a point says long, and nothing says otherwise
+        return None
+    return Hedge(kind=HedgeKind.SPECULATION, stop_seconds=limit)
+
+
+def speculated(answer: Answer, chance: Hedge | None) -> Answer:
+    """Question 3 again: a length in doubt is found out."""
+    if chance is None or answer.reason not in (Reason.LENGTH_UNKNOWN, Reason.LONG_JOB):
+        return answer
+    return _instead(answer, Reason.SPECULATED, chance)
+
+
+def _instead(answer: Answer, reason: Reason, hedge: Hedge) -> Answer:
+    stop = ("stop_loss", Quantity(hedge.stop_seconds))
+    return replace(
+        answer,
+        verdict=Verdict.YES,
+        reason=reason,
+        numbers=(*answer.numbers, stop),
+        detail=answer.reason,
+    )

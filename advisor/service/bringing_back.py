@@ -1,0 +1,174 @@
+"""Bring a job back to its place on-premise: requeue, move, give it its place, end its placeholder.
+
+Every step looks at Slurm first and does what is missing, so that it goes on from wherever a crash, of this
+process or of slurmctld, has left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from advisor.model.settings import Settings
+from advisor.service.clock import Clock
+from advisor.service.hedge_record import HedgeRecord, Kept, Phase
+from advisor.service.place_keeper import PlaceKeeper
+from advisor.slurm.places import JobSight
+from advisor.slurm.protocol import RUNNING, SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+_TOP_FACTOR: Final = 1_000_000_000
+_TOP_PRIORITY: Final = 4_000_000_000
+"""For the fraction of a second between the placeholder's end and the job's start in its slot."""
+_LOOKS: Final = 30
+_PAUSE_SECONDS: Final = 0.1
+
+
+class BringingBack:
+    """Moves jobs whose return is decided and written down.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Requeues and changes jobs.
+    places : PlaceKeeper
+        Placeholders.
+    record : HedgeRecord
+        How far each job is.
+    clock : Clock
+        Time.
+    pause : callable
+        Sleeps: a requeued job needs a moment until it waits again.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        places: PlaceKeeper,
+        record: HedgeRecord,
+        clock: Clock,
+        pause: Callable[[float], None],
+    ) -> None:
+        self._burst = settings.cluster.burst_partition
+        self._slurm = slurm
+        self._places = places
+        self._record = record
+        self._clock = clock
+        self._pause = pause
+
+    def go_on(self, kept: Kept) -> None:
+        """Do what is missing, as far as it can be done now."""
+        for _ in range(_LOOKS):
+            sight = self._places.sight(kept.job_id)
+            if sight is None or sight.advice_id != kept.advice_id:
+                return  # ended or cancelled: the watch loop's `forget` takes the place away
+            if sight.partition == self._burst:
+                waiting = self._leave_cloud(kept, sight)
+            elif sight.is_pending and kept.in_place:
+                self._in_place(kept, sight)
+                return
+            elif sight.is_pending:
+                waiting = self._take_place(kept, sight)
+            elif sight.state in (RUNNING, "CONFIGURING"):
+                self._arrived(kept)
+                return
+            else:
+                waiting = True
+            if self._record_of(kept.job_id) is not Phase.RETURNING:
+                return
+            kept = self._refreshed(kept)
+            if waiting:
+                self._pause(_PAUSE_SECONDS)
+
+    def _refreshed(self, kept: Kept) -> Kept:
+        return next((k for k in self._record.all() if k.job_id == kept.job_id), kept)
+
+    def _record_of(self, job_id: int) -> Phase | None:
+        return next((k.phase for k in self._record.all() if k.job_id == job_id), None)
+
+    def _leave_cloud(self, kept: Kept, sight: JobSight) -> bool:
+        """Requeue it, once; when it waits again, move it. True: look again in a moment."""
+        if sight.is_pending:
+            self._move(kept)
+            return False
+        if sight.state == "COMPLETING":
+            return True
+        if sight.restarts > kept.restarts:
+            # it was requeued and has started in the cloud again before it could be moved: never a second time
+            self._record.count("restarted_in_cloud")
+            self._record.put(kept, phase=Phase.SETTLED, why="it started in the cloud again")
+            log.warning("hedge.restarted_in_cloud", job=kept.job_id)
+            return False
+        self._slurm.requeue([kept.job_id])
+        log.info("hedge.requeued", job=kept.job_id, why=kept.why)
+        return True
+
+    def _move(self, kept: Kept) -> None:
+        changes = {"partition": kept.partition, "starttime": "now"}
+        if kept.limit_seconds is not None:  # here it is as fast as its user reckoned
+            changes["timelimit"] = f"{kept.limit_seconds / 60.0:.0f}"
+        if kept.features is not None:  # a constraint of ours names nodes of the cloud
+            changes["features"] = "&".join(kept.features)
+        self._slurm.update_job([kept.job_id], changes)
+
+    def _take_place(self, kept: Kept, sight: JobSight) -> bool:
+        """Give the waiting job its placeholder's place, or slot."""
+        if sight.reason == "BeginTime":
+            self._slurm.update_job([kept.job_id], {"starttime": "now"})
+        place = self._places.place(kept.placeholder, kept.job_id) if kept.placeholder else None
+        if place is None and kept.has_slot:
+            return True  # its slot is free, and it is first in the queue
+        if place is None:  # somebody has cancelled it: the job's age is all that is left of its place
+            self._age_anew(kept, sight)
+            self._done(kept, "without a placeholder")
+            return False
+        if not place.is_pending:
+            self._record.put(kept, has_slot=True)
+            self._places.raise_priority(kept.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
+            self._places.cancel(kept.placeholder, kept.job_id)
+            return True
+        if kept.is_raised and sight.priority >= place.priority:
+            # both at one place; were the placeholder's turn to come now, the job's has
+            self._record.put(kept, in_place=True, priority=sight.priority, acted=self._clock.wall())
+            self._places.cancel(kept.placeholder, kept.job_id)
+            return False
+        # two more: of two with the same priority slurmctld takes the one submitted earlier, and it shows a
+        # priority of 0 as 1
+        raised = kept.raised + place.priority - sight.priority + 2
+        self._places.raise_priority(kept.job_id, by=kept.site_factor + raised, to=place.priority)
+        self._record.put(kept, raised=raised, is_raised=True)
+        return False
+
+    def _in_place(self, kept: Kept, sight: JobSight) -> None:
+        """Make up for the age that a requeue takes, as soon as slurmctld reckons ages anew.
+
+        Until then all priorities are of its last reckoning, minutes ago, and the placeholder's has put the
+        job where it belongs among them; from then on its own age counts, which began with the requeue.
+        """
+        period = self._places.recalculation_seconds
+        is_old = sight.priority == kept.priority and self._clock.wall() - kept.acted < 2.0 * period
+        if not is_old:
+            self._age_anew(kept, sight)
+            self._done(kept, "in its place")
+
+    def _age_anew(self, kept: Kept, sight: JobSight) -> None:
+        age = self._places.age_points(sight.submit_time - kept.submitted)
+        self._places.raise_priority(kept.job_id, by=kept.site_factor + age + 1, to=None)
+
+    def _arrived(self, kept: Kept) -> None:
+        """It runs here: nobody may profit from its priority any more."""
+        if kept.placeholder:
+            self._places.cancel(kept.placeholder, kept.job_id)
+        self._places.raise_priority(kept.job_id, by=kept.site_factor, to=None)
+        self._done(kept, "in its slot")
+
+    def _done(self, kept: Kept, how: str) -> None:
+        self._record.put(kept, phase=Phase.SETTLED, acted=self._clock.wall())
+        log.info("hedge.is_back", job=kept.job_id, how=how, why=kept.why)

@@ -1,0 +1,40 @@
+"""What the watch loop asks of the part of Slurm that keeps places."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from advisor.slurm.places import JobSight, Wish
+
+
+class PlaceKeeper(Protocol):
+    """What the loop asks of :class:`advisor.slurm.places.Places`."""
+
+    def sight(self, job_id: int) -> JobSight | None:
+        """A job as it is now."""
+        ...
+
+    def reserve(self, wish: Wish) -> int:
+        """Submit a placeholder."""
+        ...
+
+    def place(self, placeholder: int, job_id: int) -> JobSight | None:
+        """A job's placeholder as it is now."""
+        ...
+
+    def cancel(self, placeholder: int, job_id: int) -> None:
+        """End a job's placeholder."""
+        ...
+
+    def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
+        """Set a waiting job's place."""
+        ...
+
+    def age_points(self, seconds: float) -> int:
+        """Priority gained by waiting so long."""
+        ...
+
+    @property
+    def recalculation_seconds(self) -> float:
+        """How often priorities are reckoned anew."""
+        ...

@@ -1,0 +1,397 @@
+"""The watch loop: jobs in the cloud that keep their place on-premise, and small jobs that are none.
+
+A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.places`) queues for it
+here. When the placeholder starts, the job's turn has come: it stays where that is sooner, else it is
+requeued, once, and takes the placeholder's slot. At its stop-loss it is requeued before that, and takes the
+placeholder's place in the queue. Each intent is on disk before it is acted upon, and each step looks at Slurm
+first, so that a kill at any point loses nothing and does nothing twice (docs/designs/0013-hedged-start.md).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from advisor.decide.hedge_offer import may_be_brought_back
+from advisor.decide.stay_or_go import stays_at_slot, stays_past_stop
+from advisor.decide.wording import RecordedAdvice
+from advisor.ec2.state_file import StateFile
+from advisor.history.records import AdviceRecord
+from advisor.history.store import HistoryStore
+from advisor.model.advice import HedgeKind
+from advisor.model.settings import Settings
+from advisor.service.accounting import SOURCE
+from advisor.service.advice_of import moved_by_us
+from advisor.service.bringing_back import BringingBack
+from advisor.service.clock import Clock
+from advisor.service.hedge_record import HedgeRecord, Kept, Phase
+from advisor.service.isolating import for_each
+from advisor.service.loops import Step
+from advisor.service.place_keeper import PlaceKeeper
+from advisor.service.small_jobs import SmallJobs
+from advisor.service.view import SharedView
+from advisor.slurm.places import Wish
+from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+_CAPACITIES: Final = frozenset({"reserved", "spot", "on-demand"})
+_JOB_ID: Final = re.compile(r"\d+")
+
+AskQuantiles = Callable[[int], Sequence[float]]
+"""Job id to equally likely on-premise run times, seconds; empty when nothing was forecast."""
+
+
+class WatchLoop:
+    """Watches jobs that may have to be requeued.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Requeues and changes jobs.
+    places : PlaceKeeper
+        Keeps places.
+    view : SharedView
+        What the look loop saw.
+    record : HedgeRecord
+        Places kept, on disk.
+    small_jobs : SmallJobs
+        The safeguard of the size classes.
+    quantiles : callable
+        Forecast run times of a job.
+    clock : Clock
+        Time.
+    pause : callable
+        Sleeps.
+    """
+
+    name = "watch"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        places: PlaceKeeper,
+        view: SharedView,
+        record: HedgeRecord,
+        small_jobs: SmallJobs,
+        quantiles: AskQuantiles,
+        clock: Clock,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._places = places
+        self._view = view
+        self._record = record
+        self._small_jobs = small_jobs
+        self._quantiles = quantiles
+        self._clock = clock
+        self._back = BringingBack(
+            settings, slurm=slurm, places=places, record=record, clock=clock, pause=pause
+        )
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.loops.Loop`; as often as Slurm is looked at while a place is kept."""
+        loops = self._settings.loops
+        return min(loops.watch_seconds, loops.snapshot_seconds) if len(self._record) else loops.watch_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return (
+            Step("keep places", self.keep_places),
+            Step("follow", self.follow),
+            Step("bring back", self.bring_back),
+            Step("forget", self.forget),
+            Step("small jobs", self._small_jobs.check),
+        )
+
+    def report(self) -> Mapping[str, Any]:
+        """What `advisor status` shows: places kept now by phase, and what has happened so far."""
+        return {
+            "now": dict(Counter(kept.phase.value for kept in self._record.all())),
+            "counts": dict(self._record.counts),
+            "small_requeued": self._small_jobs.requeued_jobs,
+            "small_left": self._small_jobs.left_jobs,
+        }
+
+    # ------------------------------------------------------------------------------------- keep
+
+    def keep_places(self) -> None:
+        """Submit a placeholder for each job that was promised one."""
+        snapshot = self._view.fresh()
+        for_each(self._newcomers(snapshot), self._adopt)
+        placing = [kept for kept in self._record.all() if kept.phase is Phase.PLACING]
+        for_each(placing, lambda kept: self._place(kept, snapshot))
+
+    def _newcomers(self, snapshot: SlurmSnapshot) -> list[tuple[QueuedJob, RecordedAdvice]]:
+        needed = _jobs_others_wait_for(snapshot)
+        found = []
+        for queued in snapshot.jobs:
+            job_id = queued.job.job_id
+            if job_id in self._record or queued.restarts or self._record.is_full:
+                continue
+            if queued.partitions != (self._settings.cluster.burst_partition,):
+                continue
+            advice = moved_by_us(queued)
+            if advice is None or advice.hedge is None:
+                continue
+            if queued.array_job_id == job_id and job_id not in needed and self._may_come_back(queued):
+                found.append((queued, advice))
+        return found
+
+    def _may_come_back(self, queued: QueuedJob) -> bool:
+        return may_be_brought_back(queued.job, self._settings)
+
+    def _adopt(self, newcomer: tuple[QueuedJob, RecordedAdvice]) -> None:
+        queued, advice = newcomer
+        hedge = advice.hedge
+        if hedge is None:
+            return
+        own = tuple(word for word in queued.job.features if word not in _CAPACITIES)
+        is_small = advice.size == "small"
+        self._record.put(
+            Kept(
+                job_id=queued.job.job_id,
+                advice_id=advice.advice_id,
+                kind=hedge.kind.value,
+                submitted=queued.job.submit_time,
+                stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
+                partition=self._settings.cluster.on_premise_partitions[0],
+                limit_seconds=advice.users_limit(queued.job.requested_time),
+                features=own if len(own) < len(queued.job.features) else None,
+                site_factor=self._settings.size.small_priority_offset if is_small else 0,
+            )
+        )
+
+    def _place(self, kept: Kept, snapshot: SlurmSnapshot) -> None:
+        """Find the placeholder that was submitted before a crash, else submit one."""
+        if snapshot.time <= kept.acted:
+            return
+        placeholder = _placeholder_in(snapshot, kept.job_id)
+        if placeholder == 0:
+            kept = self._record.put(kept, acted=self._clock.wall())
+            if self._is_gone(kept):
+                return  # `forget` knows
+            placeholder = self._places.reserve(
+                Wish(
+                    job_id=kept.job_id,
+                    partition=kept.partition,
+                    limit_seconds=kept.limit_seconds,
+                    held_seconds=self._settings.hedge.slot_held_seconds,
+                    features=kept.features,
+                )
+            )
+        self._make_up_for_delay(kept, placeholder)
+        self._record.count("places_kept")
+        self._record.put(kept, placeholder=placeholder, phase=Phase.OPEN, acted=self._clock.wall())
+        log.info("hedge.place_kept", job=kept.job_id, placeholder=placeholder, kind=kept.kind)
+
+    def _make_up_for_delay(self, kept: Kept, placeholder: int) -> None:
+        """Give the placeholder the age that the job had when it was submitted."""
+        sight, own = self._places.place(placeholder, kept.job_id), self._places.sight(kept.job_id)
+        if sight is None or own is None or not sight.is_pending:
+            return
+        delay = max(0.0, sight.submit_time - kept.submitted)
+        by = kept.site_factor + self._places.age_points(delay)
+        self._places.raise_priority(placeholder, by=by, to=own.priority)
+
+    # ----------------------------------------------------------------------------------- follow
+
+    def follow(self) -> None:
+        """Decide for each job in the cloud: go on, stay for good, or come back."""
+        snapshot = self._view.fresh()
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+        needed = _jobs_others_wait_for(snapshot)
+        opened = [
+            kept
+            for kept in self._record.all()
+            if kept.phase in (Phase.OPEN, Phase.PLACING) and snapshot.time > kept.acted
+        ]
+        for_each(opened, lambda kept: self._follow(kept, seen, is_needed=kept.job_id in needed))
+
+    def _follow(self, kept: Kept, seen: dict[int, QueuedJob], *, is_needed: bool) -> None:
+        queued = seen.get(kept.job_id)
+        if queued is None or _advice_id(queued) != kept.advice_id:
+            return  # `forget` knows
+        if queued.partitions != (self._settings.cluster.burst_partition,):
+            if queued.state == RUNNING:
+                self._settle(kept, "it runs elsewhere")
+            else:  # the cloud had no room, or its user fetched it: its place is his
+                self._come_back(kept, queued, "it was moved")
+            return
+        if is_needed or not self._may_come_back(queued):
+            self._settle(kept, "it may not be requeued any more")
+            return
+        place = seen.get(kept.placeholder)
+        if place is not None and place.job.keeps_place_of != kept.job_id:
+            place = None
+        if kept.phase is Phase.PLACING:
+            # no placeholder could be had so far: the stop-loss holds all the same
+            self._look_at_stop(kept, queued)
+        elif place is None:
+            if self._places.place(kept.placeholder, kept.job_id) is None:
+                self._settle(kept, "its place was given up")
+        elif place.state == RUNNING:
+            self._slot_came(kept, queued)
+        else:
+            self._look_at_stop(kept, queued)
+
+    def _slot_came(self, kept: Kept, queued: QueuedJob) -> None:
+        if queued.state == RUNNING and queued.start_time is not None and self._stays(kept, queued):
+            self._settle(kept, "its turn came, and it is sooner done where it is")
+        else:
+            self._come_back(kept, queued, "its turn came")
+
+    def _stays(self, kept: Kept, queued: QueuedJob) -> bool:
+        return stays_at_slot(
+            processors=queued.job.processors,
+            slowdown=self._settings.placement.performance_ratio(queued.job.processors),
+            elapsed_seconds=self._elapsed(queued),
+            own_limit_seconds=kept.limit_seconds,
+            run_quantiles=self._quantiles(kept.job_id),
+        )
+
+    def _elapsed(self, queued: QueuedJob) -> float:
+        return max(0.0, self._clock.wall() - (queued.start_time or self._clock.wall()))
+
+    def _look_at_stop(self, kept: Kept, queued: QueuedJob) -> None:
+        elapsed = self._elapsed(queued)
+        if queued.state != RUNNING or kept.stop_seconds is None or elapsed < kept.stop_seconds:
+            return
+        if kept.kind == HedgeKind.SPECULATION and kept.placeholder:
+            place = self._places.place(kept.placeholder, kept.job_id)
+            expected = place.start_time if place is not None else None
+            if stays_past_stop(
+                slowdown=self._settings.placement.performance_ratio(queued.job.processors),
+                elapsed_seconds=elapsed,
+                own_limit_seconds=kept.limit_seconds,
+                further_wait_seconds=None if expected is None else expected - self._clock.wall(),
+            ):
+                self._record.count("rounds_past_stop")
+                return
+        self._come_back(kept, queued, "its time in the cloud is over")
+
+    def _come_back(self, kept: Kept, queued: QueuedJob, why: str) -> None:
+        # nothing is done yet: `bring_back` acts, once this is on disk
+        self._record.count("brought_back")
+        self._record.put(kept, phase=Phase.RETURNING, restarts=queued.restarts, why=why)
+        log.info("hedge.comes_back", job=kept.job_id, why=why)
+
+    def _settle(self, kept: Kept, why: str) -> None:
+        self._record.count("stayed")
+        self._record.put(kept, phase=Phase.SETTLED, why=why)
+        log.info("hedge.settled", job=kept.job_id, why=why)
+
+    # ------------------------------------------------------------------------ bring back, forget
+
+    def bring_back(self) -> None:
+        """Go on with each job that is to be brought back, from wherever it is."""
+        returning = [kept for kept in self._record.all() if kept.phase is Phase.RETURNING]
+        for_each(returning, self._back.go_on)
+
+    def forget(self) -> None:
+        """Take away places that nobody needs any more, and forget jobs that have ended."""
+        snapshot = self._view.fresh()
+        seen = {queued.job.job_id: _advice_id(queued) for queued in snapshot.jobs}
+        concerned = [
+            kept
+            for kept in self._record.all()
+            if snapshot.time > kept.acted
+            and (
+                seen.get(kept.job_id) != kept.advice_id
+                or (kept.phase is Phase.SETTLED and kept.placeholder in seen)
+            )
+        ]
+        for_each(concerned, lambda kept: self._forget(kept, snapshot))
+
+    def _forget(self, kept: Kept, snapshot: SlurmSnapshot) -> None:
+        # a placeholder that a crash kept from being noted is found by its name
+        placeholder = kept.placeholder or _placeholder_in(snapshot, kept.job_id)
+        ended = self._is_gone(kept)  # a second look: half a queue ends nobody's place
+        if (ended or kept.phase is Phase.SETTLED) and placeholder:
+            self._places.cancel(placeholder, kept.job_id)
+        if ended:
+            self._record.drop(kept.job_id)
+
+    def _is_gone(self, kept: Kept) -> bool:
+        """Whether the job has ended; another's under its id is not it."""
+        sight = self._places.sight(kept.job_id)
+        return sight is None or sight.advice_id != kept.advice_id
+
+
+def watch_loop(
+    settings: Settings,
+    *,
+    slurm: SlurmBackend,
+    places: PlaceKeeper,
+    view: SharedView,
+    store: HistoryStore,
+    clock: Clock,
+) -> WatchLoop:
+    """Put the loop together; what was forecast is read from the ledger."""
+
+    def advice_of(job_id: int) -> AdviceRecord | None:
+        return store.advice_of(job_id, source=SOURCE)
+
+    def quantiles(job_id: int) -> Sequence[float]:
+        record = advice_of(job_id)
+        return () if record is None else record.estimates.run.quantiles
+
+    def divider(job_id: int) -> float:
+        record = advice_of(job_id)
+        return math.nan if record is None else record.estimates.size.divider_seconds
+
+    small_jobs = SmallJobs(
+        settings,
+        slurm=slurm,
+        places=places,
+        view=view,
+        state=StateFile(settings.paths.state / "small_jobs.json"),
+        divider=divider,
+        clock=clock,
+    )
+    return WatchLoop(
+        settings,
+        slurm=slurm,
+        places=places,
+        view=view,
+        record=HedgeRecord(StateFile(settings.paths.state / "places.json")),
+        small_jobs=small_jobs,
+        quantiles=quantiles,
+        clock=clock,
+    )
+
+
+def _jobs_others_wait_for(snapshot: SlurmSnapshot) -> frozenset[int]:
+    """Every number in a dependency: rather one job too many than one whose dependants are misled."""
+    return frozenset(
+        int(number)
+        for queued in snapshot.jobs
+        if queued.job.dependency
+        for number in _JOB_ID.findall(queued.job.dependency[:100_000])
+    )
+
+
+def _advice_id(queued: QueuedJob) -> str | None:
+    advice = moved_by_us(queued)
+    return None if advice is None else advice.advice_id
+
+
+def _placeholder_in(snapshot: SlurmSnapshot, job_id: int) -> int:
+    """A job's placeholder by its name; only one of the same user counts, since names are anybody's."""
+    users = {queued.job.job_id: queued.job.user for queued in snapshot.jobs}
+    for queued in snapshot.jobs:
+        is_its = queued.job.keeps_place_of == job_id and queued.job.job_id > job_id
+        if is_its and users.get(job_id, queued.job.user) == queued.job.user:
+            return queued.job.job_id
+    return 0

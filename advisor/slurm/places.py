@@ -1,0 +1,330 @@
+"""Keeping a job's place in the on-premise queue while it runs elsewhere: a placeholder job of the same shape.
+
+slurmctld itself then does what nobody could imitate: the placeholder gains age and fair share as the job
+would have, backfill plans it, limits hold for it, and when it starts the job's turn has come, and its slot is
+held. It sleeps; nothing of the user's runs in it. docs/designs/0013-hedged-start.md compares the other ways.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.decide.wording import parse_admin_comment
+from advisor.model.errors import RetryLater, TellAdmin
+from advisor.model.job import PLACE_OF
+from advisor.slurm import parsing, records
+from advisor.slurm.commands import Commands
+from advisor.slurm.protocol import PENDING
+from advisor.slurm.records import Layout, Unread
+
+_SIGHT: Final = (
+    "JobID",
+    "State",
+    "Reason",
+    "Partition",
+    "PriorityLong",
+    "StartTime",
+    "SubmitTime",
+    "RestartCnt",
+    "TimeLimit",
+    "Name",
+    "admin_comment",
+    "UserID",  # last: a number
+)
+_SHAPE: Final = (
+    "JobID",
+    "UserID",
+    "NumTasks",
+    "NumCPUs",
+    "NumNodes",
+    "cpus-per-task",
+    "NTPerNode",
+    "tres-alloc",
+    "MinTmpDisk",
+    "OverSubscribe",
+    "Contiguous",
+    "Feature",
+    "Account",
+    "QOS",
+    "Nice",
+    "TimeLimit",
+)
+_UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSight:
+    """One job as slurmctld says it is now.
+
+    Attributes
+    ----------
+    job_id : int
+        Slurm's id.
+    state, reason, partition : str
+        Slurm's own words.
+    priority : int
+        As it is now.
+    start_time : float or None
+        Epoch seconds: of its start, or when slurmctld expects it to; None when it does not.
+    submit_time : float
+        Epoch seconds; a requeue sets it anew.
+    restarts : int
+        How often it was requeued.
+    limit_seconds : float or None
+        Time limit.
+    name : str
+        Given by whoever submitted it.
+    advice_id : str or None
+        The advice it was submitted under.
+    """
+
+    job_id: int
+    state: str
+    reason: str
+    partition: str
+    priority: int
+    start_time: float | None
+    submit_time: float
+    restarts: int
+    limit_seconds: float | None
+    name: str = ""
+    advice_id: str | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits."""
+        return self.state == PENDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a placeholder is to be.
+
+    Attributes
+    ----------
+    job_id : int
+        The job whose place it keeps.
+    partition : str
+        Where.
+    limit_seconds : float or None
+        The time limit its user gave; None: the job's present one.
+    held_seconds : float
+        How long it holds the slot, should nobody end it.
+    features : tuple of str or None
+        The user's own constraint; None: the job's present one.
+    """
+
+    job_id: int
+    partition: str
+    limit_seconds: float | None
+    held_seconds: float
+    features: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Priorities:
+    is_multifactor: bool
+    age_weight: int
+    max_age_seconds: float
+    calc_seconds: float
+
+
+class Places:
+    """Submits and looks at placeholders, and at the jobs they belong to.
+
+    Every method raises RetryLater when Slurm does not answer or refuses.
+
+    Parameters
+    ----------
+    commands : Commands
+        How Slurm's commands are run.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._priority: _Priorities | None = None
+
+    def sight(self, job_id: int) -> JobSight | None:
+        """A job as it is now; None when slurmctld has forgotten it."""
+        row = self._row(job_id, _SIGHT)
+        if row is None:
+            return None
+        start = records.whole(row["StartTime"])
+        advice = parse_admin_comment(records.text(row["admin_comment"], 4096))
+        return JobSight(
+            job_id=job_id,
+            state=row["State"].strip(),
+            reason=row["Reason"].strip(),
+            partition=row["Partition"].strip(),
+            priority=records.whole(row["PriorityLong"]) or 0,
+            start_time=None if start is None else float(start),
+            submit_time=float(records.whole(row["SubmitTime"]) or 0),
+            restarts=records.whole(row["RestartCnt"]) or 0,
+            limit_seconds=records.seconds(row["TimeLimit"]),
+            name=row["Name"],
+            advice_id=None if advice is None else advice.advice_id,
+        )
+
+    def place(self, placeholder: int, job_id: int) -> JobSight | None:
+        """A job's placeholder as it is now; None when it is gone.
+
+        Only what bears its name counts: a slurmctld that died before it wrote the placeholder down gives
+        its id to somebody else's job.
+        """
+        sight = self.sight(placeholder)
+        return sight if sight is not None and sight.name == f"{PLACE_OF}{job_id:d}" else None
+
+    def reserve(self, wish: Wish) -> int:
+        """Submit a placeholder as the job's own user; its id.
+
+        Raises
+        ------
+        TellAdmin
+            Only root may submit for others (``hedge.not_root``).
+        RetryLater
+            The job is gone (``hedge.job_gone``), or Slurm refuses.
+        """
+        shape = self._row(wish.job_id, _SHAPE)
+        if shape is None:
+            raise RetryLater(f"job {wish.job_id} is gone", code="hedge.job_gone")
+        options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
+        # the hook sees an explicit partition, and leaves it where it is
+        answer = self._commands.text(
+            "sbatch",
+            "--parsable",
+            f"--job-name={PLACE_OF}{wish.job_id:d}",
+            f"--partition={wish.partition}",
+            "--output=/dev/null",
+            "--chdir=/",
+            "--export=NONE",
+            "--comment=Burst Advisor keeps the place of a job that runs in the cloud",
+            *options,
+            f"--wrap=exec sleep {math.ceil(wish.held_seconds):d}",
+        )
+        placeholder = records.whole(answer.partition(";")[0])
+        if placeholder is None:
+            raise RetryLater("sbatch named no job", code="slurm.unreadable")
+        return placeholder
+
+    def cancel(self, placeholder: int, job_id: int) -> None:
+        """End a job's placeholder; one that is gone is as good."""
+        try:
+            self._commands.text("scancel", "--quiet", f"--name={PLACE_OF}{job_id:d}", f"{placeholder:d}")
+        except RetryLater:  # scancel fails, and with --quiet says nothing, where there is nothing to end
+            if self.place(placeholder, job_id) is not None:
+                raise
+
+    def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
+        """Set a waiting job's place.
+
+        Parameters
+        ----------
+        job_id : int
+            The job.
+        by : int
+            Its site factor from now on, where the site's priorities have one.
+        to : int
+            Else its priority; None leaves it: that of a job that runs can't be changed.
+        """
+        if to is None and not self.knows_site_factors:
+            return
+        change = f"sitefactor={by:d}" if self.knows_site_factors else f"priority={to:d}"
+        self._commands.text("scontrol", "update", f"jobid={job_id:d}", change)
+
+    @property
+    def knows_site_factors(self) -> bool:
+        """Whether priorities are made of factors; ``priority/basic`` numbers jobs as they come."""
+        return self._priorities().is_multifactor
+
+    @property
+    def recalculation_seconds(self) -> float:
+        """How often slurmctld reckons priorities anew; 0: never."""
+        return self._priorities().calc_seconds
+
+    def age_points(self, seconds: float) -> int:
+        """Priority that a job gains by waiting so long."""
+        found = self._priorities()
+        return math.ceil(found.age_weight * min(max(seconds, 0.0) / found.max_age_seconds, 1.0))
+
+    def _priorities(self) -> _Priorities:
+        if self._priority is None:
+            values = parsing.config(self._commands.text("scontrol", "show", "config"))
+            is_multifactor = values.get("PriorityType") == "priority/multifactor"
+            weight = records.whole(values.get("PriorityWeightAge", "")) or 0
+            calc = records.seconds(values.get("PriorityCalcPeriod", ""))
+            self._priority = _Priorities(
+                is_multifactor=is_multifactor,
+                age_weight=weight if is_multifactor else 0,
+                max_age_seconds=records.seconds(values.get("PriorityMaxAge", "")) or math.inf,
+                calc_seconds=(300.0 if calc is None else calc) if is_multifactor else 0.0,
+            )
+        return self._priority
+
+    def _row(self, job_id: int, columns: tuple[str, ...]) -> dict[str, str] | None:
+        layout = Layout.of(columns)
+        try:
+            answer = self._commands.text(
+                "squeue", "--noheader", "--all", f"--jobs={job_id:d}", f"--Format={layout.argument}"
+            )
+        except RetryLater as error:
+            if "Invalid job id" in str(error):
+                return None
+            raise
+        rows = [row for row in layout.records(answer, Unread()) if records.whole(row["JobID"]) == job_id]
+        return rows[0] if rows else None
+
+
+def _resources(shape: dict[str, str], wish: Wish) -> list[str]:
+    """Options of sbatch that ask for what the job has."""
+    nodes = max(1, records.leading(shape["NumNodes"]) or 1)
+    limit = wish.limit_seconds if wish.limit_seconds is not None else records.seconds(shape["TimeLimit"])
+    memory = _memory_mb(shape["tres-alloc"])
+    features = "&".join(wish.features) if wish.features is not None else shape["Feature"]
+    counts = {
+        "ntasks": max(1, records.whole(shape["NumTasks"]) or 1),
+        "nodes": nodes if nodes > 1 else 0,
+        "cpus-per-task": records.whole(shape["cpus-per-task"]) or 0,
+        "ntasks-per-node": records.whole(shape["NTPerNode"]) or 0,
+        "time": 0 if limit is None else math.ceil(limit / 60.0),
+        "mem": math.ceil(memory / nodes),  # MiB
+        "tmp": records.whole(shape["MinTmpDisk"]) or 0,
+        "nice": records.whole(shape["Nice"]) or 0,
+    }
+    texts = {"constraint": features, "account": shape["Account"], "qos": shape["QOS"]}
+    options = [f"--{option}={count:d}" for option, count in counts.items() if count > 0]
+    options += [
+        f"--{option}={known.strip()}" for option, value in texts.items() if (known := records.text(value))
+    ]
+    if shape["OverSubscribe"].strip() == "NO":
+        options.append("--exclusive")
+    if shape["Contiguous"].strip() == "1":
+        options.append("--contiguous")
+    return options
+
+
+def _memory_mb(tres: str) -> float:
+    for part in tres.split(","):
+        name, _, value = part.strip().partition("=")
+        if name == "mem" and value[:-1].replace(".", "", 1).isdigit() and value[-1] in _UNITS:
+            return float(value[:-1]) * _UNITS[value[-1]]
+    return 0.0
+
+
+def _as_user(uid: int) -> list[str]:
+    if uid == os.geteuid():
+        return []
+    if os.geteuid() != 0:
+        raise TellAdmin(
+            "only root may keep the place of another user's job: run `advisor control` as root, or set "
+            "hedge.enabled = false and waiting.speculate = false",
+            code="hedge.not_root",
+        )
+    try:
+        group = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        raise RetryLater(f"user id {uid} is not known here", code="hedge.no_user") from None
+    return [f"--uid={uid:d}", f"--gid={group:d}"]

@@ -1,0 +1,167 @@
+"""A lab whose jobs keep their places: the watch loop on a real Slurm, stepped by whoever tests it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import admin_comment
+from advisor.ec2.state_file import StateFile
+from advisor.model.advice import (
+    Advice,
+    Answer,
+    Capacity,
+    Hedge,
+    HedgeKind,
+    Mode,
+    Placement,
+    Question,
+    TimeLimit,
+    Verdict,
+)
+from advisor.model.settings import Settings
+from advisor.service.clock import Clock
+from advisor.service.hedge_record import HedgeRecord, Kept
+from advisor.service.place_keeper import PlaceKeeper
+from advisor.service.site_view import cluster_state
+from advisor.service.small_jobs import SmallJobs
+from advisor.service.view import SharedView
+from advisor.service.watching import WatchLoop
+from advisor.slurm.cli import CliBackend
+from advisor.slurm.commands import Commands
+from advisor.slurm.places import Places
+from advisor.slurm.protocol import SlurmBackend
+from advisor.testing.lab import Lab
+
+_NO_QUANTILES: tuple[float, ...] = ()
+
+
+class WatchedLab:
+    """The watch loop beside a running lab.
+
+    Parameters
+    ----------
+    lab : Lab
+        Up.
+    state : Path
+        Folder for what the loop writes down; a new object with the same one goes on from there.
+    sections : dict
+        Settings beside the paths: section to key to value.
+    wrap : callable, optional
+        Stands between the loop and Slurm: given both parts, gives both; to break in.
+    quantiles : callable, optional
+        Forecast run times by job.
+    divider : float
+        Of every small job, seconds.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        state: Path,
+        *,
+        sections: dict[str, dict[str, Any]] | None = None,
+        wrap: Callable[[SlurmBackend, PlaceKeeper], tuple[SlurmBackend, PlaceKeeper]] | None = None,
+        quantiles: Callable[[int], Sequence[float]] = lambda _: _NO_QUANTILES,
+        divider: float = 5.0,
+    ) -> None:
+        self.lab = lab
+        paths = {"state": str(state), "run": str(state), "slurm_conf": str(lab.conf)}
+        hedge = {"enabled": True}
+        tables = {"paths": paths, "cluster": {"default_mode": "act"}, "hedge": hedge} | (sections or {})
+        self.settings = Settings.model_validate(tables)
+        clock = Clock()
+        commands = Commands(self.settings.paths.slurm_bin, lab.conf)
+        backend, places = CliBackend(commands), Places(commands)
+        slurm: SlurmBackend = backend
+        keeper: PlaceKeeper = places
+        if wrap is not None:
+            slurm, keeper = wrap(backend, places)
+        self._backend = backend
+        self.view = SharedView(clock, 60.0)
+        self.record = HedgeRecord(StateFile(state / "places.json"))
+        self.small_jobs = SmallJobs(
+            self.settings,
+            slurm=slurm,
+            places=keeper,
+            view=self.view,
+            state=StateFile(state / "small_jobs.json"),
+            divider=lambda _: divider,
+            clock=clock,
+        )
+        self.loop = WatchLoop(
+            self.settings,
+            slurm=slurm,
+            places=keeper,
+            view=self.view,
+            record=self.record,
+            small_jobs=self.small_jobs,
+            quantiles=quantiles,
+            clock=clock,
+        )
+
+    def step(self) -> None:
+        """Look at Slurm, then one round; an error ends it, as it would end a step of the real loop."""
+        snapshot = self._backend.snapshot(time.time())
+        self.view.update(snapshot, cluster_state(snapshot, self.settings))
+        for step in self.loop.steps():
+            step.run()
+
+    def kept(self, job_id: int) -> Kept | None:
+        """What is written down about a job."""
+        return next((kept for kept in self.record.all() if kept.job_id == job_id), None)
+
+    def hedged(
+        self,
+        *options: str,
+        script: str,
+        stop_seconds: float,
+        kind: HedgeKind = HedgeKind.HEDGE,
+        limit_minutes: int = 1,
+    ) -> int:
+        """Submit a job as the hook would have: in the burst partition, its advice in the AdminComment."""
+        limit = f"--time={limit_minutes}"
+        job = self.lab.sbatch("--partition=burst", "--open-mode=append", limit, *options, script=script)
+        comment = hedged_comment(stop_seconds, kind, limit_minutes)
+        self.lab.run("scontrol", "update", f"jobid={job.job_id}", f"admincomment={comment}")
+        return job.job_id
+
+
+def hedged_comment(stop_seconds: float, kind: HedgeKind, limit_minutes: int) -> str:
+    """AdminComment of a job that starts hedged."""
+    answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=Reason.HEDGED)
+    limit = 60.0 * limit_minutes
+    return admin_comment(
+        Advice(
+            advice_id=uuid.uuid4().hex,
+            time=time.time(),
+            placement=Placement.BURST,
+            partition="burst",
+            capacity=Capacity.ON_DEMAND,
+            mode=Mode.ACT,
+            answers=(answer,),
+            hedge=Hedge(kind=kind, stop_seconds=stop_seconds),
+            time_limit=TimeLimit(asked_seconds=limit, given_seconds=4 * limit),
+        )
+    )
+
+
+def small_comment() -> str:
+    """AdminComment of a job that stays and goes first as small."""
+    answer = Answer(question=Question.FASTER, verdict=Verdict.NO, reason=Reason.CLOUD_NOT_FASTER)
+    return admin_comment(
+        Advice(
+            advice_id="test",
+            time=time.time(),
+            placement=Placement.ON_PREMISE,
+            partition=None,
+            capacity=None,
+            mode=Mode.ACT,
+            answers=(answer,),
+            size="small",
+        )
+    )

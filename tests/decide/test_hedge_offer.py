@@ -1,0 +1,200 @@
+"""Who may start hedged or speculatively, for how long, and what he is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, speculation_of
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import admin_comment, explanation, message, parse_admin_comment
+from advisor.model import Capacity, Estimate, Estimates, Mode, Placement
+from advisor.model.advice import Hedge, HedgeKind
+from tests.decide.cases import (
+    CLUSTER,
+    NOTHING_KNOWN,
+    ask,
+    make_cloud,
+    make_estimates,
+    make_job,
+    make_settings,
+)
+
+HEDGE = {"enabled": True, "by_default": True}
+DOUBT = make_estimates(wait_variance=1e12, run_variance=1e12)
+
+
+def run_of(*quantiles: float) -> Estimates:
+    middle = sorted(quantiles)[len(quantiles) // 2]
+    return Estimates(wait=Estimate(seconds=7200.0, variance=100.0), run=_estimate(middle, quantiles))
+
+
+def _estimate(seconds: float, quantiles: tuple[float, ...]) -> Estimate:
+    return Estimate(seconds=seconds, variance=1e12, quantiles=tuple(sorted(quantiles)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"requeue": False},
+        {"array_tasks": 2},
+        {"interactive": True},
+        {"dependency": "afterok:7"},
+        {"heterogeneous": True},
+        {"comment": "advisor:no-hedge"},
+        {"comment": "me,NO-HEDGE please"},
+        {"gres": "gres:gpu:1"},
+        {"licenses": "matlab:1"},
+        {"reservation": "course"},
+        {"node_list": "onprem1"},
+    ],
+)
+def test_whoever_might_be_harmed_is_left_alone(fields: dict[str, Any]) -> None:
+    settings = make_settings(hedge=HEDGE, waiting={"speculate": True, "long_job_seconds": 60.0})
+    job = make_job(**fields)
+    assert not may_be_brought_back(job, settings)
+    assert hedge_of(job, make_cloud(), settings) is None
+    assert speculation_of(job, run_of(10.0, 100.0), 1.0, settings) is None
+
+
+@pytest.mark.parametrize(
+    ("hedge", "fields", "is_hedged"),
+    [
+        ({}, {}, False),
+        ({}, {"comment": "hedge"}, False),
+        ({"enabled": True}, {}, False),
+        ({"enabled": True}, {"comment": "hedge"}, True),
+        ({"enabled": True}, {"comment": "hedges"}, False),
+        ({"enabled": True}, {"comment": "hedge no-hedge"}, False),
+        ({"enabled": True, "partitions": ["long"]}, {"queue": "long"}, True),
+        ({"enabled": True, "partitions": ["long"]}, {"queue": "short"}, False),
+        ({"enabled": True, "by_default": True}, {}, True),
+        ({"enabled": True, "by_default": True}, {"comment": "no-hedge"}, False),
+    ],
+)
+def test_in_and_out(*, hedge: dict[str, Any], fields: dict[str, Any], is_hedged: bool) -> None:
+    found = hedge_of(make_job(**fields), make_cloud(), make_settings(hedge=hedge))
+    assert (found is not None) == is_hedged
+
+
+def test_requeue_default_of_the_site_holds_for_who_says_nothing() -> None:
+    settings = make_settings(hedge=HEDGE, cluster={"requeue_default": False})
+    assert hedge_of(make_job(), make_cloud(), settings) is None
+    assert hedge_of(make_job(requeue=True), make_cloud(), settings) is not None
+
+
+@given(
+    processors=st.integers(1, 4096),
+    per_node=st.integers(0, 128),
+    hours=st.floats(0.01, 1e5),
+    usd=st.floats(0.0, 1e4),
+    price=st.floats(0.0, 5.0),
+)
+def test_a_stop_loss_is_never_exceeded(
+    processors: int, per_node: int, hours: float, usd: float, price: float
+) -> None:
+    """Whole nodes are paid for: neither core hours nor dollars go beyond what is set."""
+    limits = {"stop_loss_core_hours": hours, "stop_loss_usd": usd}
+    settings = make_settings(hedge=HEDGE | limits)
+    cloud = make_cloud(processors_per_node=per_node, on_demand_usd_per_core_hour=price)
+    hedge = hedge_of(make_job(processors=processors), cloud, settings)
+    assert hedge is not None
+    cores = math.ceil(processors / per_node) * per_node if per_node else processors
+    used = hedge.stop_seconds / 3600.0 * cores
+    assert used <= hours * (1 + 1e-9)
+    if usd and price:
+        assert used * price <= usd * (1 + 1e-9)
+        assert math.isclose(used, hours) or math.isclose(used * price, usd)
+    else:
+        assert math.isclose(used, hours)
+
+
+def test_a_doubt_is_hedged_where_the_job_would_wait() -> None:
+    settings = make_settings(hedge=HEDGE)
+    advice = ask(estimates=DOUBT, settings=settings)
+    assert (advice.placement, advice.hedge is not None) == (Placement.BURST, True)
+    assert Reason.HEDGED in [answer.reason for answer in advice.answers]
+    kept = ask(estimates=DOUBT, settings=make_settings())
+    assert (kept.placement, kept.hedge) == (Placement.ON_PREMISE, None)
+
+
+def test_nobody_is_hedged_where_nobody_waits() -> None:
+    idle = dataclasses.replace(CLUSTER, queue_size=0, free_processors=64)
+    advice = ask(estimates=DOUBT, settings=make_settings(hedge=HEDGE), cluster=idle)
+    assert (advice.placement, advice.hedge) == (Placement.ON_PREMISE, None)
+
+
+def test_what_nobody_knows_anything_of_is_hedged_too() -> None:
+    advice = ask(estimates=NOTHING_KNOWN, settings=make_settings(hedge=HEDGE))
+    assert advice.hedge is not None
+    assert advice.hedge.kind is HedgeKind.HEDGE
+
+
+def test_a_sure_move_keeps_its_place_too() -> None:
+    """The forecast may be wrong: then the job still loses no time."""
+    advice = ask(settings=make_settings(hedge=HEDGE))
+    assert (advice.placement, advice.hedge is not None) == (Placement.BURST, True)
+    assert Reason.HEDGED not in [answer.reason for answer in advice.answers]
+
+
+def test_shadow_mode_promises_nothing() -> None:
+    advice = ask(settings=make_settings(hedge=HEDGE, cluster={"default_mode": Mode.SHADOW}))
+    assert (advice.hedge, advice.partition) == (None, None)
+
+
+SPECULATE = {"speculate": True, "long_job_seconds": 900.0}
+
+
+def test_a_long_job_with_a_chance_gets_its_chance() -> None:
+    settings = make_settings(waiting=SPECULATE)
+    assert speculation_of(make_job(), run_of(*[100.0] * 3, *[9000.0] * 17), 1.0, settings) is not None
+    assert speculation_of(make_job(), run_of(100.0, *[9000.0] * 19), 1.0, settings) is None
+    assert speculation_of(make_job(), run_of(*[800.0] * 20), 1.2, settings) is None  # too slow there
+    assert speculation_of(make_job(), NOTHING_KNOWN, 1.0, settings) is not None
+
+
+def test_speculation_is_said_and_stops_at_t() -> None:
+    sure = Estimates(
+        wait=Estimate(seconds=9e5, variance=1.0),
+        run=Estimate(seconds=9000.0, variance=1.0, quantiles=(100.0, 9000.0, 9500.0)),
+    )
+    advice = ask(estimates=sure, settings=make_settings(waiting=SPECULATE))
+    assert advice.hedge is not None
+    assert (advice.hedge.kind, advice.hedge.stop_seconds) == (HedgeKind.SPECULATION, 900.0)
+    assert advice.decisive.reason in {Reason.SPECULATED, Reason.SPOT, Reason.ON_DEMAND}
+    said = message(advice)
+    assert said is not None
+    assert "when its turn comes or after 15 min it may be stopped and started anew here, once" in said
+    assert "keeps its place here" in explanation(advice)
+
+
+@pytest.mark.parametrize("capacity", list(Capacity))
+@given(stop=st.one_of(st.just(math.inf), st.floats(1.0, 1e7)), kind=st.sampled_from(HedgeKind))
+def test_the_comment_carries_the_promise(capacity: Capacity, stop: float, kind: HedgeKind) -> None:
+    advice = dataclasses.replace(
+        ask(settings=make_settings(hedge=HEDGE)),
+        capacity=capacity,
+        hedge=Hedge(kind=kind, stop_seconds=stop),
+    )
+    read = parse_admin_comment(admin_comment(advice))
+    assert read is not None
+    assert read.hedge is not None
+    assert read.hedge.kind is kind
+    assert read.hedge.stop_seconds == pytest.approx(stop, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    "forged", [["hedge", -1], ["hedge", "x"], ["other", 5], ["hedge"], "hedge", [[], 1], ["hedge", 1, 2]]
+)
+def test_a_forged_promise_is_none(forged: object) -> None:
+    content = json.loads(admin_comment(ask(settings=make_settings(hedge=HEDGE))))
+    content["hedge"] = forged
+    read = parse_admin_comment(json.dumps(content))
+    assert read is not None
+    assert read.hedge is None
