@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict._placement_lags import UNKNOWN, Lags, Rows, back, mean
+from advisor.predict._placement_lags import UNKNOWN, Lags, Rows, back, mean, median
 from advisor.predict._placement_queue import PROCESSORS, QUEUE_FEATURES, queue_features
 
 Floats = NDArray[np.float64]
@@ -317,7 +317,7 @@ class PlacementFeatures:
             self._waits["queue_size"].of(size_bits),
         )
         numbers = [back(user, lag) for lag in (1, 2, 3)]
-        numbers += [max(user), float(np.median(user))] if user else [UNKNOWN, UNKNOWN]
+        numbers += [max(user), median(user)] if user else [UNKNOWN, UNKNOWN]
         for name in ("size", "request", "executable"):
             numbers += [back(runs[name], 1), back(runs[name], 2)]
         numbers += [back(alike, 1), mean(alike, 6), max(alike) if alike else UNKNOWN, float(len(alike))]

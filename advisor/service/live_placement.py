@@ -7,6 +7,7 @@ time. New forests come with a base of their own: they are built beside and put i
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import deque
 from collections.abc import Hashable
@@ -21,7 +22,7 @@ from advisor.model.estimate import Estimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.predict.fitness import Target
-from advisor.predict.forecaster import Bounds, Forecaster
+from advisor.predict.forecaster import Bounds, Forecaster, warm_kernels
 from advisor.predict.placement_features import PlacementFeatures, Submission
 from advisor.predict.queue_events import Codes, Floats, tell
 from advisor.predict.rolling import ForecastOptions
@@ -35,6 +36,7 @@ MOST_TASKS_AT_ONCE: Final = 100
 """Tasks of an array that join the queue within its own answer; the next look shows the rest."""
 _EVENTS_AT_A_TIME: Final = 25
 _MOST_ADVISED: Final = 100_000
+_REHEARSALS: Final = 50
 
 
 class LivePlacement:
@@ -63,7 +65,12 @@ class LivePlacement:
         self._bounds: Bounds = {}
         for row in self.begin(content):
             self.take(row)
-        self._forecaster.warm()
+        self._touch()
+
+    def _touch(self) -> None:
+        """Ask now and then: what is compiled and paged in here need not be where somebody waits."""
+        for processors in range(1, 1 + _REHEARSALS):
+            self.forecast(Job(job_id=0, submit_time=self.time, processors=processors, requested_time=3600.0))
 
     def begin(self, content: StreamFile) -> Floats:
         """Take in all of a look but its events, which are returned: those not taken before."""
@@ -71,12 +78,16 @@ class LivePlacement:
             self._codes.put(column, name, code)
         self._bounds = {"wait": content.bounds["wait"], "run": content.bounds["run"]}
         self._observer.total_processors = float(content.total_processors)
-        rows = content.rows[self._applied :]
-        # what was submitted up to the look is in the events now
-        while self._advised and self._advised[0][0] <= content.time:
-            self._observer.withdraw(self._advised.popleft()[1])
         self.time = content.time
-        return rows
+        return content.rows[self._applied :]
+
+    def withdraw_seen(self, most: int) -> bool:
+        """Take back jobs advised before the look: it shows them now. False when none is left."""
+        for _ in range(most):
+            if not self._advised or self._advised[0][0] > self.time:
+                return False
+            self._observer.withdraw(self._advised.popleft()[1])
+        return True
 
     def take(self, row: Floats) -> None:
         """One event."""
@@ -174,6 +185,10 @@ class PlacementFollower:
     def _follow(self, current: LivePlacement, content: StreamFile) -> None:
         with self._lock:
             rows = current.begin(content)
+        more = True
+        while more:
+            with self._lock:
+                more = current.withdraw_seen(_EVENTS_AT_A_TIME)
         for first in range(0, len(rows), _EVENTS_AT_A_TIME):
             with self._lock:
                 for row in rows[first : first + _EVENTS_AT_A_TIME]:
@@ -199,5 +214,14 @@ class PlacementFollower:
             if self.current is not None:
                 built.carry_over(self.current)
             self.current = built
+        if not gc.isenabled():
+            # thousands of small objects that stay: not to be looked through between two answers
+            gc.freeze()
         log.info("placement.in_use", version=version)
         return True
+
+
+def warm() -> None:
+    """Compile, or load from the cache, all that a first forecast needs; forests may come at any time."""
+    PlacementFeatures(1).features(Submission(0.0, 1, 60.0, 0, 0, 0, 0))
+    warm_kernels()

@@ -15,6 +15,7 @@ import structlog
 
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
+from advisor.service import live_placement
 from advisor.service.answering import Answerer
 from advisor.service.metrics import ServeMetrics
 from advisor.service.notify import Notifier
@@ -89,6 +90,7 @@ class Service:
 
     def warm_up(self) -> None:
         """Answer questions nobody asked, so that kernels are compiled and caches filled before the first."""
+        live_placement.warm()
         for sequence in range(_WARM_UP_QUESTIONS):
             request = AdviseRequest(
                 v=VERSION, seq=sequence, user="warm-up", name="warm-up", min_cpus=1 + sequence % 64, dry=True

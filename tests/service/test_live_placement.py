@@ -64,7 +64,10 @@ class Site:
         self.stream.look(look_at(self.table, time), self.table.total_processors)
 
     def follow(self) -> None:
-        for row in self.live.begin(self.content()):
+        rows = self.live.begin(self.content())
+        while self.live.withdraw_seen(2):
+            pass
+        for row in rows:
             self.live.take(row)
 
 

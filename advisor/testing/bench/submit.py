@@ -1,8 +1,9 @@
 """The submit path: an advice on the bare socket; sbatch in a real slurmctld, with the hook and without.
 
 The server is `advisor serve` in a process of its own, with a knowledge base of 10,000 jobs for both
-estimators and a trained forest. Beside it an echo server (a thread a connection, JSON in and out, no thought)
-is asked in the same run, turn by turn, so that a busy machine slows both.
+estimators, a trained size model, and the distribution forests of the advisor's own placement rule, grown on
+as many jobs: every advice is forecast by them. Beside it an echo server (a thread a connection, JSON in and
+out, no thought) is asked in the same run, turn by turn, so that a busy machine slows both.
 
 The part inside slurmctld is :mod:`advisor.testing.bench.submit_slurm`.
 """
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,22 +24,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from advisor.history.models import ModelStore
-from advisor.model import CloudState, ClusterState, Mode, SiteState, TellAdmin
+from advisor.model import CloudState, ClusterState, Job, JobTable, Mode, SiteState, TellAdmin
 from advisor.model.settings import ClusterSettings, PathSettings, Settings, SubmitSettings
+from advisor.model.site import TrackRecord
 from advisor.predict.features import Encoder
 from advisor.predict.knn import KnnParameters
+from advisor.predict.placement_features import features_of
 from advisor.predict.predictor import Predictor
+from advisor.predict.queue_events import Codes
+from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.predict.size import SizeModel
 from advisor.predict.size_features import SizeHistory
 from advisor.predict.tracker import states_of
 from advisor.replay.sources import load_table
-from advisor.service import snapshot
+from advisor.service import placement_store, queue_stream, snapshot
 from advisor.service.client import SubmitClient
 from advisor.service.models import PREDICTOR_KIND, SIZE_KIND
+from advisor.service.placement_store import Base
 from advisor.service.protocol import VERSION, AdviseRequest, encode_line
+from advisor.service.queue_stream import QueueStream
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.testing.bench import submit_slurm
 from advisor.testing.bench.timing import microseconds_each, percentiles, processor_seconds
 
@@ -45,6 +55,9 @@ Tell = Callable[[str], None]
 
 _QUESTIONS_A_TURN: Final = 20
 _PRIORITY: Final = -5
+_PROCESSORS: Final = 256
+_RUNNING: Final = 40
+_WAITING: Final = 25
 _START_SECONDS: Final = 180.0
 _ECHO: Final = """
 import json, socket, sys, threading
@@ -89,6 +102,7 @@ def run(
         tell("starting advisor serve")
         pid = stack.enter_context(_serving(settings, folder))
         echo = stack.enter_context(_echoing(folder))
+        stack.enter_context(_looking(settings))
         tell(f"{questions} questions on the bare socket")
         result = _on_the_socket(settings.paths.submit_socket, echo, questions, pid)
         if submissions:
@@ -123,31 +137,101 @@ def _prepare(folder: Path, jobs: int) -> Settings:
     predictor.learn_table(table, states_of(table))
     store = ModelStore(folder=settings.paths.models)
     store.save(PREDICTOR_KIND, *predictor.to_arrays())
+    _hand_over_forests(settings, store, table)
     history = SizeHistory.from_table(table)
     store.save(SIZE_KIND, *SizeModel.retrain(history, now=float(table.end.max()) + 1.0).to_arrays())
     snapshot.write(settings.paths.snapshot, _snapshot())
     return settings
 
 
+def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable) -> None:
+    """As `advisor control` does it: forests, the queue they go with, the events since (none)."""
+    features = features_of(table)
+    known = {target: Known.of(table, target) for target in TARGETS}
+    forests = RollingForests(ForecastOptions())
+    for number in range(forests.options.forests):
+        for _ in forests.grow(known, features, now=np.inf, number=number):
+            pass
+    stream = QueueStream(settings, Codes(), time.time() - float(table.end.max()))
+    table = stream.coded(replace(table, start_of_log=stream.origin))
+    stream.look(_queue(table, time.time()), _PROCESSORS)
+    cut = stream.cut()
+    base = Base(
+        name=placement_store.new_name(),
+        table=placement_store.with_jobs_under_way(table, cut),
+        codes=stream.codes.copy(),
+    )
+    placement_store.save(store, base, forests, {})
+    stream.rebase(base.name, cut, base.codes, base.codes)
+    content = stream.file(dict.fromkeys(TARGETS, (0.05, 0.95)))
+    if content is not None:
+        queue_stream.write(settings.paths.run, content)
+
+
+def _queue(table: JobTable, now: float) -> SlurmSnapshot:
+    """The log's last jobs as the queue: some run, some wait."""
+    jobs = []
+    for number, row in enumerate(range(len(table) - _RUNNING - _WAITING, len(table))):
+        runs = number < _RUNNING
+        job = Job(
+            job_id=10_000_000 + number,
+            submit_time=now - 4_000.0 + number,
+            processors=min(8, int(table.processors[row])),
+            user=str(table.user[row]),
+            queue="onprem",
+            requested_time=7_200.0,
+        )
+        queued = QueuedJob(
+            job=job,
+            state=RUNNING if runs else PENDING,
+            partitions=("onprem",),
+            array_job_id=job.job_id,
+            start_time=job.submit_time + 900.0 if runs else None,
+        )
+        jobs.append(queued)
+    return SlurmSnapshot(time=now, jobs=tuple(jobs), nodes=())
+
+
 def _snapshot() -> snapshot.Snapshot:
     now = time.time()
     cluster = ClusterState(
         time=now,
-        queue_size=25,
+        queue_size=_WAITING,
         queued_work_core_seconds=3.0e6,
         remaining_work_core_seconds=2.0e6,
         free_processors=8,
-        total_processors=256,
-        running_jobs=40,
+        total_processors=_PROCESSORS,
+        running_jobs=_RUNNING,
         running_mean_processors=6.2,
         running_mean_age_seconds=3000.0,
         waiting_mean_processors=8.0,
         waiting_mean_age_seconds=900.0,
     )
     cloud = CloudState(nodes_total=100, processors_per_node=4)
+    record = TrackRecord(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
     return snapshot.Snapshot(
-        state=SiteState(time=now, cluster=cluster, cloud=cloud), burst_features=("cloud",)
+        state=SiteState(time=now, cluster=cluster, cloud=cloud, record=record), burst_features=("cloud",)
     )
+
+
+@contextmanager
+def _looking(settings: Settings) -> Iterator[None]:
+    """Looks as `advisor control` hands them over: the server's own account begins anew with each."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(settings.loops.snapshot_seconds):
+            content = queue_stream.read(settings.paths.run)
+            queue_stream.write(settings.paths.run, msgspec.structs.replace(content, time=time.time()))
+            snapshot.write(settings.paths.snapshot, _snapshot())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextmanager
@@ -229,7 +313,8 @@ def _on_the_socket(path: Path, echo: Path, count: int, serve_pid: int) -> dict[s
             advice += microseconds_each(client.exchange, part)
             echoed += microseconds_each(peer.exchange, part)
         used = processor_seconds(serve_pid) - used
-        if not json.loads(client.exchange(lines[0]))["ok"]:
+        reply = json.loads(client.exchange(lines[0]))
+        if not reply["ok"]:
             raise TellAdmin("advisor serve refuses to advise", code="bench.serve")
     advice_ms, echo_ms = (percentiles([value / 1e3 for value in values]) for values in (advice, echoed))
     return {
