@@ -30,7 +30,7 @@ from advisor.ec2.terminating import terminate
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
-__all__ = ["Fleet", "LaunchReport", "Launched"]
+__all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
 
 _LAUNCH_BATCH: Final = 500
 _NAMED_AT_LAUNCH: Final = 20  # one call a name, and EC2 takes about ten a second: the rest is named later
@@ -39,6 +39,9 @@ _SETTLING_SECONDS: Final = 300.0  # within it, an instance EC2 does not list may
 _NO_POOL: Final = Failure(FailureClass.CAPACITY, "NoPoolOpen", "every pool is closed by its breaker")
 
 _log = structlog.get_logger("advisor.ec2")
+
+Refuse = Callable[[Sequence[str]], Mapping[str, Failure]]
+"""Nodes that may not be launched, of those about to be."""
 
 
 class Fleet:
@@ -61,6 +64,8 @@ class Fleet:
         Waits so many seconds (between throttled calls).
     jitter : callable
         A random number from 0 to 1, for those waits.
+    connect : callable
+        Makes clients; tests have an EC2 of their own.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Fleet:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
+        connect: Callable[..., Any] = client,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -81,15 +87,19 @@ class Fleet:
         self.breakers = breakers
         self._now = now
         self._monotonic = monotonic
-        self._launcher = Launcher(client("ec2", settings, LAUNCH_CONFIG), sleep=sleep, jitter=jitter)
-        self._ec2 = client("ec2", settings)
+        self._launcher = Launcher(connect("ec2", settings, LAUNCH_CONFIG), sleep=sleep, jitter=jitter)
+        self._ec2 = connect("ec2", settings)
         self._launching = threading.Lock()  # "has it one?" and the launch are one step (F10)
         self._recorded_at: dict[str, float] = {}  # instance: monotonic seconds
 
     # ------------------------------------------------------------------ launching
 
     def resume(
-        self, nodes: Sequence[str], *, capacity_of: Mapping[str, Capacity] | None = None
+        self,
+        nodes: Sequence[str],
+        *,
+        capacity_of: Mapping[str, Capacity] | None = None,
+        refuse: Refuse | None = None,
     ) -> LaunchReport:
         """Give every node an instance; asked twice for a node, it still has one (F10).
 
@@ -100,6 +110,9 @@ class Fleet:
         capacity_of : mapping, optional
             What the advice for the node's job was; on-demand where nothing is said, because that is the only
             option that is right for every job.
+        refuse : callable, optional
+            Asked about the nodes that have no instance yet, before anything is launched: which of them may
+            not have one, and why. A node that has one is not asked about again, for its job may be running.
 
         Returns
         -------
@@ -114,7 +127,12 @@ class Fleet:
         report = LaunchReport()
         wishes: dict[Capacity, list[str]] = {}
         with self._launching:
-            for node in self._without_instance(dict.fromkeys(nodes), report):
+            missing = self._without_instance(dict.fromkeys(nodes), report)
+            refused = refuse(missing) if refuse is not None and missing else {}
+            report.failed.update(refused)
+            for node in missing:
+                if node in refused:
+                    continue
                 wishes.setdefault((capacity_of or {}).get(node, Capacity.ON_DEMAND), []).append(node)
             if wishes:
                 user_data(self.settings)  # refuse now what could not be repeated

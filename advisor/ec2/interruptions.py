@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -112,19 +112,22 @@ class Interruptions:
         ``interruption_queue_url``: without it only spot requests are looked at.
     cluster : str
         Owner tag of the spot requests.
+    connect : callable
+        Makes clients; tests have an EC2 of their own.
     """
 
-    def __init__(self, settings: Ec2Settings, cluster: str) -> None:
+    def __init__(self, settings: Ec2Settings, cluster: str, *, connect: Callable[..., Any] = client) -> None:
         self._settings = settings
         self._cluster = cluster
+        self._connect = connect
 
     @cached_property
     def _ec2(self) -> Any:
-        return client("ec2", self._settings)
+        return self._connect("ec2", self._settings)
 
     @cached_property
     def _sqs(self) -> Any:
-        return client("sqs", self._settings)
+        return self._connect("sqs", self._settings)
 
     @property
     def has_queue(self) -> bool:

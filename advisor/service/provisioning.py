@@ -13,7 +13,7 @@ import structlog
 from advisor.decide.capacity import too_often_interrupted
 from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.errors import Failure, FailureClass
-from advisor.ec2.fleet import Launched, LaunchReport
+from advisor.ec2.fleet import Launched, LaunchReport, Refuse
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
@@ -44,7 +44,11 @@ class CloudFleet(Protocol):
     """What the loops ask of :class:`advisor.ec2.fleet.Fleet`."""
 
     def resume(
-        self, nodes: Sequence[str], *, capacity_of: Mapping[str, Capacity] | None = None
+        self,
+        nodes: Sequence[str],
+        *,
+        capacity_of: Mapping[str, Capacity] | None = None,
+        refuse: Refuse | None = None,
     ) -> LaunchReport:
         """Give every node an instance; repeating it is harmless."""
         ...
@@ -215,10 +219,11 @@ class ProvisionLoop:
         wanted = self._still_wanted(hand_over)
         jobs = self._jobs_of(hand_over)
         capacity_of = {node: c for node, job in jobs.items() if (c := self._capacity_of(job)) is not None}
-        too_dear = self._caps.put_aside(wanted, jobs, capacity_of)
-        wanted = [node for node in wanted if node not in too_dear]
-        report = self._fleet.resume(wanted, capacity_of=capacity_of)
-        report.failed.update(too_dear)
+
+        def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
+            return self._caps.put_aside(nodes, jobs, capacity_of)
+
+        report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear)
         for node in wanted:
             self._booting.setdefault(node, hand_over.time)
         self._no_address |= {item.node for item in report.launched}

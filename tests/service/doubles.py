@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.ec2.errors import Failure
-from advisor.ec2.fleet import Launched, LaunchReport
+from advisor.ec2.fleet import Launched, LaunchReport, Refuse
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Pool
 from advisor.model import Capacity, Job, Node
@@ -73,10 +73,16 @@ class FakeFleet:
     unlisted: frozenset[str] = frozenset()
 
     def resume(
-        self, nodes: Sequence[str], *, capacity_of: Mapping[str, Capacity] | None = None
+        self,
+        nodes: Sequence[str],
+        *,
+        capacity_of: Mapping[str, Capacity] | None = None,
+        refuse: Refuse | None = None,
     ) -> LaunchReport:
-        self.asked.append(("resume", (tuple(nodes), dict(capacity_of or {}))))
         report = LaunchReport()
+        report.failed.update(refuse(nodes) if refuse is not None else {})
+        nodes = [node for node in nodes if node not in report.failed]
+        self.asked.append(("resume", (tuple(nodes), dict(capacity_of or {}))))
         for node in nodes:
             if node in self.refusals:
                 report.failed[node] = self.refusals[node]

@@ -1,0 +1,447 @@
+"""EC2 in memory: thousands of whole stories a minute, where the HTTP emulator tells dozens.
+
+It answers the calls that `advisor.ec2` makes, as EC2 does where it matters to them: client tokens, launch
+indices, instances that are listed late and in a state of a while ago, empty pools, throttling, answers that
+are lost on the way, spot instances that are taken back. Arguments and filters that it does not know are
+refused, so that a misspelt one fails a test. What needs no speed is better tested against
+`advisor.testing.ec2`, which speaks HTTP.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
+from botocore.parsers import ResponseParserError
+
+from advisor.testing.ec2.faults import STATUS_OF
+
+ALIVE: Final = frozenset({"pending", "running"})
+_RUN_KEYS: Final = frozenset(
+    {
+        "ImageId", "InstanceType", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "KeyName",
+        "MetadataOptions", "InstanceInitiatedShutdownBehavior", "SubnetId", "SecurityGroupIds", "UserData",
+        "IamInstanceProfile", "InstanceMarketOptions",
+    }
+)  # fmt: skip
+_LOST: Final = "answer-lost"
+_CUT: Final = "never-arrives"
+_HTML: Final = "html"
+
+
+@dataclass(slots=True)
+class MemoryInstance:
+    """One instance as it truly is.
+
+    Attributes
+    ----------
+    instance_id, instance_type, market, private_ip, token : str
+        As launched; the market is ``spot`` or ``on-demand``.
+    subnet_id : str or None
+        Where.
+    launch_index : int
+        Its number within its launch.
+    tags : dict
+        Name to value.
+    history : list of (time, state)
+        Every state it was or will be in, oldest first.
+    reason : str
+        EC2's code of why it ended.
+    spot_status : str
+        Status code of its spot request; empty for an on-demand one.
+    ends_at : float or None
+        When EC2 will take it back.
+    """
+
+    instance_id: str
+    instance_type: str
+    market: str
+    private_ip: str
+    token: str
+    subnet_id: str | None
+    launch_index: int
+    tags: dict[str, str]
+    history: list[tuple[float, str]]
+    reason: str = ""
+    spot_status: str = ""
+    ends_at: float | None = None
+
+    @property
+    def launched_at(self) -> float:
+        """Epoch seconds."""
+        return self.history[0][0]
+
+    def state_at(self, time: float) -> str | None:
+        """State at a moment; None before its launch."""
+        state = None
+        for since, name in self.history:
+            if since > time:
+                break
+            state = name
+        return state
+
+    def ended_at(self) -> float | None:
+        """When it ceased to run; None while it runs."""
+        return next((since for since, state in self.history if state not in ALIVE), None)
+
+
+@dataclass(slots=True)
+class Ec2Times:
+    """How long things take, in seconds.
+
+    Attributes
+    ----------
+    pending, shutdown : float
+        From launch to running, from the end to terminated.
+    lag : float
+        How old the picture is that Describe calls give and other calls go by.
+    purge : float
+        How long terminated instances stay listed.
+    """
+
+    pending: float = 5.0
+    shutdown: float = 10.0
+    lag: float = 0.0
+    purge: float = 3600.0
+
+
+@dataclass
+class MemoryEc2:
+    """One account. `connect` stands in for `advisor.ec2.clients.client`.
+
+    Attributes
+    ----------
+    now : callable
+        Epoch seconds.
+    times : Ec2Times
+        How long things take.
+    room : dict of market to int
+        Most instances that may be alive in a market; no entry: any number.
+    instances : dict
+        All there ever were, by id.
+    observe : callable
+        Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
+    launched, terminating : callable
+        Told of each new instance, and of each that somebody ends by a call; they may raise.
+    page_size : int
+        Launches on a page of DescribeInstances.
+    """
+
+    now: Callable[[], float]
+    times: Ec2Times = field(default_factory=Ec2Times)
+    room: dict[str, int] = field(default_factory=dict)
+    instances: dict[str, MemoryInstance] = field(default_factory=dict)
+    observe: Callable[[str, str], None] = lambda _action, _stage: None
+    launched: Callable[[MemoryInstance], None] = lambda _instance: None
+    terminating: Callable[[MemoryInstance], None] = lambda _instance: None
+    page_size: int = 2
+
+    def __post_init__(self) -> None:
+        self._number = itertools.count(1)
+        self._tokens: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._faults: dict[str, deque[str]] = {}
+        self._messages: dict[str, str] = {}
+
+    def connect(self, service: str, _settings: object = None, _config: object = None) -> Any:
+        """Client of one service."""
+        return {"ec2": _Ec2Client, "sqs": _SqsClient}[service](self)
+
+    # ------------------------------------------------------------------ what a test does
+
+    def fail(self, action: str, how: str, times: int = 1) -> None:
+        """Let the next calls of an action fail.
+
+        Parameters
+        ----------
+        action : str
+            As in boto3 (``run_instances``); ``next_page``: pages of a list after its first.
+        how : str
+            An error code of EC2, ``answer-lost`` (done, but nobody hears of it), ``never-arrives``, ``html``.
+        times : int
+            How many calls.
+        """
+        self._faults.setdefault(action, deque()).extend([how] * times)
+
+    def heal(self) -> None:
+        """Forget all faults, empty pools and lag."""
+        self._faults.clear()
+        self.room.clear()
+        self.times.lag = 0.0
+
+    def alive(self) -> list[MemoryInstance]:
+        """Instances that are pending or running now, in truth."""
+        now = self.now()
+        return [item for item in self.instances.values() if item.state_at(now) in ALIVE]
+
+    def reclaim(self, instance_id: str, notice_seconds: float, *, by_message: bool = True) -> None:
+        """Take a spot instance back after a notice; the message of it may be lost."""
+        item = self.instances[instance_id]
+        if item.ends_at is None:
+            item.ends_at = self.now() + notice_seconds
+            item.spot_status = "marked-for-termination"
+            if by_message:
+                self._tell(item, "EC2 Spot Instance Interruption Warning")
+
+    def recommend_leaving(self, instance_id: str) -> None:
+        """Say that an instance is more likely than others to be taken back."""
+        self._tell(self.instances[instance_id], "EC2 Instance Rebalance Recommendation")
+
+    def stop(self, instance_id: str) -> None:
+        """Somebody stops an instance by hand (F21)."""
+        item = self.instances[instance_id]
+        if item.state_at(self.now()) in ALIVE:
+            item.history = [(t, s) for t, s in item.history if t <= self.now()] + [(self.now(), "stopped")]
+            item.reason = "Client.UserInitiatedShutdown"
+
+    def advance(self) -> None:
+        """Do what is due."""
+        now = self.now()
+        for item in self.instances.values():
+            if item.ends_at is not None and item.ends_at <= now and item.state_at(now) in ALIVE:
+                self._end(item, "Server.SpotInstanceTermination")
+                item.spot_status = "instance-terminated-no-capacity"
+                self._tell(item, "EC2 Instance State-change Notification", state="terminated")
+
+    # ------------------------------------------------------------------ what EC2 does
+
+    def call(self, action: str, do: Callable[[], Any]) -> Any:
+        """Carry out one call, or let it fail as was asked."""
+        self.observe(action, "before")
+        faults = self._faults.get(action)
+        how = faults.popleft() if faults else ""
+        if how == _CUT:
+            raise ConnectTimeoutError(endpoint_url="memory")
+        if how == _HTML:
+            raise ResponseParserError("<html>")
+        if how and how != _LOST:
+            raise _error(how, action)
+        answer = do()
+        self.observe(action, "after")
+        if how == _LOST:
+            raise ConnectionClosedError(endpoint_url="memory")
+        return answer
+
+    def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """RunInstances."""
+        if unknown := request.keys() - _RUN_KEYS:
+            msg = f"RunInstances knows no {sorted(unknown)}"
+            raise TypeError(msg)
+        token, digest = request["ClientToken"], json.dumps(request, sort_keys=True)
+        if token in self._tokens:
+            return self._again(token, digest)
+        market = request.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
+        taken = sum(item.market == market for item in self.alive())
+        room = self.room.get(market, request["MaxCount"] + taken) - taken
+        if room < request["MinCount"]:
+            raise _error("InsufficientInstanceCapacity", "run_instances")
+        number = min(request["MaxCount"], room)
+        tags = {
+            tag["Key"]: tag["Value"]
+            for kind in request["TagSpecifications"]
+            if kind["ResourceType"] == "instance"
+            for tag in kind["Tags"]
+        }
+        made = [self._make(request, token, market, index, tags) for index in range(number)]
+        self._tokens[token] = digest, tuple(item.instance_id for item in made)
+        for item in made:
+            self.launched(item)
+        return {"Instances": [_as_raw(item, "pending") for item in made]}
+
+    def _again(self, token: str, digest: str) -> dict[str, Any]:
+        before, ids = self._tokens[token]
+        if before != digest:
+            raise _error("IdempotentParameterMismatch", "run_instances")
+        states = {name: self.instances[name].state_at(self.now()) for name in ids}
+        if all(state not in ALIVE for state in states.values()):
+            raise _error("IdempotentInstanceTerminated", "run_instances")
+        return {"Instances": [_as_raw(self.instances[name], state or "") for name, state in states.items()]}
+
+    def _make(
+        self, request: Mapping[str, Any], token: str, market: str, index: int, tags: Mapping[str, str]
+    ) -> MemoryInstance:
+        now, number = self.now(), next(self._number)
+        item = MemoryInstance(
+            instance_id=f"i-{number:017x}",
+            instance_type=request["InstanceType"],
+            market=market,
+            private_ip=f"10.0.{number // 250}.{number % 250 + 1}",
+            token=token,
+            subnet_id=request.get("SubnetId"),
+            launch_index=index,
+            tags=dict(tags),
+            history=[(now, "pending"), (now + self.times.pending, "running")],
+        )
+        self.instances[item.instance_id] = item
+        return item
+
+    def terminate(self, ids: list[str]) -> dict[str, Any]:
+        """TerminateInstances: all or none."""
+        for name in ids:
+            if name not in self.instances or self._seen(self.instances[name]) is None:
+                raise _error("InvalidInstanceID.NotFound", "terminate_instances")
+        for name in ids:
+            item = self.instances[name]
+            if item.state_at(self.now()) not in ("shutting-down", "terminated"):
+                self.terminating(item)
+                self._end(item, "Client.UserInitiatedShutdown")
+                if item.spot_status:
+                    item.spot_status = "instance-terminated-by-user"
+        return {}
+
+    def tag(self, ids: list[str], tags: list[dict[str, str]]) -> dict[str, Any]:
+        """CreateTags."""
+        for name in ids:
+            if name not in self.instances or self._seen(self.instances[name]) is None:
+                raise _error("InvalidInstanceID.NotFound", "create_tags")
+            self.instances[name].tags |= {tag["Key"]: tag["Value"] for tag in tags}
+        return {}
+
+    def pages(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """DescribeInstances: some launches on each page, as they were `Ec2Times.lag` ago."""
+        launches: dict[str, list[dict[str, Any]]] = {}
+
+        def look() -> None:
+            for item in self.instances.values():
+                state = self._seen(item)
+                if state is not None and _fits(item.tags, filters):
+                    launches.setdefault(item.token, []).append(_as_raw(item, state))
+
+        self.call("describe_instances", look)
+        some = [{"Instances": found} for found in launches.values()]
+        for start in range(0, len(some), self.page_size) or [0]:
+            if start:
+                self.call("next_page", lambda: None)
+            yield {"Reservations": some[start : start + self.page_size]}
+
+    def spot_requests(self, filters: list[dict[str, Any]]) -> dict[str, Any]:
+        """DescribeSpotInstanceRequests that have been, or are about to be, ended."""
+        wanted = [f for f in filters if f["Name"] != "status-code"]
+        return {
+            "SpotInstanceRequests": [
+                {"InstanceId": item.instance_id, "Status": {"Code": item.spot_status}}
+                for item in self.instances.values()
+                if item.spot_status and self._seen(item) is not None and _fits(item.tags, wanted)
+            ]
+        }
+
+    def receive(self, number: int) -> dict[str, Any]:
+        """ReceiveMessage."""
+        some = list(self._messages.items())[:number]
+        return {"Messages": [{"ReceiptHandle": name, "Body": body} for name, body in some]}
+
+    def delete(self, receipts: list[str]) -> dict[str, Any]:
+        """DeleteMessageBatch."""
+        for name in receipts:
+            self._messages.pop(name, None)
+        return {"Failed": []}
+
+    def _seen(self, item: MemoryInstance) -> str | None:
+        """State as calls see it: of a while ago; None before it is known and after it was forgotten."""
+        then = self.now() - self.times.lag
+        state = item.state_at(then)
+        if state == "terminated" and then - item.history[-1][0] > self.times.purge:
+            return None
+        return state
+
+    def _end(self, item: MemoryInstance, reason: str) -> None:
+        now = self.now()
+        item.history = [(since, state) for since, state in item.history if since <= now]
+        item.history += [(now, "shutting-down"), (now + self.times.shutdown, "terminated")]
+        item.reason = reason
+
+    def _tell(self, item: MemoryInstance, kind: str, **detail: str) -> None:
+        body = {"detail-type": kind, "detail": {"instance-id": item.instance_id, **detail}}
+        self._messages[f"m-{next(self._number)}"] = json.dumps(body)
+
+
+class _Ec2Client:
+    """The calls of boto3's EC2 client that are known here."""
+
+    def __init__(self, account: MemoryEc2) -> None:
+        self._account = account
+
+    def run_instances(self, **request: Any) -> Any:
+        return self._account.call("run_instances", lambda: self._account.run(request))
+
+    def terminate_instances(self, *, InstanceIds: list[str]) -> Any:  # noqa: N803 -- boto3's own name
+        return self._account.call("terminate_instances", lambda: self._account.terminate(InstanceIds))
+
+    def create_tags(self, *, Resources: list[str], Tags: list[dict[str, str]]) -> Any:  # noqa: N803 -- as above
+        return self._account.call("create_tags", lambda: self._account.tag(Resources, Tags))
+
+    def describe_spot_instance_requests(self, *, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803 -- as above
+        return self._account.call(
+            "describe_spot_instance_requests", lambda: self._account.spot_requests(Filters)
+        )
+
+    def get_paginator(self, operation: str) -> _Paginator:
+        if operation != "describe_instances":
+            msg = f"no paginator of {operation}"
+            raise ValueError(msg)
+        return _Paginator(self._account)
+
+
+class _Paginator:
+    def __init__(self, account: MemoryEc2) -> None:
+        self._account = account
+
+    def paginate(self, *, Filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:  # noqa: N803 -- as above
+        return self._account.pages(Filters)
+
+
+class _SqsClient:
+    """The calls of boto3's SQS client that are known here; there is one queue."""
+
+    def __init__(self, account: MemoryEc2) -> None:
+        self._account = account
+
+    def receive_message(self, *, QueueUrl: str, MaxNumberOfMessages: int, WaitTimeSeconds: int) -> Any:  # noqa: ARG002, N803 -- as above
+        return self._account.call("receive_message", lambda: self._account.receive(MaxNumberOfMessages))
+
+    def delete_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, str]]) -> Any:  # noqa: ARG002, N803 -- as above
+        receipts = [entry["ReceiptHandle"] for entry in Entries]
+        return self._account.call("delete_message_batch", lambda: self._account.delete(receipts))
+
+
+def _fits(tags: Mapping[str, str], filters: list[dict[str, Any]]) -> bool:
+    for each in filters:
+        kind, _, name = each["Name"].partition(":")
+        if kind != "tag":
+            msg = f"no filter {each['Name']!r} here"
+            raise ValueError(msg)
+        if tags.get(name) not in each["Values"]:
+            return False
+    return True
+
+
+def _as_raw(item: MemoryInstance, state: str) -> dict[str, Any]:
+    raw: dict[str, Any] = {
+        "InstanceId": item.instance_id,
+        "InstanceType": item.instance_type,
+        "State": {"Name": state},
+        "StateReason": {"Code": "" if state in ALIVE else item.reason},
+        "Placement": {"AvailabilityZone": "us-east-1a"},
+        "PrivateIpAddress": item.private_ip,
+        "AmiLaunchIndex": item.launch_index,
+        "LaunchTime": datetime.fromtimestamp(item.launched_at, UTC),
+        "Tags": [{"Key": name, "Value": value} for name, value in item.tags.items()],
+    }
+    if item.subnet_id:
+        raw["SubnetId"] = item.subnet_id
+    if item.market == "spot":
+        raw["InstanceLifecycle"] = "spot"
+    return raw
+
+
+def _error(code: str, action: str) -> ClientError:
+    details: Any = {
+        "Error": {"Code": code, "Message": "as the test wished"},
+        "ResponseMetadata": {"HTTPStatusCode": STATUS_OF.get(code, 400)},
+    }
+    return ClientError(details, action)
