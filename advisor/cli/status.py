@@ -104,7 +104,8 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
 
 def _troubles(result: dict[str, Any]) -> list[str]:
     """What keeps the advisor from working, in words."""
-    return [*_process_troubles(result), *_cloud_troubles(result), *_loop_troubles(result)]
+    troubles = (_process_troubles, _placement_troubles, _cloud_troubles, _loop_troubles)
+    return [trouble for kind in troubles for trouble in kind(result)]
 
 
 def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
@@ -119,6 +120,20 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield "the cluster has not been seen lately: every job stays on-premise"
     if all(mode == "shadow" for mode in result["modes"].values()):
         yield "all partitions are in shadow mode: advice is logged, nothing is changed"
+
+
+def _placement_troubles(result: dict[str, Any]) -> Iterator[str]:
+    """Why jobs are not placed by the advisor's own rule, or by it but not moved."""
+    placement = result["control"].get("placement")
+    if not placement:
+        return
+    if placement["rule"] == "published":
+        known, needed = placement["finished_jobs"], placement["first_forest_after_jobs"]
+        why = f"{known:,} of {needed:,} finished jobs" if known < needed else "its forests are being grown"
+        yield f"the published placement rule decides until the advisor's own can: {why}"
+    elif placement["record_trusted_seconds"] <= 0.0:
+        done = "has won nothing yet" if placement["record_earned"] else "is being earned from the history"
+        yield f"the record of the advisor's own placement rule {done}: no job is moved that could lose by it"
 
 
 def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
@@ -167,6 +182,8 @@ def _rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("control", f"{control.get('knowledge_base_jobs', 0):,} jobs in the knowledge base"))
     else:
         rows.append(("control", "not running"))
+    if control.get("placement"):
+        rows.append(("placement", _placement_row(control["placement"])))
     if snapshot["age_seconds"] is not None:
         rows.append(("snapshot", f"{snapshot['age_seconds']:.0f} s old"))
         rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {})
@@ -176,6 +193,16 @@ def _rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         )
         rows.append(("cloud nodes", nodes))
     return rows
+
+
+def _placement_row(placement: dict[str, Any]) -> str:
+    if placement["rule"] == "published":
+        return "published rule for now"
+    hours = placement["record_trusted_seconds"] / 3600.0
+    return (
+        f"advisor's own rule, {placement['forests']} forests of {placement['finished_jobs']:,} jobs; "
+        f"safely won {max(0.0, hours):,.1f} h"
+    )
 
 
 def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tuple[str, str]]:

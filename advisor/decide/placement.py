@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
@@ -60,6 +60,9 @@ class PlacementCase:
         slowdown = self.performance_ratio - 1.0
         return self.boot_seconds + (slowdown * run_seconds if slowdown else 0.0)
 
+
+PUBLISHED_INSTEAD: Final = "published-rule"
+"""Detail of an answer that the published rule gave because there are no distributions to decide by yet."""
 
 PlacementRule: TypeAlias = Callable[[PlacementCase], Answer]
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from dataclasses import replace
 
-from advisor.decide.placement import PlacementCase, answer, published
+from advisor.decide.placement import PUBLISHED_INSTEAD, PlacementCase, answer, published
 from advisor.decide.reasons import Reason
 from advisor.decide.record import trusted_seconds
 from advisor.model.advice import Answer, Quantity, Verdict
@@ -44,7 +45,7 @@ def is_candidate(case: PlacementCase) -> bool:
 def proven(case: PlacementCase) -> Answer:
     """Decide by the advisor's own rule; by the published one where the estimates are no distributions."""
     if not (case.wait.quantiles and case.run.quantiles):
-        return published(case)
+        return replace(published(case), detail=PUBLISHED_INSTEAD)
     chance = win_probability(case)
     numbers = [("win_probability", Quantity(chance, ""))]
     doubt = _first_doubt(case, chance)

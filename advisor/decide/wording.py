@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS, UNKNOWN_PHRASE
+from advisor.decide.placement import PUBLISHED_INSTEAD
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Advice, Answer, Hedge, HedgeKind, Mode, Placement, Quantity, TimeLimit
 
@@ -80,6 +81,11 @@ def quantity(value: Quantity) -> str:
     return f"{number:.4g} {value.unit}".rstrip()
 
 
+_PUBLISHED_INSTEAD: Final = (
+    "(By the published rule: the advisor's own has too short a history, or nothing fresh, to go by.)"
+)
+
+
 def sentence(answer: Answer) -> str:
     """One answer as one sentence; a reason of a newer release is shown as its code."""
     numbers = {name: quantity(value) for name, value in answer.numbers}
@@ -88,7 +94,8 @@ def sentence(answer: Answer) -> str:
 
 def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
     phrase = PHRASES.get(reason, UNKNOWN_PHRASE)
-    return phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
+    said = phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
+    return f"{said} {_PUBLISHED_INSTEAD}" if detail == PUBLISHED_INSTEAD else said
 
 
 class _Words(dict[str, str]):

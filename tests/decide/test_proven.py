@@ -9,7 +9,7 @@ import pytest
 from advisor.decide.placement import as_case
 from advisor.decide.proven import is_candidate, proven, win_probability, worst_seconds
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import explanation
+from advisor.decide.wording import explanation, sentence
 from advisor.model import Estimate, Estimates, Placement, SiteState, TrackRecord, Verdict
 from advisor.model.settings import PlacementSettings
 from tests.decide.cases import CLUSTER, make_job, make_settings
@@ -113,7 +113,10 @@ def test_without_distributions_the_published_rule_decides() -> None:
         settings=SETTINGS,
         record=TrackRecord(),
     )
-    assert proven(case).reason == Reason.CLOUD_FASTER  # 700 > 600: the published rule knows no margin
+    found = proven(case)
+    assert found.reason == Reason.CLOUD_FASTER  # 700 > 600: the published rule knows no margin
+    assert "(By the published rule:" in sentence(found), "`advisor why` says so"
+    assert "published" not in sentence(proven(make_case((5000.0,))))
 
 
 @pytest.mark.parametrize(

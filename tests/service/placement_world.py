@@ -15,7 +15,7 @@ from advisor.replay.sources import load_table
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 
 ORIGIN = 1_800_000_000.0
-QUEUES = ("short", "long")
+QUEUES = ("onprem", "long")
 OPTIONS = ForecastOptions(first=150, retrain_jobs=100, forests=3, forest=ForestSettings(trees=4))
 SETTINGS = Settings(cluster=ClusterSettings(on_premise_partitions=QUEUES))
 
@@ -51,7 +51,7 @@ def job_of(table: JobTable, row: int) -> Job:
     asked = float(table.requested_time[row])
     return Job(
         job_id=int(table.job_id[row]),
-        submit_time=ORIGIN + float(table.submit[row]),
+        submit_time=table.start_of_log + float(table.submit[row]),
         processors=int(table.processors[row]),
         user=f"user{table.user[row]}",
         group=f"group{table.group[row]}",
@@ -67,7 +67,8 @@ def queue_name(code: int) -> str:
 
 def outcome_of(table: JobTable, row: int) -> JobOutcome:
     job = job_of(table, row)
-    start, end = ORIGIN + float(table.start[row]), ORIGIN + float(table.end[row])
+    start = table.start_of_log + float(table.start[row])
+    end = table.start_of_log + float(table.end[row])
     return JobOutcome(job=job, start_time=start, end_time=end, partition=job.queue)
 
 
@@ -91,7 +92,7 @@ def look_at(table: JobTable, time: float) -> SlurmSnapshot:
                 state=RUNNING if runs else PENDING,
                 partitions=(job.queue or "",),
                 array_job_id=job.job_id,
-                start_time=ORIGIN + float(table.start[row]) if runs else None,
+                start_time=table.start_of_log + float(table.start[row]) if runs else None,
             )
         )
-    return SlurmSnapshot(time=ORIGIN + time, jobs=tuple(jobs), nodes=())
+    return SlurmSnapshot(time=table.start_of_log + time, jobs=tuple(jobs), nodes=())
