@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from advisor.cli.choices import chosen
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 
@@ -16,24 +17,6 @@ from advisor.cli.output import Format, FormatOption, emit, stderr
 def register(app: typer.Typer) -> None:
     """Add ``advisor replay schedule``."""
     group(app, "replay", "Replay logs through the decisions.").command("schedule")(schedule)
-
-
-def _chosen(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """Words of a comma-separated option, in the order given; all that are known by default."""
-    from advisor.model.errors import BadInput
-
-    if text is None:
-        return known
-    words = tuple(dict.fromkeys(word.strip().lower() for word in text.split(",") if word.strip()))
-    unknown = [word for word in words if word not in known]
-    if unknown or not words:
-        raise BadInput(
-            f"unknown: {', '.join(unknown) or 'nothing given'}",
-            where=option,
-            mend=f"Choose among {', '.join(known)}",
-            code="option.unknown",
-        )
-    return words
 
 
 def schedule(
@@ -59,9 +42,9 @@ def schedule(
     from advisor.replay import schedule as replay
     from advisor.replay.sources import load_table
 
-    orders = _chosen(policies, tuple(replay.ORDERS), "--policies")
+    orders = chosen(policies, tuple(replay.ORDERS), "--policies")
     known = (*replay.VARIANTS, replay.PROBE)
-    wanted = replay.VARIANTS if variants is None else _chosen(variants, known, "--variants")
+    wanted = replay.VARIANTS if variants is None else chosen(variants, known, "--variants")
     with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 

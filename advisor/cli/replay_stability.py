@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from advisor.cli.choices import chosen
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 
@@ -49,10 +50,9 @@ def stability(  # noqa: PLR0917 - typer passes options by name
     """Run long tasks on nodes that change, with and without matching them to those that stay."""
     from rich.progress import Progress
 
-    from advisor.cli.replay_schedule import _chosen
     from advisor.replay import stability as replay
 
-    wanted = _chosen(schedulers, tuple(replay.SCHEDULERS), "--schedulers")
+    wanted = chosen(schedulers, tuple(replay.SCHEDULERS), "--schedulers")
     with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         bars: dict[str, Any] = {}
 
