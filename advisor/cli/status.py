@@ -42,6 +42,7 @@ def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
         "snapshot": _snapshot(settings, now),
     }
     result["troubles"] = _troubles(result)
+    result["notes"] = list(_placement_notes(result))
     emit(result, output, lambda console: _draw(console, result))
 
 
@@ -104,8 +105,7 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
 
 def _troubles(result: dict[str, Any]) -> list[str]:
     """What keeps the advisor from working, in words."""
-    troubles = (_process_troubles, _placement_troubles, _cloud_troubles, _loop_troubles)
-    return [trouble for kind in troubles for trouble in kind(result)]
+    return [*_process_troubles(result), *_cloud_troubles(result), *_loop_troubles(result)]
 
 
 def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
@@ -122,8 +122,8 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield "all partitions are in shadow mode: advice is logged, nothing is changed"
 
 
-def _placement_troubles(result: dict[str, Any]) -> Iterator[str]:
-    """Why jobs are not placed by the advisor's own rule, or by it but not moved."""
+def _placement_notes(result: dict[str, Any]) -> Iterator[str]:
+    """Why jobs are not placed by the advisor's own rule, or by it but not moved: a new site is well so."""
     placement = result["control"].get("placement")
     if not placement:
         return
@@ -160,6 +160,8 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     for name, value in _rows(result):
         table.add_row(name, Text(value))
     console.print(table)
+    for note in result["notes"]:
+        console.print(Text(f"- {note}"))
     for trouble in result["troubles"]:
         console.print(Text(f"! {trouble}", "yellow"))
 

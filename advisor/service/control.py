@@ -329,6 +329,7 @@ class Control:
     def _gauges(self) -> Mapping[str, tuple[float, str]]:
         usd, _ = self.cloud.purse.spent_today()
         return {
+            **(self.placement.gauges() if self.placement is not None else {}),
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
             "jobs_learned": (float(self.learn.jobs_learned), "Jobs learned since the start."),
             "cloud_spent_today_usd": (usd, "Dollars spent in the cloud since midnight UTC."),

@@ -222,6 +222,20 @@ class PlacementLoop:
             "interval_levels": {target: level.level for target, level in self._record.levels.items()},
         }
 
+    def gauges(self) -> dict[str, tuple[float, str]]:
+        """For the metrics page."""
+        return {
+            "placement_forests": (
+                float(len(self._forests)),
+                "Forests of the advisor's own placement rule; 0: the published rule decides.",
+            ),
+            "placement_record_seconds": (
+                self._record.trusted_seconds,
+                "Seconds safely won by the advisor's own placement rule: what allows stakes.",
+            ),
+            "placement_at_risk_seconds": (self._at_risk, "What jobs in the cloud could lose at worst."),
+        }
+
     # -- parts
 
     def _begin(self) -> None:

@@ -77,7 +77,7 @@ def records(settings: Settings) -> list[AdviceRecord]:
     return [record for file in complete_files(settings.paths.spool) for record in file.records]
 
 
-def troubles_of(capsys: pytest.CaptureFixture[str], config: Path, settings: Settings) -> list[str]:
+def notes_of(capsys: pytest.CaptureFixture[str], config: Path, settings: Settings) -> list[str]:
     import json
     import os
     from unittest.mock import patch
@@ -85,7 +85,7 @@ def troubles_of(capsys: pytest.CaptureFixture[str], config: Path, settings: Sett
     paths = {"ADVISOR_PATHS__RUN": str(settings.paths.run), "ADVISOR_PATHS__STATE": str(settings.paths.state)}
     with patch.dict(os.environ, paths):
         app(["status", "--config", str(config), "--format", "json"], standalone_mode=False)
-    found: list[str] = json.loads(capsys.readouterr().out.splitlines()[-1])["troubles"]
+    found: list[str] = json.loads(capsys.readouterr().out.splitlines()[-1])["notes"]
     return found
 
 
@@ -102,7 +102,7 @@ def test_published_at_first_then_the_advisors_own(
         process.start()
         with process.client() as client:
             client.advise(user="user1", name="name2", min_cpus=4, time_limit=60)
-            assert any("published placement rule" in each for each in troubles_of(capsys, config, settings))
+            assert any("published placement rule" in each for each in notes_of(capsys, config, settings))
             for _ in range(2):
                 control.round(jobs_until=control.now)
             pause, deadline = threading.Event(), time.monotonic() + _PATIENCE_SECONDS
@@ -111,7 +111,7 @@ def test_published_at_first_then_the_advisors_own(
                 pause.wait(0.1)
             for processors in range(1, 41):
                 client.advise(user="user1", name="name2", min_cpus=processors, time_limit=60)
-        assert not any("published" in each for each in troubles_of(capsys, config, settings))
+        assert not any("published" in each for each in notes_of(capsys, config, settings))
         assert process.stop() == 0
     given = records(settings)
     assert len(given) == 41
