@@ -25,8 +25,9 @@ from advisor.model.advice import Answer, Quantity, Verdict
 def win_probability(case: PlacementCase) -> float:
     """Probability that the cloud is faster: of wait > boot + (s(c) - 1) * run, taken as independent."""
     waits, runs = case.wait.quantiles, case.run.quantiles
-    longer = sum(len(waits) - bisect_right(waits, case.penalty_seconds(run)) for run in runs)
-    return longer / (len(waits) * len(runs))
+    penalty = case.penalty_seconds
+    pairs = len(waits) * len(runs)
+    return (pairs - sum([bisect_right(waits, penalty(run)) for run in runs])) / pairs
 
 
 def worst_seconds(case: PlacementCase) -> float:

@@ -59,7 +59,10 @@ def _no(reason: Reason, detail: str | None = "", **numbers: Quantity) -> Answer:
 
 def partitions_of(job: Job) -> tuple[str, ...]:
     """The partitions a submission names; empty when it names none."""
-    names = (name.strip() for name in (job.queue or "").split(_PARTITION_SEPARATOR))
+    queue = (job.queue or "").strip()
+    if _PARTITION_SEPARATOR not in queue:
+        return (queue,) if queue else ()
+    names = (name.strip() for name in queue.split(_PARTITION_SEPARATOR))
     return tuple(name for name in names if name)
 
 
@@ -72,10 +75,10 @@ def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
     """``--comment=no-burst`` or ``--constraint=onprem``, as the site words them (any case)."""
     rules = settings.rules
     word = rules.opt_out_comment.casefold()
-    if word and word in comment_words(job):
+    if word and job.comment and word in comment_words(job):
         return _no(Reason.OPT_OUT_COMMENT, rules.opt_out_comment)
     feature = rules.opt_out_feature.casefold()
-    if feature and any(asked.casefold() == feature for asked in job.features):
+    if feature and job.features and any(asked.casefold() == feature for asked in job.features):
         return _no(Reason.OPT_OUT_FEATURE, rules.opt_out_feature)
     return None
 
@@ -98,7 +101,7 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
 def _managed_partition(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
     """Only jobs of the partitions the admin listed are touched (no partition: the site's default)."""
     managed = settings.cluster.on_premise_partitions
-    if all(name in managed for name in partitions_of(job)):
+    if set(partitions_of(job)).issubset(managed):
         return None
     return _no(Reason.PARTITION_NOT_MANAGED, job.queue)
 

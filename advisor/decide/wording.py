@@ -39,8 +39,9 @@ def clean(text: str, limit: int = _DETAIL_LIMIT) -> str:
     """
     if len(text) <= limit and text.isascii() and text.isprintable() and " " not in text:
         return text  # codes and numbers' names: this runs inside sbatch, six times an advice
-    window = text[: 4 * limit]
-    shown = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in window)
+    window = shown = text[: 4 * limit]
+    if not (window.isascii() and window.isprintable()):
+        shown = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in window)
     shown = " ".join(shown.split())
     return shown if len(shown) <= limit and len(window) == len(text) else shown[: limit - 1].rstrip() + "…"
 
