@@ -93,7 +93,7 @@ def test_requeue_default_of_the_site_holds_for_who_says_nothing() -> None:
     processors=st.integers(1, 4096),
     per_node=st.integers(0, 128),
     hours=st.floats(0.01, 1e5),
-    usd=st.floats(0.0, 1e4),
+    usd=st.just(0.0) | st.floats(0.01, 1e4),
     price=st.floats(0.0, 5.0),
 )
 def test_a_stop_loss_is_never_exceeded(
