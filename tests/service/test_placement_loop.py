@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
-from advisor.model import JobTable
+from advisor.model import Advice, Answer, JobTable, Mode, Placement, Question, Verdict
 from advisor.model.settings import ClusterSettings, PathSettings, PlacementSettings, Settings
 from advisor.predict.placement_features import FEATURES, features_of
 from advisor.predict.rolling import TARGETS, RollingForests
@@ -21,7 +23,9 @@ from advisor.service import queue_stream
 from advisor.service.live_placement import PlacementFollower
 from advisor.service.placement_loop import PlacementLoop
 from advisor.service.placement_store import PLACEMENT_KIND
+from advisor.slurm.protocol import QueuedJob
 from advisor.testing.manual_clock import ManualClock
+from tests.service.doubles import make_look, make_queued
 from tests.service.placement_world import (
     OPTIONS,
     ORIGIN,
@@ -191,3 +195,28 @@ def test_damaged_forests_are_grown_anew(desk: Desk, tmp_path: Path) -> None:
     assert desk.loop.report()["rule"] == "advisor"
     assert desk.follower.current is not None
     assert desk.follower.current.time == pytest.approx(ORIGIN + desk.table.submit[304])
+
+
+def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
+    def in_the_cloud(job_id: int, reason: Reason, **more: object) -> QueuedJob:
+        answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=reason)
+        advice = Advice(
+            advice_id=f"a-{job_id}",
+            time=ORIGIN,
+            placement=Placement.BURST,
+            partition="burst",
+            capacity=None,
+            mode=Mode.ACT,
+            answers=(answer,),
+        )
+        return make_queued(job_id, "RUNNING", queue="burst", admin_comment=admin_comment(advice), **more)
+
+    jobs = (
+        in_the_cloud(1, Reason.CLOUD_FASTER, processors=10, requested_time=600.0),
+        in_the_cloud(2, Reason.EXPLICIT_BURST, processors=10, requested_time=600.0),
+        make_queued(3, "RUNNING", queue="burst"),
+        make_queued(4, "RUNNING", processors=64),
+    )
+    desk.loop.saw(make_look(ORIGIN, jobs=jobs), make_cluster())
+    # boot 60 s and a tenth of ten minutes more
+    assert desk.loop.record.at_risk_seconds == pytest.approx(60.0 + 0.1 * 600.0)

@@ -1,0 +1,140 @@
+"""What live forecasts teach: calibration, gains of candidates that stayed, losses of jobs that were moved."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from advisor.history.records import AdviceRecord
+from advisor.model import Advice, Estimate, Estimates, Job, JobOutcome, Mode, Placement, TrackRecord
+from advisor.model.settings import PlacementSettings
+from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.queue_events import event
+from advisor.service.placement_record import PlacementRecord
+
+SETTINGS = PlacementSettings(overhead_per_processor=0.1, boot_seconds=100.0)
+SUBMISSION = Submission(0.0, 5, 1000.0, 0, 0, 0, 0)
+
+
+class Says:
+    """A forecaster of whom one knows what he says."""
+
+    def __init__(self, wait: float, run: float) -> None:
+        self.said = {
+            "wait": self._estimate(wait),
+            "run": self._estimate(run),
+        }
+
+    @staticmethod
+    def _estimate(seconds: float) -> Estimate:
+        return Estimate(
+            seconds=seconds,
+            variance=1.0,
+            lower=0.9 * seconds,
+            upper=1.1 * seconds,
+            quantiles=(0.95 * seconds, 1.05 * seconds),
+        )
+
+    def forecast(self, *_: object) -> dict[str, Estimate]:
+        return self.said
+
+
+def live(record: PlacementRecord, forecaster: Says, *, wait: float, run: float, key: int = 1) -> None:
+    observer = PlacementFeatures(64)
+    for row in (
+        event(EventKind.SUBMIT, key, 0.0, SUBMISSION),
+        event(EventKind.START, key, wait),
+        event(EventKind.END, key, wait + run),
+    ):
+        record.take(row, observer, forecaster)
+
+
+def test_a_candidate_that_stayed_adds_what_the_cloud_would_have_saved() -> None:
+    record = PlacementRecord(SETTINGS)
+    live(record, Says(2000.0, 500.0), wait=1500.0, run=600.0)
+    # s(5) = 1.5: boot 100 and half of 600 more
+    assert record.record.saved_seconds == pytest.approx(1500.0 - 400.0)
+    live(record, Says(10.0, 500.0), wait=9000.0, run=600.0)
+    assert record.record.saved_seconds == pytest.approx(1100.0), "it would not have been moved"
+
+
+def test_intervals_are_judged() -> None:
+    record = PlacementRecord(SETTINGS)
+    before = {target: level.level for target, level in record.levels.items()}
+    live(record, Says(2000.0, 500.0), wait=1500.0, run=510.0)
+    assert record.levels["wait"].level < before["wait"], "missed: wider"
+    assert record.levels["run"].level > before["run"]
+
+
+def test_a_requeued_job_teaches_nothing() -> None:
+    record, observer, says = PlacementRecord(SETTINGS), PlacementFeatures(64), Says(2000.0, 500.0)
+    for row in (
+        event(EventKind.SUBMIT, 1, 0.0, SUBMISSION),
+        event(EventKind.START, 1, 10.0),
+        event(EventKind.REQUEUE, 1, 20.0),
+        event(EventKind.START, 1, 1500.0),
+        event(EventKind.END, 1, 1600.0),
+    ):
+        record.take(row, observer, says)
+    assert record.record == TrackRecord()
+
+
+def moved(end: float, *, mode: Mode = Mode.ACT, run: float = 600.0) -> tuple[JobOutcome, AdviceRecord]:
+    job = Job(job_id=3, submit_time=0.0, processors=5)
+    outcome = JobOutcome(job=job, start_time=end - run, end_time=end, partition="burst")
+    advice = Advice(
+        advice_id="x",
+        time=0.0,
+        placement=Placement.BURST,
+        partition="burst",
+        capacity=None,
+        mode=mode,
+        answers=(),
+    )
+    estimates = Estimates(wait=Says(1000.0, 400.0).said["wait"], run=Says(1000.0, 400.0).said["run"])
+    return outcome, AdviceRecord(advice=advice, job=job, estimates=estimates)
+
+
+def test_of_moved_jobs_only_losses_count() -> None:
+    record = PlacementRecord(SETTINGS)
+    record.moved(*moved(700.0))
+    assert record.record == TrackRecord(), "nobody has seen the wait it is said to have been spared"
+    record.moved(*moved(7000.0, run=6000.0))  # here: 1000 s of waiting and 6000 / 1.5 s
+    assert record.record.saved_seconds == pytest.approx(5000.0 - 7000.0)
+    record.moved(*moved(9000.0, mode=Mode.SHADOW, run=6000.0))
+    record.moved(moved(9000.0, run=6000.0)[0], None)
+    assert record.record.saved_seconds == pytest.approx(-2000.0), "others went there by themselves"
+
+
+def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
+    record = PlacementRecord(SETTINGS)
+    record.earn(
+        TrackRecord(saved_seconds=9.0, absolute_seconds=10.0, squared_seconds=50.0), {"wait": 0.2, "run": 0.1}
+    )
+    again = PlacementRecord(SETTINGS, record.as_plain())
+    assert again.record == record.record
+    assert again.is_earned
+    assert again.bounds["wait"] == pytest.approx((0.1, 0.9))
+    slower = replace_settings(overhead_per_processor=0.2)
+    assert not PlacementRecord(slower, record.as_plain()).is_earned
+
+
+@pytest.mark.parametrize("damage", [{"levels": {}}, {"saved_seconds": "x"}, {"squared_seconds": math.nan}])
+def test_a_damaged_record_is_none(damage: dict) -> None:
+    record = PlacementRecord(SETTINGS)
+    record.earn(TrackRecord(saved_seconds=9.0), {"wait": 0.2, "run": 0.1})
+    assert not PlacementRecord(SETTINGS, record.as_plain() | damage).is_earned
+
+
+def test_what_was_seen_while_the_history_was_counted_is_kept() -> None:
+    record = PlacementRecord(SETTINGS)
+    live(record, Says(2000.0, 500.0), wait=1500.0, run=600.0)
+    record.begin_anew()
+    live(record, Says(2000.0, 500.0), wait=1400.0, run=600.0, key=2)
+    record.earn(TrackRecord(saved_seconds=50.0), {"wait": 0.1, "run": 0.1})
+    assert record.record.saved_seconds == pytest.approx(1000.0 + 50.0)
+
+
+def replace_settings(**changed: float) -> PlacementSettings:
+    return SETTINGS.model_copy(update=changed)

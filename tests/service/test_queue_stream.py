@@ -1,0 +1,159 @@
+"""From looks to events: what happened to each job, however little of it was seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.model import Job, JobOutcome
+from advisor.model.errors import UseFallback
+from advisor.model.settings import Settings
+from advisor.predict.placement_features import EventKind
+from advisor.predict.queue_events import KEY, KIND, TIME, Codes
+from advisor.predict.rolling import TARGETS
+from advisor.service import queue_stream
+from advisor.service.queue_stream import MOST_TASKS, QueueStream
+from tests.service.doubles import make_look, make_queued
+
+NOW = 1_800_000_000.0
+BOUNDS = dict.fromkeys(TARGETS, (0.05, 0.95))
+
+
+@pytest.fixture
+def stream() -> QueueStream:
+    return QueueStream(Settings(), Codes(), NOW)
+
+
+def look(stream: QueueStream, time: float, *jobs) -> None:
+    stream.look(make_look(NOW + time, jobs=jobs), 64)
+
+
+def happened(stream: QueueStream, index: int = 0) -> list[tuple[str, int, float]]:
+    rows, _ = stream.since(index)
+    return [(EventKind(int(row[KIND])).name, int(row[KEY]), float(row[TIME])) for row in rows]
+
+
+def waits(job_id: int, submit: float, **more):
+    return make_queued(job_id, submit_time=NOW + submit, **more)
+
+
+def runs(job_id: int, submit: float, start: float, **more):
+    return make_queued(job_id, "RUNNING", submit_time=NOW + submit, start_time=NOW + start, **more)
+
+
+def ended(job_id: int, submit: float, start: float, end: float, partition: str = "onprem") -> JobOutcome:
+    job = Job(job_id=job_id, submit_time=NOW + submit, processors=2, queue=partition)
+    return JobOutcome(job=job, start_time=NOW + start, end_time=NOW + end, partition=partition)
+
+
+def test_a_life_seen_from_beginning_to_end(stream: QueueStream) -> None:
+    look(stream, 10, waits(7, 5))
+    look(stream, 20, runs(7, 5, 15))
+    look(stream, 30)
+    stream.ended([ended(7, 5, 15, 28)])
+    look(stream, 40)
+    assert happened(stream) == [("SUBMIT", 7, 5), ("START", 7, 15), ("LEAVE", 7, 30), ("END", 7, 28)]
+
+
+def test_a_life_between_two_looks(stream: QueueStream) -> None:
+    look(stream, 10)
+    stream.ended([ended(8, 12, 12, 14), ended(7, 11, 13, 15)])
+    look(stream, 20)
+    assert happened(stream) == [
+        ("SUBMIT", 7, 11),
+        ("SUBMIT", 8, 12),
+        ("START_AT_ONCE", 8, 12),
+        ("START", 7, 13),
+        ("END", 8, 14),
+        ("END", 7, 15),
+    ]
+
+
+def test_a_job_slurm_still_shows_after_its_end_is_not_a_new_one(stream: QueueStream) -> None:
+    look(stream, 10, runs(7, 5, 6))
+    stream.ended([ended(7, 5, 6, 12)])
+    look(stream, 15, runs(7, 5, 6))  # completing
+    look(stream, 20)
+    assert [name for name, *_ in happened(stream)] == ["SUBMIT", "START", "END"]
+
+
+def test_requeued_and_started_again(stream: QueueStream) -> None:
+    look(stream, 10, runs(7, 5, 6))
+    look(stream, 20, waits(7, 5))
+    look(stream, 30, runs(7, 5, 25))
+    look(stream, 40, runs(7, 5, 35))  # requeued and started between two looks
+    assert happened(stream)[2:] == [
+        ("REQUEUE", 7, 20),
+        ("START", 7, 25),
+        ("REQUEUE", 7, 35),
+        ("START", 7, 35),
+    ]
+
+
+def test_a_job_that_left_and_never_ended_is_forgotten(stream: QueueStream) -> None:
+    look(stream, 10, waits(7, 5))
+    look(stream, 20)
+    look(stream, 3000)
+    assert happened(stream)[-1] == ("LEAVE", 7, 20)
+    look(stream, 3700)
+    assert happened(stream)[-1] == ("WITHDRAW", 7, 3700)
+
+
+def test_tasks_of_an_array_leave_as_they_start(stream: QueueStream) -> None:
+    look(stream, 10, waits(7, 5, array_tasks=3))
+    assert len(happened(stream)) == 3
+    look(stream, 20, waits(7, 5, array_tasks=2), runs(8, 5, 15, array_job_id=7))
+    names = [name for name, *_ in happened(stream)[3:]]
+    assert sorted(names) == ["LEAVE", "START", "SUBMIT"]
+    look(stream, 30, waits(9, 25, array_tasks=10 * MOST_TASKS))
+    assert len(stream.cut().live) == MOST_TASKS
+
+
+def test_the_cloud_and_other_partitions_are_not_the_queue(stream: QueueStream) -> None:
+    stream.ended([ended(9, 1, 2, 3, partition="burst")])
+    look(stream, 10, waits(7, 5, queue="burst"), runs(8, 5, 6, queue="gpu"))
+    assert happened(stream) == []
+
+
+def test_a_new_base_begins_where_it_was_cut(stream: QueueStream) -> None:
+    look(stream, 10, waits(7, 5, user="ann"), runs(6, 1, 2, user="bob"))
+    look(stream, 20, waits(7, 5, user="ann"))
+    cut, known = stream.cut(), stream.codes.copy()
+    look(stream, 30, waits(7, 5, user="ann"), waits(9, 25, user="cyd"))
+    used = {column: frozenset([0]) for column in ("user", "group", "queue", "executable")}
+    following = stream.rebase("second", cut, known.only(used), known)
+    assert set(cut.live) == {7}
+    assert set(cut.gone) == {6}
+    assert happened(stream, following) == [("LEAVE", 6, 20), ("SUBMIT", 9, 25)]
+    content = stream.file(BOUNDS)
+    assert content is not None
+    assert content.names == [("user", "cyd", 2)], "a number is given once"
+    assert stream.codes.look_up("user", "cyd") == 2
+    assert stream.codes.look_up("user", "bob") == 0
+    assert stream.codes.look_up("user", "ann") == 3, "out of the base: a new number when it comes again"
+
+
+def test_the_file_comes_back_as_it_was(stream: QueueStream, tmp_path: Path) -> None:
+    assert stream.file(BOUNDS) is None
+    stream.rebase("first", stream.cut(), Codes(), Codes())
+    look(stream, 10, waits(7, 5, user="ann", requested_time=60.0))
+    content = stream.file(BOUNDS)
+    assert content is not None
+    queue_stream.write(tmp_path, content)
+    found = queue_stream.read(tmp_path)
+    assert found == content
+    np.testing.assert_array_equal(found.rows, stream.since(0)[0])
+    assert [each.name for each in tmp_path.iterdir()] == [queue_stream.FILE_NAME]
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93\x01\x02\x03"])
+def test_a_damaged_file_is_no_stream(tmp_path: Path, damage: bytes) -> None:
+    with pytest.raises(UseFallback) as caught:
+        queue_stream.read(tmp_path)
+    assert caught.value.code == "queue.missing"
+    (tmp_path / queue_stream.FILE_NAME).write_bytes(damage)
+    with pytest.raises(UseFallback) as caught:
+        queue_stream.read(tmp_path)
+    assert caught.value.code == "queue.unreadable"
