@@ -92,7 +92,7 @@ def bench_submit(
         int, typer.Option(min=0, help="sbatch calls a run inside a real slurmctld; 0 leaves that out.")
     ] = 100,
     clients: Annotated[int, typer.Option(min=1, help="sbatch processes at a time.")] = 4,
-    rounds: Annotated[int, typer.Option(min=1, help="Pairs of runs, with the hook and without.")] = 24,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of runs: no hook, an empty one, ours.")] = 24,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """An advice on the bare socket beside an echo; sbatch with and without the hook."""

@@ -124,6 +124,33 @@ def advisor_row(
 
 
 @compiled
+def live_row(
+    index_keys: NDArray[np.uint64],
+    index_rows: NDArray[np.int64],
+    stats: NDArray[np.float64],
+    slots: NDArray[np.float64],
+    counters: NDArray[np.int64],
+    names: NDArray[np.uint64],
+    asked: NDArray[np.float64],
+    row: NDArray[np.float32],
+) -> None:
+    """:func:`advisor_row` of a submission, in one call: this is inside sbatch.
+
+    The fields of a ``State``, then the job: hashes of user, queue and name; time, request, processors, hour,
+    week day, divider.
+    """
+    keys = np.empty(s.KINDS, np.uint64)
+    s.categories_of(names, asked[1], asked[2], asked[4], keys)
+    numbers = np.empty(4)
+    numbers[0], numbers[1], numbers[2] = asked[1], asked[2], np.nan
+    numbers[3] = 1.0 if names[1] != 0 or names[2] != 0 else 0.0
+    calendar = np.zeros(6)
+    calendar[0], calendar[1] = asked[3], asked[4]
+    state = State(index_keys, index_rows, stats, slots, counters)
+    advisor_row(state, keys, numbers, asked[0], calendar, asked[5], row)
+
+
+@compiled
 def _own(
     state: State,
     keys: NDArray[np.uint64],

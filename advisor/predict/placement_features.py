@@ -303,12 +303,13 @@ class PlacementFeatures:
             clock // 86_400.0 % 7.0,
             now,
         )
-        return np.concatenate([asked, self._queue_out, self._history(submission)])
+        return np.array([*asked, *self._queue_out.tolist(), *self._history(submission)])
 
     def _history(self, submission: Submission) -> list[float]:
         now = submission.time
-        categories = self._categories(submission)
-        runs = {name: self._runs[name].of(category) for name, category in categories.items()}
+        runs = {
+            name: self._runs[name].of(category) for name, category in self._categories(submission).items()
+        }
         user, alike = runs["user"], runs["alike"]
         size_bits = (submission.queue, submission.processors.bit_length())
         waits = (

@@ -310,14 +310,10 @@ class LiveFeatures:
 
     def row(self, job: Job, divider: float) -> NDArray[np.float32]:
         """Features of a submission, shape (features,)."""
-        names = np.array(hashes_of(job), np.uint64)
-        request, processors = job.requested_time or 0.0, float(job.processors)
-        numbers = np.array((request, processors, np.nan, float(names[1] != 0 or names[2] != 0)))
-        calendar = self._calendar_of(job)
-        keys = np.empty(KINDS, np.uint64)
-        _size_state.categories_of(names, request, processors, calendar[1], keys)
+        hour, day = self._hour_and_day(job)
+        asked = (job.submit_time, job.requested_time or 0.0, job.processors, hour, day, divider)
         row = np.empty(len(kernel.ADVISOR_NAMES), np.float32)
-        kernel.advisor_row(self._state, keys, numbers, job.submit_time, calendar, divider, row)
+        kernel.live_row(*self._state, np.array(hashes_of(job), np.uint64), np.array(asked, np.float64), row)
         return row
 
     def submit(self, job: Job) -> int:
@@ -326,7 +322,7 @@ class LiveFeatures:
         request, processors = job.requested_time or 0.0, float(job.processors)
         names = np.array(hashes_of(job), np.uint64)
         keys = np.empty(KINDS, np.uint64)
-        _size_state.categories_of(names, request, processors, self._calendar_of(job)[1], keys)
+        _size_state.categories_of(names, request, processors, self._hour_and_day(job)[1], keys)
         return int(_size_state.submit(self._state, keys, job.submit_time, request, processors))
 
     def start(self, number: int, time: float) -> None:
@@ -337,14 +333,10 @@ class LiveFeatures:
         """Note that it has ended; ``run_seconds`` below 0: it never ran."""
         _size_state.end(self._state, number, time, run_seconds, divider)
 
-    def _calendar_of(self, job: Job) -> NDArray[np.float64]:
-        """Hour and day of week; the other four are the paper's alone."""
+    def _hour_and_day(self, job: Job) -> tuple[float, float]:
         local = job.submit_time + self._clock
         days = local // 86400.0
-        calendar = np.zeros(6)
-        calendar[0] = (local - 86400.0 * days) // 3600.0
-        calendar[1] = (days + 3) % 7
-        return calendar
+        return (local - 86400.0 * days) // 3600.0, (days + 3) % 7
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, no longer than what is in use."""

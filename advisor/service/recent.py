@@ -20,9 +20,9 @@ snapshot.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState, TrackRecord
@@ -84,6 +84,9 @@ class RecentSubmissions:
         self._waiting_submit_sum = self._queued_work = 0.0
         self._started = self._started_processors = 0
         self._started_submit_sum = self._started_work = 0.0
+        cloud = self._base.cloud if self._base is not None else CloudState()
+        # dataclasses.replace() would read each field by name at every question
+        self._cloud_fields = {field.name: getattr(cloud, field.name) for field in fields(CloudState)}
         self._usd = self._at_risk = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._reserved_nodes = 0
@@ -187,12 +190,12 @@ class RecentSubmissions:
         by_account = dict(base.spent_today_by_account)
         for account, usd in self._usd_by_account.items():
             by_account[account] = by_account.get(account, 0.0) + usd
-        return replace(
-            base,
-            spent_today_usd=base.spent_today_usd + self._usd,
-            spent_today_by_account=MappingProxyType(by_account),
-            reserved_free_nodes=max(0, base.reserved_free_nodes - self._reserved_nodes),
-        )
+        changed: dict[str, Any] = {
+            "spent_today_usd": base.spent_today_usd + self._usd,
+            "spent_today_by_account": MappingProxyType(by_account),
+            "reserved_free_nodes": max(0, base.reserved_free_nodes - self._reserved_nodes),
+        }
+        return CloudState(**(self._cloud_fields | changed))
 
 
 def _mean(total: float, count: int) -> float:

@@ -90,8 +90,8 @@ def run(
     questions : int
         Asked of the server and of the echo.
     submissions, clients, rounds : int
-        Held jobs a run, submitted by so many sbatch at a time, in so many pairs of runs with the hook and
-        without; 0 submissions leave slurmctld out.
+        Held jobs a run, submitted by so many sbatch at a time, in so many rounds of runs without a hook, with
+        an empty one and with ours; 0 submissions leave slurmctld out.
     tell : callable
         Told what is being done.
     """
@@ -111,7 +111,7 @@ def run(
                 pid,
                 submissions=submissions,
                 clients=clients,
-                pairs=rounds,
+                rounds=rounds,
                 tell=tell,
             )
         with SubmitClient(settings.paths.submit_socket) as client:
@@ -209,9 +209,7 @@ def _snapshot() -> snapshot.Snapshot:
     )
     cloud = CloudState(nodes_total=100, processors_per_node=4)
     record = TrackRecord(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
-    return snapshot.Snapshot(
-        state=SiteState(time=now, cluster=cluster, cloud=cloud, record=record), burst_features=("cloud",)
-    )
+    return snapshot.Snapshot(state=SiteState(time=now, cluster=cluster, cloud=cloud, record=record))
 
 
 @contextmanager

@@ -1,12 +1,13 @@
-"""sbatch inside a real slurmctld, with the hook and without, in pairs of short runs.
+"""sbatch inside a real slurmctld: without a hook, with an empty one, and with ours, in short runs in turn.
 
 A machine that others use drifts by more than the hook costs. So the same slurmctld is told to load or drop
-the hook (``scontrol reconfigure``, 30 ms) before each run of a fraction of a second, with and without it in
-turn, and each run is compared with its neighbour only: the median of the ratios counts. Processor time is
-counted beside, because it does not depend on who else wanted the processors.
+the hook (``scontrol reconfigure``, 30 ms) before each run of a fraction of a second, and each run is compared
+with its neighbours only: the median of the ratios counts. Which comes first changes from round to round.
+Processor time is counted beside, because it does not depend on who else wanted the processors.
 
-A Lua hook, even an empty one, makes slurmctld build a table of all job records once a second, so a lab is
-given up after a few pairs, before its records cost more than the hook.
+The empty hook is what Slurm's own plug-in costs whatever it runs: it describes each job and all partitions to
+Lua, and makes slurmctld build a table of all job records once a second. So a lab is given up after a few
+rounds, before its records cost more than the hook.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ from advisor.testing.lab import Lab, LabOptions
 Tell = Callable[[str], None]
 
 HOOK: Final = Path(__file__).resolve().parents[3] / "slurm_hooks" / "job_submit.lua"
-_PAIRS_A_LAB: Final = 4
-_CASES: Final = ("no_hook", "with_hook")
+_EMPTY_HOOK: Final = """
+function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end
+function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+_ROUNDS_A_LAB: Final = 4
+_CASES: Final = ("no_hook", "empty_hook", "with_hook")
 _RPC: Final = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:(\d+)")
 _SBATCH: Final = ("sbatch", "--hold", "--quiet", "--output=/dev/null", "--time=60", "--wrap=true")
 
@@ -45,9 +51,9 @@ class Run:
 
 
 def measure(
-    socket: Path, serve_pid: int, *, submissions: int, clients: int, pairs: int, tell: Tell
+    socket: Path, serve_pid: int, *, submissions: int, clients: int, rounds: int, tell: Tell
 ) -> dict[str, Any]:
-    """Run the pairs.
+    """Run the rounds.
 
     Parameters
     ----------
@@ -55,22 +61,31 @@ def measure(
         Of the `advisor serve` that the hook asks.
     serve_pid : int
         Its process.
-    submissions, clients, pairs : int
-        Held jobs a run, submitted by so many sbatch at a time, and how many pairs of runs.
+    submissions, clients, rounds : int
+        Held jobs a run, submitted by so many sbatch at a time, and how many rounds of runs.
     tell : callable
         Told what is being done.
     """
     runs: dict[str, list[Run]] = {name: [] for name in _CASES}
     options = LabOptions(nodes=1, debug="error", hook=HOOK, hook_settings={"socket": str(socket)})
-    for first in range(0, pairs, _PAIRS_A_LAB):
+    for first in range(0, rounds, _ROUNDS_A_LAB):
         with Lab.temporary(options) as lab:
-            for pair in range(first, min(pairs, first + _PAIRS_A_LAB)):
-                tell(f"sbatch, pair {pair + 1} of {pairs}")
-                # which comes first changes from pair to pair: drift within a pair cancels as well
-                for name in _CASES if pair % 2 else reversed(_CASES):
-                    lab.hook(HOOK if name == "with_hook" else None, options.hook_settings, restart=False)
+            empty = lab.folder / "empty_hook.lua"
+            empty.write_text(_EMPTY_HOOK, encoding="ascii")
+            hooks = {"no_hook": None, "empty_hook": empty, "with_hook": HOOK}
+            for number in range(first, min(rounds, first + _ROUNDS_A_LAB)):
+                tell(f"sbatch, round {number + 1} of {rounds}")
+                for name in in_turn(number):
+                    lab.hook(hooks[name], options.hook_settings, restart=False)
                     runs[name].append(_run(lab, serve_pid, submissions, clients))
     return _result(runs, submissions, clients)
+
+
+def in_turn(number: int) -> tuple[str, ...]:
+    """The cases of a round: each is first, second and last equally often, so that drift cancels."""
+    shift = number % len(_CASES)
+    cases = _CASES[shift:] + _CASES[:shift]
+    return cases[::-1] if number // len(_CASES) % 2 else cases
 
 
 def _run(lab: Lab, serve_pid: int, submissions: int, clients: int) -> Run:
@@ -101,31 +116,42 @@ def _processor_times(slurmctld_pid: int | None, serve_pid: int) -> tuple[float, 
 
 
 def _result(runs: dict[str, list[Run]], submissions: int, clients: int) -> dict[str, Any]:
-    ratios = sorted(
-        with_hook.per_second / no_hook.per_second
-        for no_hook, with_hook in zip(runs["no_hook"], runs["with_hook"], strict=True)
-    )
-    processor = {
-        name: {
-            who: statistics.median(getattr(run, who) for run in many) / submissions * 1e6
-            for who in ("clients", "slurmctld", "serve")
-        }
-        for name, many in runs.items()
-    }
-    totals = {name: sum(parts.values()) for name, parts in processor.items()}
+    def ratios(value: Callable[[Run], float], to: str) -> list[float]:
+        """With our hook to another case, each run with that of the same round."""
+        pairs = zip(runs["with_hook"], runs[to], strict=True)
+        return sorted(value(with_hook) / value(other) for with_hook, other in pairs)
+
+    def per_second(run: Run) -> float:
+        return run.per_second
+
+    def per_processor_second(run: Run) -> float:
+        return 1.0 / (run.clients + run.slurmctld + run.serve)
+
+    throughput = ratios(per_second, "no_hook")
     return {
         "sbatch_per_second": {
             name: statistics.median(run.per_second for run in many) for name, many in runs.items()
         },
-        "throughput_ratio": statistics.median(ratios),
-        "throughput_ratio_quartiles": [ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]],
+        "throughput_ratio": statistics.median(throughput),
+        "throughput_ratio_quartiles": [
+            throughput[len(throughput) // 4],
+            throughput[(3 * len(throughput)) // 4],
+        ],
+        "throughput_ratio_to_empty_hook": statistics.median(ratios(per_second, "empty_hook")),
         "slurmctld_submit_rpc_us": {
             name: statistics.median(run.rpc_us for run in many) for name, many in runs.items()
         },
         # what the throughput ratio would be where processors are the only limit and nobody else uses them
-        "processor_ratio": totals["no_hook"] / totals["with_hook"],
-        "processor_us_per_submission": processor,
+        "processor_ratio": statistics.median(ratios(per_processor_second, "no_hook")),
+        "processor_ratio_to_empty_hook": statistics.median(ratios(per_processor_second, "empty_hook")),
+        "processor_us_per_submission": {
+            name: {
+                who: statistics.median(getattr(run, who) for run in many) / submissions * 1e6
+                for who in ("clients", "slurmctld", "serve")
+            }
+            for name, many in runs.items()
+        },
         "submissions": submissions,
         "sbatch_clients": clients,
-        "pairs": len(ratios),
+        "rounds": len(throughput),
     }
