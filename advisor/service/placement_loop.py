@@ -10,6 +10,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -352,4 +353,5 @@ class PlacementLoop:
 def _be_nice() -> None:
     """The submit server comes first, and Slurm; only where this is a thread of its own."""
     if threading.current_thread() is not threading.main_thread():
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        with suppress(OSError):  # already nicer than that, or not allowed to say so
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
