@@ -471,15 +471,18 @@ local function raised_limit(job, part_list, answer)
   return limit > asked and limit or nil
 end
 
+-- A constraint of the user's may only be narrowed, and Slurm uses his --prefer instead of the constraint
+local function may_require(job, features)
+  local own = text(job.features)
+  return not text(job.prefer) and (not own or features:sub(1, #own + 1) == own .. "&")
+end
+
 -- what to set, in order; what the user set himself is not in it
 local function changes_for(job, part_list, answer)
   local changes = {}
   local function change(name, value) changes[#changes + 1] = {name, value} end
   if answer.partition then change("partition", answer.partition) end
-  local own = text(job.features) -- a constraint of the user's may only be narrowed, never replaced
-  if answer.features and (not own or answer.features:sub(1, #own + 1) == own .. "&") then
-    change("features", answer.features)
-  end
+  if answer.features then change("features", answer.features) end
   if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
   if answer.site_factor and not number(job.site_factor, 32) then change("site_factor", answer.site_factor) end
   if answer.nice and answer.nice > 0 and not number(job.nice, 32) then
@@ -526,6 +529,11 @@ local function submit(job, part_list)
   end
   if err then breaker.failure(err) end
   if not answer then return end
+  if answer.features and not may_require(job, answer.features) then
+    -- without it the job could start where it must not (spot, and it may not be requeued)
+    log("info", "job left alone: " .. answer.features .. " cannot be asked for beside the user's own words")
+    return
+  end
   if answer.partition then
     local possible, reason = fits(job, part_list, answer.partition)
     if not possible then

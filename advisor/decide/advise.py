@@ -60,6 +60,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         answers=tuple(answers),
         size=size,
         prefer=_preferred_features(chosen, settings) if moved and acts else (),
+        require=_required_features(job, state.cloud, settings) if moved and acts else (),
         priority_offset=_priority_offset(placement, size, settings) if acts else 0,
         time_limit=stretched(job, settings.placement) if moved and acts else None,
         hedge=hedge if moved and acts else None,
@@ -132,6 +133,13 @@ def _priority_offset(placement: Placement, size: str, settings: Settings) -> int
     if placement is Placement.ON_PREMISE and size == "small":
         return settings.size.small_priority_offset
     return 0
+
+
+def _required_features(job: Job, cloud: CloudState, settings: Settings) -> tuple[str, ...]:
+    if not question_4.must_be_stable(job, settings):
+        return ()
+    feature = question_4.stable_feature(job, cloud)
+    return () if feature is None else (feature,)
 
 
 def _preferred_features(chosen: Capacity | None, settings: Settings) -> tuple[str, ...]:

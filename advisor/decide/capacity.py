@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from typing import Final
 
 from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
 from advisor.decide.reasons import Reason
@@ -10,6 +12,8 @@ from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+
+_STABLE: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 
 
 def choose(
@@ -20,7 +24,8 @@ def choose(
     Parameters
     ----------
     job : Job
-        A job that may not be requeued is never put on spot (DESIGN.md, rule 1).
+        A job that may not be requeued is never put on spot (DESIGN.md, rule 1): it moves only if Slurm can
+        be told to keep it off.
     cloud_run_seconds : float
         Predicted run time in the cloud, s(c)*r; NaN when unknown, which keeps the job off spot.
     cloud : CloudState
@@ -38,6 +43,8 @@ def choose(
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
+    if must_be_stable(job, settings) and (doubt := _not_excludable(job, cloud)):
+        return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     if _fits_reserved(job, cloud):
         free = ("reserved_free", Quantity(float(cloud.reserved_free_nodes), "nodes"))
         return Capacity.RESERVED, _answer(Verdict.YES, Reason.RESERVED, run, free)
@@ -50,6 +57,35 @@ def choose(
         price = _price(Capacity.ON_DEMAND, cloud, settings)
         return Capacity.ON_DEMAND, _answer(Verdict.YES, Reason.ON_DEMAND, run, limit, price, detail=obstacle)
     return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
+
+
+def must_be_stable(job: Job, settings: Settings) -> bool:
+    """Whether the job needs a constraint that keeps it off spot nodes; where there are none nothing need."""
+    return settings.capacity.use_spot and not requeueable(job, settings)
+
+
+def stable_feature(job: Job, cloud: CloudState) -> str | None:
+    """The node feature that keeps the job off spot and that enough usable nodes have; None: there is none."""
+    needed = nodes_needed(job, cloud) or job.processors
+    return next((name for name in _STABLE if cloud.nodes_with.get(name, 0.0) >= needed), None)
+
+
+def is_never_spot(features: Collection[str]) -> bool:
+    """Whether a node with these features is never made a spot instance, whatever a job was advised.
+
+    That is what the features promise to a job that may not be requeued. They are what slurm.conf says and
+    stay so: taken off a node by ``scontrol`` while it is spot, they would be back after each ``scontrol
+    reconfigure``, and with the last node gone slurmctld would refuse submissions that name them.
+    """
+    return any(name in features for name in _STABLE)
+
+
+def _not_excludable(job: Job, cloud: CloudState) -> str:
+    if not job.plain_constraint:
+        return "its own constraint is more than features joined by &"
+    if stable_feature(job, cloud) is None:
+        return f"too few usable cloud nodes have the feature {_STABLE[0]}"
+    return ""
 
 
 def too_often_interrupted(job: Job, settings: Settings) -> bool:

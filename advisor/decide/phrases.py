@@ -103,6 +103,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
         Reason.ON_DEMAND: "On-demand at {price}, because {detail}.",
         Reason.NONE_OPEN: "No capacity is open: on-demand pools are closed, and {detail}.",
+        Reason.SPOT_NOT_EXCLUDED: "It may not be requeued, and nothing could keep it off spot: {detail}.",
         Reason.PROTECTED: "Nothing is sent to the cloud at the moment: {detail}.",
     }
 )

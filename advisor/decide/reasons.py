@@ -63,4 +63,5 @@ class Reason(enum.StrEnum):
     SPOT = "capacity.spot"
     ON_DEMAND = "capacity.on_demand"
     NONE_OPEN = "capacity.none_open"
+    SPOT_NOT_EXCLUDED = "capacity.spot_not_excluded"
     PROTECTED = "capacity.protected"

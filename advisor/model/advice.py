@@ -153,6 +153,9 @@ class Advice:
         ``"small"``, ``"large"`` or ``"unknown"``.
     prefer : tuple of str
         Node features to prefer.
+    require : tuple of str
+        Node features without which the job must not start where it is moved to: a job that may not be
+        requeued never starts on spot.
     priority_offset : int
         Added to the job's priority (Slurm: lowers nice); positive puts it earlier. 0 changes nothing.
     time_limit : TimeLimit or None
@@ -170,6 +173,7 @@ class Advice:
     answers: tuple[Answer, ...]
     size: str = "unknown"
     prefer: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
     priority_offset: int = 0
     time_limit: TimeLimit | None = None
     hedge: Hedge | None = None

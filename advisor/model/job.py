@@ -81,6 +81,9 @@ class Job:
         True when ``requested_time`` is the user's own word and not the partition's default.
     interruptions : int
         How often EC2 took its node back; 0 at its submission.
+    plain_constraint : bool
+        Whether its constraint expression is empty or joins features by ``&`` only, so that one more may be
+        asked for.
     """
 
     job_id: int
@@ -110,6 +113,7 @@ class Job:
     memory_mb_per_node: int | None = None
     explicit_time_limit: bool = False
     interruptions: int = 0
+    plain_constraint: bool = True
 
     @property
     def keeps_place_of(self) -> int | None:

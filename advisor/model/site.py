@@ -41,6 +41,9 @@ class CloudState:
         Memory of the smallest cloud node in MiB; 0 when unknown.
     features : tuple of str
         Node features every cloud node has: a job that asks for another one would never start there.
+    nodes_with : mapping
+        How many usable cloud nodes have each feature. slurmctld refuses a job that asks for, or prefers, a
+        feature of fewer nodes than it needs.
     """
 
     boot_seconds: float | None = None
@@ -57,6 +60,7 @@ class CloudState:
     processors_per_node: int = 0
     memory_mb_per_node: int = 0
     features: tuple[str, ...] = ()
+    nodes_with: MappingProxyType[str, float] = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import secrets
 import threading
 import time
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.decide import advise, wording
-from advisor.decide.demand import nodes_needed, requeueable
+from advisor.decide.demand import nodes_needed
 from advisor.history.records import AdviceRecord
-from advisor.model.advice import Advice, Capacity, Mode, Placement
+from advisor.model.advice import Advice, Capacity, Mode
 from advisor.model.estimate import NO_SIZE, Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -30,7 +29,7 @@ from advisor.service.snapshot import Snapshot
 from advisor.service.state_holder import Knowledge, StateHolder
 from advisor.service.submission import job_of
 
-_CONJUNCTION: Final = re.compile(r"[\w.&-]+\Z", re.ASCII)
+_NO_CLOUD: Final = CloudState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,8 @@ def _number(advice: Advice, wanted: str) -> float:
 def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowledge) -> AdviseReply:
     """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
     settings = knowledge.settings
-    features, prefer = _node_features(request, job, advice, knowledge)
+    cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud
+    features, prefer = _node_features(request, job, advice, cloud)
     offset = advice.priority_offset if advice.mode is Mode.ACT else 0
     partition = advice.partition if advice.mode is Mode.ACT else None
     limit = advice.time_limit if partition is not None else None
@@ -196,23 +196,20 @@ def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowle
 
 
 def _node_features(
-    request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowledge
+    request: AdviseRequest, job: Job, advice: Advice, cloud: CloudState
 ) -> tuple[str | None, str | None]:
     """``(features, prefer)`` for a moved job.
 
-    slurmctld rejects a job that names a feature no node has, so only features seen on burst nodes are named.
-    A job that may not be requeued gets a hard constraint, for a preference could still end on spot. Where
-    Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated in it;
-    where his is more than a plain conjunction nothing is added to it.
+    slurmctld rejects a job that names, or prefers, a feature of fewer nodes than it needs, so no other is
+    named. A job that may not be requeued gets a hard constraint, for a preference could still end on spot.
+    Where Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated
+    in it; where his is more than a plain conjunction nothing is added to it.
     """
-    known = knowledge.snapshot.burst_features if knowledge.snapshot is not None else ()
-    if advice.placement is not Placement.BURST or advice.partition is None:
+    if advice.partition is None or not job.plain_constraint:
         return None, None
-    wanted = "&".join(feature for feature in advice.prefer if feature in known)
-    if not wanted:
-        return None, None
-    if request.features:
-        if not _CONJUNCTION.match(request.features):
-            return None, None
-        wanted = f"{request.features}&{wanted}"
-    return (None, wanted) if requeueable(job, knowledge.settings) else (wanted, None)
+    own = (request.features,) if request.features else ()
+    if advice.require:
+        return "&".join((*own, *advice.require)), None
+    needed = nodes_needed(job, cloud) or job.processors
+    wanted = [feature for feature in advice.prefer if cloud.nodes_with.get(feature, 0.0) >= needed]
+    return None, "&".join((*own, *wanted)) if wanted else None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from advisor.decide.capacity import is_never_spot
+from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.slurm import hook_files
@@ -174,6 +176,7 @@ class SlurmExamination:
             yield warning("cloud nodes", f"{', '.join(down[:5])} are down or drained", "See `sinfo -R`")
         if nodes and not fixed and not down:
             yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
+        yield from self._capacity_features(nodes)
         timeout = self._config.get("ResumeTimeout", "").split()
         boot = self._settings.placement.boot_seconds
         if timeout and timeout[0].isdigit() and float(timeout[0]) < boot:
@@ -181,6 +184,24 @@ class SlurmExamination:
                 "cloud nodes",
                 f"ResumeTimeout={timeout[0]} s is shorter than the expected boot of {boot:g} s",
                 "Raise ResumeTimeout; 600 s is a good start",
+            )
+
+    def _capacity_features(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
+        """Which nodes may be spot, and which never are: their features say it."""
+        if not nodes or not self._settings.capacity.use_spot:
+            return
+        stable = [node for node in nodes if is_never_spot(node.features)]
+        if not stable:
+            yield warning(
+                "cloud nodes",
+                "none has the feature on-demand: jobs with --no-requeue are never moved",
+                "Give some of them Feature=...,on-demand in slurm.conf: those never become spot instances",
+            )
+        elif len(stable) == len(nodes):
+            yield warning(
+                "cloud nodes",
+                "all have the feature on-demand or reserved: none ever becomes a spot instance",
+                "Take it off some of them in slurm.conf, or set capacity.use_spot = false",
             )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from advisor.decide.capacity import is_never_spot
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import ClusterState, Node
@@ -117,7 +119,6 @@ class LookLoop:
                     cloud=self.cloud_state(nodes),
                     record=None if self._placement is None else self._placement.record,
                 ),
-                burst_features=tuple(sorted({feature for node in nodes for feature in node.features})),
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),
@@ -134,6 +135,7 @@ class LookLoop:
         in_use = sum(is_paid_for(node) and node.is_busy for node in usable)
         usd, usd_by_account = self._cloud.purse.exposure_today()
         spot_open, on_demand_open = self._is_open()
+        spot_open = spot_open and not all(is_never_spot(node.features) for node in usable)
         first = Capacity.SPOT if spot_open and self._settings.capacity.use_spot else Capacity.ON_DEMAND
         common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
         processors = min((node.processors for node in usable), default=0)
@@ -153,6 +155,9 @@ class LookLoop:
             processors_per_node=processors,
             memory_mb_per_node=min((node.memory_mb for node in usable), default=0),
             features=tuple(sorted(common)),
+            nodes_with=MappingProxyType(
+                Counter(feature for node in usable for feature in set(node.features))
+            ),
         )
 
     def write_status(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from advisor.decide.capacity import too_often_interrupted
+from advisor.decide.capacity import is_never_spot, too_often_interrupted
 from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.fleet import Launched, LaunchReport, Refuse
@@ -218,7 +218,7 @@ class ProvisionLoop:
     def _resume(self, hand_over: HandOver) -> None:
         wanted = self._still_wanted(hand_over)
         jobs = self._jobs_of(hand_over)
-        capacity_of = {node: c for node, job in jobs.items() if (c := self._capacity_of(job)) is not None}
+        capacity_of = self._capacities(jobs)
 
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
             return self._caps.put_aside(nodes, jobs, capacity_of)
@@ -297,6 +297,17 @@ class ProvisionLoop:
         if capacity is Capacity.SPOT and self._interruptions is not None:
             lost = self._interruptions.interruptions_of(queued.job.job_id)
             if too_often_interrupted(replace(queued.job, interruptions=lost), self._settings):
+    def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
+        """What each node is to be: what its job was advised, but what its features promise comes first."""
+        if not jobs:
+            return {}
+        never_spot = {node.name for node in self._view.fresh().nodes if is_never_spot(node.features)}
+        wishes = {node: wish for node, job in jobs.items() if (wish := self._capacity_of(job)) is not None}
+        return {
+            node: Capacity.ON_DEMAND if wish is Capacity.SPOT and node in never_spot else wish
+            for node, wish in wishes.items()
+        }
+
                 return Capacity.ON_DEMAND
         return capacity
 
@@ -306,6 +317,8 @@ class ProvisionLoop:
 
     def find_addresses(self) -> None:
         """Ask EC2 for addresses it did not know yet when it launched (F06)."""
+        if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
+            return Capacity.ON_DEMAND  # advised before the setting was changed
         if not self._no_address:
             return
         found = [

@@ -30,15 +30,11 @@ class Snapshot:
     state : SiteState
         ``state.time`` is when the *query* of the queue began, seconds since the epoch: jobs submitted after
         it are not in here, and the submit server counts those itself.
-    burst_features : tuple of str
-        Every node feature that some node of the burst partition has. Only these are ever put into a job's
-        ``prefer`` or ``features``: slurmctld rejects a job that names a feature nobody has.
     counters : mapping of str to float
         Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
     """
 
     state: SiteState
-    burst_features: tuple[str, ...] = ()
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -47,7 +43,6 @@ class _Wire(msgspec.Struct, frozen=True):
 
     format: int
     state: SiteState
-    burst_features: tuple[str, ...] = ()
     counters: dict[str, float] = {}
 
 
@@ -78,7 +73,6 @@ def write(path: Path, snapshot: Snapshot) -> None:
     wire = _Wire(
         format=FORMAT,
         state=snapshot.state,
-        burst_features=snapshot.burst_features,
         counters=snapshot.counters,
     )
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -114,4 +108,4 @@ def read(path: Path) -> Snapshot:
         raise UseFallback(f"{path}: {error}", code="snapshot.unreadable") from error
     if wire.format != FORMAT:
         raise UseFallback(f"{path}: format {wire.format}, not {FORMAT}", code="snapshot.unreadable")
-    return Snapshot(state=wire.state, burst_features=wire.burst_features, counters=wire.counters)
+    return Snapshot(state=wire.state, counters=wire.counters)

@@ -13,6 +13,7 @@ MAX_ARRAY_TASKS: Final = 4_000_001
 """Slurm's own ceiling of MaxArraySize."""
 
 _ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
+_CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
 _FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
 _MAX_PROCESSORS: Final = 2**31 - 1
 
@@ -112,6 +113,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         explicit_partition=request.partition is not None,
         memory_mb_per_node=request.memory_per_node or None,
         explicit_time_limit=request.time_limit is not None,
+        plain_constraint=_CONJUNCTION.match(request.features or "") is not None,
         gres=request.generic_resources,
         node_list=request.req_nodes,
     )

@@ -6,7 +6,7 @@ import os
 import pwd
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -31,8 +31,8 @@ class LabOptions:
         On-premise nodes, and what each pretends to have (MiB).
     burst_nodes, burst_processors, burst_memory_mb : int
         The same of the cloud nodes; at most 90.
-    burst_features : tuple of str
-        Node features of the cloud nodes.
+    burst_features, last_burst_features : tuple of str
+        Node features of the cloud nodes; those of the last one, where they are others.
     database : bool
         MariaDB and slurmdbd, so that sacct knows ended jobs.
     database_template : Path or None
@@ -73,6 +73,7 @@ class LabOptions:
     burst_processors: int = 4
     burst_memory_mb: int = 4000
     burst_features: tuple[str, ...] = ("cloud", "x86")
+    last_burst_features: tuple[str, ...] | None = None
     database: bool = False
     database_template: Path | None = None
     hook: Path | None = None
@@ -130,9 +131,7 @@ def _values(options: LabOptions, folder: Path, base: int) -> dict[str, object]:
         "port_slurmd": base + 2,
         "port_node_first": base + 10,
         "port_node_last": base + 9 + options.nodes,
-        "port_burst_first": base + 100,
-        "port_burst_last": base + 99 + options.burst_nodes,
-        "burst_features": ",".join(options.burst_features),
+        "burst_lines": "\n".join(_burst_lines(options, base + 99)),
         "resume_program": programs / "resume",
         "suspend_program": programs / "suspend",
         "resume_fail_program": programs / "resume_fail",
@@ -141,6 +140,17 @@ def _values(options: LabOptions, folder: Path, base: int) -> dict[str, object]:
         "accounting_lines": _accounting_lines(options, folder, base),
         "extra": "\n".join(options.extra),
     }
+
+
+def _burst_lines(options: LabOptions, port: int) -> Iterator[str]:
+    for number in range(1, options.burst_nodes + 1):
+        features = options.burst_features
+        if number == options.burst_nodes and options.last_burst_features is not None:
+            features = options.last_burst_features
+        yield (
+            f"NodeName=burst{number} Port={port + number} State=CLOUD CPUs={options.burst_processors} "
+            f"RealMemory={options.burst_memory_mb} Feature={','.join(features)} Weight=100"
+        )
 
 
 def _accounting_lines(options: LabOptions, folder: Path, base: int) -> str:

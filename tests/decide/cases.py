@@ -63,7 +63,10 @@ def make_settings(**sections: dict[str, Any]) -> Settings:
 
 def make_cloud(**fields: Any) -> CloudState:
     by_account = fields.pop("spent_today_by_account", {})
-    return CloudState(spent_today_by_account=MappingProxyType(by_account), **fields)
+    nodes_with = fields.pop("nodes_with", {"spot": 20, "on-demand": 20})
+    return CloudState(
+        spent_today_by_account=MappingProxyType(by_account), nodes_with=MappingProxyType(nodes_with), **fields
+    )
 
 
 def ask(
@@ -77,7 +80,7 @@ def ask(
     """One advice, from parts that move a job unless told otherwise."""
     return advise(
         job or make_job(),
-        SiteState(time=1000.0, cluster=cluster, cloud=cloud or CloudState()),
+        SiteState(time=1000.0, cluster=cluster, cloud=cloud or make_cloud()),
         estimates or make_estimates(),
         settings or make_settings(),
         advice_id="advice-1",

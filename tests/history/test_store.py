@@ -55,7 +55,7 @@ FULL = JobOutcome(
 
 
 # what only the decision at a submission looks at: the history does not keep it
-NOT_KEPT = {"memory_mb_per_node", "explicit_time_limit", "interruptions"}
+NOT_KEPT = {"memory_mb_per_node", "explicit_time_limit", "interruptions", "plain_constraint"}
 
 
 def test_the_full_record_uses_every_field() -> None:

@@ -62,7 +62,7 @@ def test_an_advice_to_stay_sets_priority_and_comment_and_says_nothing(lua: str, 
 
 
 def test_what_the_user_or_another_plugin_set_stays(lua: str, tmp_path: Path) -> None:
-    slurm = SlurmDouble(lua, replying(**MOVE, features="spot", site_factor=5, nice=7), tmp_path)
+    slurm = SlurmDouble(lua, replying(**MOVE, site_factor=5, nice=7), tmp_path)
     mine = {"prefer": "bigmem", "features": "x86", "site_factor": 3.0, "nice": NICE_OFFSET + 50}
     done = slurm.submit({**mine, "admin_comment": "mine"})
     assert done.changes == {"partition": "burst"}
@@ -71,7 +71,18 @@ def test_what_the_user_or_another_plugin_set_stays(lua: str, tmp_path: Path) -> 
 def test_a_users_constraint_may_be_narrowed(lua: str, tmp_path: Path) -> None:
     slurm = SlurmDouble(lua, replying(partition="burst", features="x86&on-demand"), tmp_path)
     assert slurm.submit({"features": "x86"}).changes["features"] == "x86&on-demand"
-    assert "features" not in slurm.submit({"features": "x86&on"}).changes
+    assert slurm.submit({}).changes["features"] == "x86&on-demand"
+
+
+@pytest.mark.parametrize("own", [{"features": "x86&on"}, {"features": "a|b"}, {"prefer": "spot"}])
+def test_a_job_that_cannot_be_held_to_its_capacity_is_not_moved(
+    lua: str, tmp_path: Path, own: dict[str, str]
+) -> None:
+    """Slurm uses the user's --prefer *instead of* the constraint, and his own constraint is not replaced."""
+    slurm = SlurmDouble(lua, replying(partition="burst", features="x86&on-demand", message="x"), tmp_path)
+    done = slurm.submit(own)
+    assert (done.code, done.changes, done.messages) == (0, {}, [])
+    assert slurm.violations == []
 
 
 def test_quotes_and_backslashes_arrive_as_they_were(lua: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from advisor.model import (
@@ -18,6 +19,7 @@ from advisor.model import (
     SizeEstimate,
 )
 from advisor.model.settings import (
+    CapacitySettings,
     ClusterSettings,
     PathSettings,
     RuleSettings,
@@ -56,12 +58,16 @@ def make_snapshot(
     features: tuple[str, ...] = ("spot", "on-demand", "x86"),
     **cloud: Any,
 ) -> Snapshot:
-    shape = {"nodes_total": 100, "processors_per_node": 4, "features": ("x86",)}
+    shape = {
+        "nodes_total": 100,
+        "processors_per_node": 4,
+        "features": ("x86",),
+        "nodes_with": MappingProxyType(dict.fromkeys(features, 50.0)),
+    }
     return Snapshot(
         state=SiteState(
             time=now, cluster=cluster or make_cluster(time=now), cloud=CloudState(**{**shape, **cloud})
         ),
-        burst_features=features,
     )
 
 
@@ -76,6 +82,7 @@ def make_settings(folder: Path, *, mode: Mode = Mode.ACT, **sections: Any) -> Se
         submit=SubmitSettings(**submit),
         waiting=WaitingSettings(**sections.pop("waiting", {})),
         rules=RuleSettings(**sections.pop("rules", {})),
+        capacity=CapacitySettings(**sections.pop("capacity", {})),
     )
 
 

@@ -13,6 +13,7 @@ from advisor.decide import wording
 from advisor.model import Capacity, Mode, Placement
 from advisor.service.answering import Answered
 from advisor.service.protocol import REPLY_BYTES, AdviseRequest, encode_line
+from advisor.service.snapshot import Snapshot
 from tests.service.site import (
     NOW,
     Clock,
@@ -79,15 +80,47 @@ def test_a_job_that_may_not_be_requeued_is_held_to_its_capacity(tmp_path: Path) 
     assert (reply.partition, reply.features, reply.prefer) == ("burst", "on-demand", None)
     reply = answer_one(tmp_path, ask(requeue=False, features="x86")).reply
     assert reply.features == "x86&on-demand"
+    # whatever the site thinks of preferring: this is no preference
+    reply = answer_one(tmp_path, ask(requeue=False), capacity={"prefer_features": False}).reply
+    assert (reply.partition, reply.features) == ("burst", "on-demand")
+
+
+@pytest.mark.parametrize(
+    ("asked", "snapshot"),
+    [
+        ({}, make_snapshot(features=("x86",))),  # no node says what it is
+        ({}, make_snapshot(features=("x86", "spot"))),
+        ({"features": "x86|x86"}, make_snapshot()),  # nothing can be added to it
+        ({"min_nodes": 51}, make_snapshot()),  # 50 nodes have the feature
+        ({}, make_snapshot(features=("x86",), reserved_free_nodes=9)),  # may still be spot nodes up
+    ],
+)
+def test_a_job_that_nothing_can_hold_off_spot_stays(
+    tmp_path: Path, asked: dict[str, Any], snapshot: Snapshot
+) -> None:
+    reply = answer_one(tmp_path, ask(requeue=False, **asked), snapshot=snapshot).reply
+    assert (reply.partition, reply.features, reply.reason) == (None, None, "capacity.spot_not_excluded")
+    assert answer_one(tmp_path, ask(requeue=True, **asked), snapshot=snapshot).reply.partition == "burst"
+
+
+def test_where_there_is_no_spot_nothing_need_be_excluded(tmp_path: Path) -> None:
+    snapshot = make_snapshot(features=("x86",))
+    reply = answer_one(tmp_path, ask(requeue=False), snapshot=snapshot, capacity={"use_spot": False}).reply
+    assert (reply.partition, reply.features) == ("burst", None)
+
+
+def test_a_feature_of_too_few_nodes_is_not_preferred(tmp_path: Path) -> None:
+    """slurmctld refuses the submission: "Requested node configuration is not available" (22.05)."""
+    assert answer_one(tmp_path, ask(min_nodes=50)).reply.prefer == "spot"
+    reply = answer_one(tmp_path, ask(min_nodes=51)).reply
+    assert (reply.partition, reply.prefer) == ("burst", None)
 
 
 def test_a_users_constraint_is_kept_in_the_preference(tmp_path: Path) -> None:
     assert answer_one(tmp_path, ask(features="x86")).reply.prefer == "x86&spot"
     snapshot = make_snapshot(features=("spot", "a", "b"))
-    snapshot = replace(
-        snapshot,
-        state=replace(snapshot.state, cloud=replace(snapshot.state.cloud, features=("a", "b"))),
-    )
+    cloud = replace(snapshot.state.cloud, features=("a", "b"))
+    snapshot = replace(snapshot, state=replace(snapshot.state, cloud=cloud))
     reply = answer_one(tmp_path, ask(features="a|b"), snapshot=snapshot).reply
     assert (reply.partition, reply.prefer) == ("burst", None)
 

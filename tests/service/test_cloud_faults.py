@@ -156,6 +156,11 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
     for loop in (look, rig.provision, rig.reconcile):
         assert LoopRunner(loop, rig.hands.clock).run_once()
     assert asked == [rig.hands.wall]
+    cloud = look.cloud_state(
+        [make_node("burst1", features=("spot",)), make_node("burst2", features=("reserved",))]
+    )
+    assert (cloud.spot_open, dict(cloud.nodes_with)) == (True, {"spot": 1, "reserved": 1})
+    assert not look.cloud_state([make_node("burst2", features=("reserved", "spot"))]).spot_open
     assert (
         '"look_seconds"' in (tmp_path / "run" / "control-status.json").read_text()
     )  # and say how long it took

@@ -130,6 +130,26 @@ def test_each_node_gets_the_capacity_its_job_was_advised(rig: Rig) -> None:
     assert asked == {"burst1": Capacity.SPOT, "burst2": Capacity.ON_DEMAND}
 
 
+def test_a_node_that_promises_a_stable_place_is_never_spot(rig: Rig) -> None:
+    """Jobs that may not be requeued are sent to nodes with these features."""
+    features = {
+        "burst1": ("cloud", "spot"),
+        "burst2": ("cloud", "spot", "on-demand"),
+        "burst3": ("reserved",),
+        "burst4": (),
+    }
+    nodes = [make_node(name, "POWERING_UP", features=those) for name, those in features.items()]
+    jobs = [
+        make_queued(n, admin_comment=comment(capacity=Capacity.SPOT), queue="burst") for n in (1, 2, 3, 4)
+    ]
+    rig.look(nodes, jobs)
+    rig.hand_over("resume", "burst[1-4]", {n: f"burst{n}" for n in (1, 2, 3, 4)})
+    rig.provision.act_on_handovers()
+    asked = rig.fleet.of("resume")[0][1]
+    assert {node for node, capacity in asked.items() if capacity is Capacity.SPOT} == {"burst1", "burst4"}
+    assert {asked["burst2"], asked["burst3"]} == {Capacity.ON_DEMAND}
+
+
 def test_f06_an_address_that_comes_later(rig: Rig) -> None:
     rig.fleet.addresses["burst1"] = ""
     rig.hand_over("resume", "burst1")

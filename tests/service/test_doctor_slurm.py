@@ -7,11 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.settings import Settings
+from advisor.model.settings import CapacitySettings, Settings
 from advisor.service.doctor import Diagnosis, Level
 from advisor.service.doctor_slurm import SlurmExamination
-from advisor.slurm.protocol import Partition
+from advisor.slurm.protocol import Partition, SlurmSnapshot
+from tests.service.doubles import make_look, make_node
 
 SOUND = {
     "JobSubmitPlugins": "lua",
@@ -31,6 +33,7 @@ class Talker:
         self.administrator = administrator
         self.is_up = True
         self.release = (23, 11, 4)
+        self.nodes: list[Node] = []
 
     def version(self) -> tuple[int, ...]:
         return self.release
@@ -42,7 +45,17 @@ class Talker:
         return self.said
 
     def partitions(self) -> tuple[Partition, ...]:
-        return ()
+        if not self.nodes:
+            return ()
+        return (
+            Partition(
+                name="burst", is_default=False, is_up=True, nodes="", total_processors=8, total_nodes=2,
+                default_minutes=None, max_minutes=None,
+            ),
+        )  # fmt: skip
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        return make_look(now, self.nodes)
 
     def is_administrator(self, user: str) -> bool:
         assert user
@@ -51,9 +64,9 @@ class Talker:
         return self.administrator
 
 
-def examine(slurm: Talker) -> dict[str, list[Diagnosis]]:
+def examine(slurm: Talker, settings: Settings | None = None) -> dict[str, list[Diagnosis]]:
     found: dict[str, list[Diagnosis]] = {}
-    for diagnosis in SlurmExamination(Settings(), slurm).run():
+    for diagnosis in SlurmExamination(settings or Settings(), slurm).run():
         found.setdefault(diagnosis.check, []).append(diagnosis)
     return found
 
@@ -112,3 +125,20 @@ def test_a_check_that_cannot_be_made_hurts_no_other() -> None:
     found = examine(slurm)
     assert found["rights"][0].level is Level.ERROR
     assert "hook" in found
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ((("cloud", "spot"), ("cloud", "on-demand")), ""),
+        ((("cloud",), ("cloud",)), "never moved"),
+        ((("spot", "on-demand"), ("reserved",)), "none ever becomes a spot instance"),
+    ],
+)
+def test_which_nodes_may_be_spot(features: tuple[tuple[str, ...], ...], said: str) -> None:
+    slurm = Talker()
+    slurm.nodes = [make_node(f"burst{n}", features=those) for n, those in enumerate(features, 1)]
+    warnings = [each.what for each in examine(slurm)["cloud nodes"] if each.level is Level.WARNING]
+    assert [said in text for text in warnings] == [True] * bool(said)
+    without = Settings(capacity=CapacitySettings(use_spot=False))
+    assert all(each.level is Level.OK for each in examine(slurm, without)["cloud nodes"])

@@ -31,6 +31,8 @@ def site(database_template: Path) -> Iterator[Site]:
     lab = LabOptions(
         nodes=1,
         burst_nodes=4,
+        burst_features=("cloud", "x86", "spot"),
+        last_burst_features=("cloud", "x86", "spot", "on-demand"),
         database=True,
         database_template=database_template,
         suspend_seconds=3,
@@ -99,6 +101,28 @@ def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(site: Site,
     counters = json.loads(site.advisor("pools", "--format", "json").stdout)["counters"]
     assert counters["interruptions"]["jobs_interrupted"] == 2
     assert counters["interruptions"]["jobs_warned"] == 2
+
+
+def test_a_job_that_may_not_be_requeued_never_starts_on_spot(site: Site, tmp_path: Path) -> None:
+    """There is room on idle spot nodes and beside other jobs on them; its node is not one of them."""
+    go, runs = tmp_path / "go", tmp_path / "runs"
+    script = f"while [ ! -e {go} ]; do sleep 0.2; done"
+    wide = site.lab.sbatch(LONG, "--nodes=4", "--ntasks-per-node=1", script=script)
+    running_on(site, wide)
+    option_of = {name: instance_of(site, name)["option"] for name in ("burst1", "burst2", "burst3", "burst4")}
+    assert option_of == {"burst1": "spot", "burst2": "spot", "burst3": "spot", "burst4": "on-demand"}
+    jobs = [site.lab.sbatch(LONG, "--no-requeue", script=f"echo x >>{runs}; {script}") for _ in range(3)]
+    assert {running_on(site, job) for job in jobs} == {"burst4"}
+    full = site.lab.sbatch(LONG, "--no-requeue", script="true")  # the next one waits for it
+    site.wait_until("it was looked at", lambda: site.lab.job(full.job_id)["Reason"] == "Resources")
+    go.touch()
+    assert running_or_ran_on(site, full) == "burst4"
+    all_completed_once(site, [wide, *jobs, full])
+
+
+def running_or_ran_on(site: Site, job: Submission) -> str:
+    site.wait_until("it has started", lambda: "BatchHost" in site.lab.job(job.job_id))
+    return site.lab.job(job.job_id)["BatchHost"]
 
 
 def test_f22_at_a_rebalance_recommendation_nothing_new_starts_and_nobody_is_disturbed(
