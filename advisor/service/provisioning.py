@@ -285,18 +285,6 @@ class ProvisionLoop:
             known.setdefault(queued.array_job_id, queued)
         return {node: known[job] for node, job in hand_over.jobs.items() if job in known}
 
-    def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
-        """Which capacity a job was advised, from its AdminComment; None leaves it to the fleet.
-
-        One that has lost its node to EC2 too often gets a stable one, whatever the advice was.
-        """
-        recorded = parse_admin_comment(queued.admin_comment)
-        if recorded is None or recorded.capacity not in set(Capacity):
-            return None
-        capacity = Capacity(recorded.capacity)
-        if capacity is Capacity.SPOT and self._interruptions is not None:
-            lost = self._interruptions.interruptions_of(queued.job.job_id)
-            if too_often_interrupted(replace(queued.job, interruptions=lost), self._settings):
     def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
         """What each node is to be: what its job was advised, but what its features promise comes first."""
         if not jobs:
@@ -308,6 +296,20 @@ class ProvisionLoop:
             for node, wish in wishes.items()
         }
 
+    def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
+        """Which capacity a job was advised, from its AdminComment; None leaves it to the fleet.
+
+        One that has lost its node to EC2 too often gets a stable one, whatever the advice was.
+        """
+        recorded = parse_admin_comment(queued.admin_comment)
+        if recorded is None or recorded.capacity not in set(Capacity):
+            return None
+        capacity = Capacity(recorded.capacity)
+        if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
+            return Capacity.ON_DEMAND  # advised before the setting was changed
+        if capacity is Capacity.SPOT and self._interruptions is not None:
+            lost = self._interruptions.interruptions_of(queued.job.job_id)
+            if too_often_interrupted(replace(queued.job, interruptions=lost), self._settings):
                 return Capacity.ON_DEMAND
         return capacity
 
@@ -317,8 +319,6 @@ class ProvisionLoop:
 
     def find_addresses(self) -> None:
         """Ask EC2 for addresses it did not know yet when it launched (F06)."""
-        if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
-            return Capacity.ON_DEMAND  # advised before the setting was changed
         if not self._no_address:
             return
         found = [
