@@ -15,7 +15,7 @@ import structlog
 
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
-from advisor.service import live_placement
+from advisor.service import huge_pages, live_placement
 from advisor.service.answering import Answerer
 from advisor.service.metrics import ServeMetrics
 from advisor.service.notify import Notifier
@@ -134,9 +134,10 @@ class Service:
             self._notifier.alive(self.status())
 
     def collect_garbage(self) -> None:
-        """What the frozen heap left over, between two answers."""
+        """What the frozen heap left over, between two answers; then what models have been loaded since."""
         with self.answerer.lock:
             gc.collect()
+        huge_pages.collapse()
 
 
 def tune_interpreter() -> None:
@@ -149,6 +150,7 @@ def tune_interpreter() -> None:
     gc.freeze()
     gc.disable()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    huge_pages.collapse()
 
 
 def run(settings: Settings, *, load_model: LoadModel, reload_settings: Callable[[], Settings]) -> None:
