@@ -268,7 +268,7 @@ class DistributionForest:
             raise BadInput(
                 "damaged trees",
                 where="distribution forest",
-                mend="Run `advisor retrain`.",
+                mend="Take the model away; `advisor control` grows new forests",
                 code="distribution.arrays",
             )
         return forest

@@ -178,7 +178,7 @@ def _checked(forest: DistributionForest) -> DistributionForest:
         raise BadInput(
             "trees of features nobody knows",
             where="distribution forest",
-            mend="Take the file away; `advisor control` grows new ones",
+            mend="Take the model away; `advisor control` grows new forests",
             code="distribution.features",
         )
     return forest
