@@ -78,7 +78,7 @@ def measure(
                 for name in in_turn(number):
                     lab.hook(hooks[name], options.hook_settings, restart=False)
                     runs[name].append(_run(lab, serve_pid, submissions, clients))
-    return _result(runs, submissions, clients)
+    return result_of(runs, submissions, clients)
 
 
 def in_turn(number: int) -> tuple[str, ...]:
@@ -115,7 +115,9 @@ def _processor_times(slurmctld_pid: int | None, serve_pid: int) -> tuple[float, 
     return children.ru_utime + children.ru_stime, slurmctld, processor_seconds(serve_pid)
 
 
-def _result(runs: dict[str, list[Run]], submissions: int, clients: int) -> dict[str, Any]:
+def result_of(runs: dict[str, list[Run]], submissions: int, clients: int) -> dict[str, Any]:
+    """What the runs say: medians, and ratios of runs of the same round."""
+
     def ratios(value: Callable[[Run], float], to: str) -> list[float]:
         """With our hook to another case, each run with that of the same round."""
         pairs = zip(runs["with_hook"], runs[to], strict=True)
