@@ -351,9 +351,20 @@ local function partition_limit(partition)
   return number(partition.default_time, 32) or number(partition.max_time, 32)
 end
 
+-- What is asked for besides processors and memory: since 23.11 sbatch says `-c 4` as tres_per_task=cpu=4 too
+local function besides_processors(tres)
+  tres = text(tres)
+  if not tres then return nil end
+  for part in tres:gmatch("[^,]+") do
+    local kind = part:match("^%s*(%a+)[=:]")
+    if kind ~= "cpu" and kind ~= "mem" then return tres end
+  end
+  return nil
+end
+
 local function generic_resources(job)
-  return text(job.tres_per_node) or text(job.tres_per_job) or text(job.tres_per_task)
-    or text(job.tres_per_socket)
+  return besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
+    or besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
 end
 
 local sequence = 0

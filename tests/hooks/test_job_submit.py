@@ -130,6 +130,30 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
     assert (asked.generic_resources, asked.req_nodes, asked.interactive) == ("gres:gpu:1", "onprem2", True)
 
 
+@pytest.mark.parametrize(
+    ("tres", "sent"),
+    [
+        ({"tres_per_task": "cpu=4"}, None),  # sbatch -c 4 of 23.11 and later
+        ({"tres_per_task": "cpu:4"}, None),
+        ({"tres_per_task": "cpu=4", "tres_per_job": "mem=4000"}, None),
+        ({"tres_per_task": "cpu=4,gres/gpu=1"}, "cpu=4,gres/gpu=1"),
+        ({"tres_per_task": "cpu=4", "tres_per_socket": "gres:gpu:2"}, "gres:gpu:2"),
+        ({"tres_per_node": "gres:cpulike:1"}, "gres:cpulike:1"),
+        ({"tres_per_task": "cpu=2", "tres_per_node": "gres/gpu=1"}, "gres/gpu=1"),
+        ({"tres_per_job": "license/matlab=1"}, "license/matlab=1"),
+        ({"tres_per_node": "cpu"}, "cpu"),  # not understood: doubt
+    ],
+)
+def test_processors_are_no_generic_resource(
+    lua: str, tmp_path: Path, tres: dict[str, str], sent: str | None
+) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit({"cpus_per_task": 4.0, **tres})
+    assert request_of(network).generic_resources == sent
+    assert slurm.violations == []
+
+
 def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
     network = replying()
     unset = {
