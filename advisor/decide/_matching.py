@@ -31,6 +31,7 @@ class Weights(NamedTuple):
     depth: int
     longest_first: bool
     keeps_busy: bool
+    backlog: float
 
 
 class Timetable(NamedTuple):
@@ -189,7 +190,7 @@ def _place_one(
 
 
 @compiled
-def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> tuple[Ints, int]:  # noqa: FBT001 - compiled
+def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> Ints:  # noqa: FBT001 - compiled
     """Order of choosing: tasks for which there are free cores, longest first; then the others as queued."""
     order = np.arange(len(cores))
     fit = 0
@@ -198,7 +199,7 @@ def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> tuple
         fit += 1
     if longest_first:
         order[:fit] = np.argsort(-during[:fit])
-    return order, fit
+    return order
 
 
 @compiled
@@ -209,11 +210,14 @@ def match_all(sight: NodeSight, cores: Ints, during: Floats, stability: Stabilit
         return chosen
     table = _timetable(sight, weights.depth)
     tried = 0
-    room = 0
+    room, total = 0, 0
     for at in range(len(sight.nodes)):
-        room += sight.nodes[at].free if sight.nodes[at].open else 0
-    order, fit = _order(cores, during, room, weights.longest_first)
-    may_wait = weights.waits and (fit == len(cores) or not weights.keeps_busy)
+        if sight.nodes[at].open:
+            room += sight.nodes[at].free
+            total += sight.nodes[at].cores
+    order = _order(cores, during, room, weights.longest_first)
+    excess = cores.sum() - room
+    may_wait = weights.waits and (not weights.keeps_busy or excess <= weights.backlog * total)
     restarts = _restarts(sight, stability, during, weights)
     free = table.free.max() if len(table.free) else 0
     for task in order:

@@ -9,8 +9,8 @@ that has just changed, so tasks wait too much. Ours differs in these points; eac
 * each node has its own change rate (``advisor.predict.survival``);
 * the longest of the tasks that can start chooses first: in the queue's order short ones take what the long
   ones need;
-* nobody waits for a better node while there are more tasks than free cores: on nodes that fail often, idle
-  cores cost more than restarts.
+* nobody waits for a better node while the tasks ask for many more cores than are free: on nodes that fail
+  often, idle cores cost more than restarts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class MatchRules:
     longest_first : bool
         Among the tasks for which there are free cores the longest choose first; False: in the queue's order.
     keeps_busy : bool
-        Nobody waits for a better node while there are more tasks than free cores.
+        Nobody waits for a better node while tasks ask for more than the free cores and the backlog.
+    backlog : float
+        Share of all cores by which what tasks ask for may exceed the free ones and they still wait. Without
+        any, each arrival of a large job stops all waiting; without bound, overloaded nodes idle.
     depth : int
         A decision ends after so many tasks for which there is no room now.
     """
@@ -55,6 +58,7 @@ class MatchRules:
     typical_restart: bool = False
     longest_first: bool = True
     keeps_busy: bool = True
+    backlog: float = 0.25
     depth: int = 64
 
 
@@ -92,6 +96,7 @@ def match(
         depth=rules.depth,
         longest_first=rules.longest_first,
         keeps_busy=rules.keeps_busy,
+        backlog=rules.backlog,
     )
     found: Ints = match_all(sight, cores, during, stability, weights)
     return found

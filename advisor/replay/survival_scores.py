@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from scipy.stats import rankdata
 
@@ -62,6 +64,8 @@ def survival_scores(changes: NodeChanges, horizon: float = HORIZON) -> dict[str,
     """Area under the ROC curve and Brier score of "no shrink within ``horizon``", from the second day on.
 
     The base rate is that of the whole trace, known only in hindsight: the hardest constant to beat.
+    ``brier_known_rate`` is that of the rate among outcomes already known at each moment, which is what anyone
+    could have used instead, and ``skill_over_known_rate`` is ours against it.
     """
     everything = all_intervals(changes)
     shrinks = Shrinks(changes)
@@ -69,23 +73,59 @@ def survival_scores(changes: NodeChanges, horizon: float = HORIZON) -> dict[str,
     step = max(_LEAST_STEP, (changes.until - horizon - begin) / _MOST_MOMENTS)
     ours: list[Floats] = []
     paper: list[Floats] = []
+    known: list[Floats] = []
     stayed: list[Floats] = []
-    for now in np.arange(begin, changes.until - horizon, step):
+    rate = _KnownRate(horizon)
+    earlier = begin - step * int(begin / step)
+    for now in np.arange(earlier, changes.until - horizon, step):
         seen = known_at(everything, now)
         alive = np.flatnonzero(seen.end == now)
         alive = alive[~seen.completed[alive]]
         if not len(alive):
             continue
         rows, age, last = seen.node[alive], now - seen.start[alive], seen.began[alive]
+        truth = (shrinks.after(now, rows) > horizon).astype(np.float64)
+        rate.note(now, truth)
+        if now < begin:
+            continue
+        known.append(np.full(len(rows), rate.at(now)))
+        stayed.append(truth)
         ours.append(_chances(survival(seen, now, changes.nodes), rows, age, last, horizon))
         paper.append(_chances(published(seen, now, changes.nodes), rows, age, last, horizon))
-        stayed.append((shrinks.after(now, rows) > horizon).astype(np.float64))
     if not stayed:
         return {"samples": 0, "auc": None, "brier": None, "brier_base_rate": None, "skill": None}
     truth = np.concatenate(stayed)
     found = scores(np.concatenate(ours), truth)
     as_published = scores(np.concatenate(paper), truth)
-    return {**found, "published_auc": as_published["auc"], "published_brier": as_published["brier"]}
+    by_known_rate = float(np.mean((np.concatenate(known) - truth) ** 2))
+    return {
+        **found,
+        "brier_known_rate": by_known_rate,
+        "skill_over_known_rate": 1.0 - float(np.mean((np.concatenate(ours) - truth) ** 2)) / by_known_rate,
+        "published_auc": as_published["auc"],
+        "published_brier": as_published["brier"],
+    }
+
+
+class _KnownRate:
+    """Share of yes among outcomes known by now; each counts ``horizon`` after it was asked for."""
+
+    def __init__(self, horizon: float) -> None:
+        self._horizon = horizon
+        self._pending: deque[tuple[float, Floats]] = deque()
+        self._yes, self._count = 1.0, 2.0
+
+    def note(self, now: float, truth: Floats) -> None:
+        """What will be known a horizon from now."""
+        self._pending.append((now + self._horizon, truth))
+
+    def at(self, now: float) -> float:
+        """The share known now."""
+        while self._pending and self._pending[0][0] <= now:
+            truth = self._pending.popleft()[1]
+            self._yes += float(truth.sum())
+            self._count += len(truth)
+        return self._yes / self._count
 
 
 def _chances(known: Stability, rows: Ints, age: Floats, last: Ints, horizon: float) -> Floats:

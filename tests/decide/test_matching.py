@@ -91,6 +91,13 @@ def test_nobody_waits_while_there_are_more_tasks_than_cores():
     assert match(seen, *three, pool(2), MatchRules(keeps_busy=False)).tolist().count(0) <= 1
 
 
+def test_a_short_backlog_stops_nobody_from_waiting():
+    seen = sight([(2, 1.0, []), (14, 50 * HOUR, [(60.0, 14)])])
+    two = tasks([(2, HOUR), (2, HOUR)])  # two cores more than are free, of sixteen
+    assert match(seen, *two, pool(2)).tolist() == [NOWHERE, NOWHERE]
+    assert match(seen, *two, pool(2), MatchRules(backlog=0.1)).tolist().count(0) == 1
+
+
 def test_a_retiring_node_gets_nothing():
     seen = sight([(4, HOUR, [])])
     seen.nodes["open"] = 0

@@ -12,7 +12,7 @@ from advisor.replay import stability as replay
 from advisor.replay.node_traces import csv_changes, load_nodes, spot_changes
 from advisor.replay.stability_plots import write_stability
 from advisor.replay.stability_run import CAPACITY, MATCHED, MATCHED_ACQUIRER, ORACLE, REPLICATION, run
-from advisor.replay.survival_scores import all_intervals, known_at, scores
+from advisor.replay.survival_scores import _KnownRate, all_intervals, known_at, scores
 from advisor.replay.task_files import load_tasks
 from advisor.simulate.stability.harvest import DAY, harvest_nodes
 from advisor.simulate.stability.harvest_figures import harvest_figures
@@ -186,6 +186,13 @@ def test_scores_of_forecasts_by_hand():
     assert found["brier_base_rate"] == 0.25
 
 
+def test_the_known_rate_holds_no_outcome_before_its_time():
+    rate = _KnownRate(100.0)
+    rate.note(0.0, np.array([1.0, 1.0]))
+    assert rate.at(99.0) == 0.5
+    assert rate.at(100.0) == 0.75
+
+
 def test_the_page_is_whole_and_escapes_names(tmp_path):
     csv = tmp_path / "nodes.csv"
     csv.write_text("node,time,cores\na,0,8\nb,0,8\na,90000,4\nb,100000,8\na,172800,8\n")
@@ -202,3 +209,4 @@ def test_sixteen_spot_nodes(traces):
     survival = result["survival"]
     assert survival["auc"] > 0.78
     assert survival["skill"] > 0.15
+    assert survival["skill_over_known_rate"] > survival["skill"]  # hindsight is harder to beat
