@@ -91,6 +91,7 @@ class Fleet:
         self._ec2 = connect("ec2", settings)
         self._launching = threading.Lock()  # "has it one?" and the launch are one step (F10)
         self._recorded_at: dict[str, float] = {}  # instance: monotonic seconds
+        self._asked_at: dict[str, float] = {}  # node: monotonic seconds
 
     # ------------------------------------------------------------------ launching
 
@@ -127,6 +128,7 @@ class Fleet:
         report = LaunchReport()
         wishes: dict[Capacity, list[str]] = {}
         with self._launching:
+            self._asked_at.update(dict.fromkeys(nodes, self._monotonic()))
             missing = self._without_instance(dict.fromkeys(nodes), report)
             refused = refuse(missing) if refuse is not None and missing else {}
             report.failed.update(refused)
@@ -390,3 +392,24 @@ class Fleet:
         if too_young:
             _log.warning("terminate.not_known_yet", instances=too_young)
         return going + [i for i in unknown if i not in too_young]
+
+    def collect(self, orphans: Sequence[Instance], looked: float) -> list[str]:
+        """Terminate instances nobody claims, but for those of nodes that were asked for meanwhile.
+
+        Parameters
+        ----------
+        orphans : sequence of Instance
+            What Slurm did not claim when it was looked at.
+        looked : float
+            When that was, monotonic seconds: a node resumed since then may have been given the very instance.
+
+        Returns
+        -------
+        list of str
+            Ids that are going or gone.
+        """
+        with self._launching:
+            never = float("-inf")
+            return self.terminate(
+                [item.instance_id for item in orphans if self._asked_at.get(item.node or "", never) < looked]
+            )

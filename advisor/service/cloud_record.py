@@ -15,6 +15,7 @@ import structlog
 
 from advisor.ec2.state_file import StateFile
 from advisor.service.clock import Clock
+from advisor.service.node_prices import NodePrices
 from advisor.service.purse import Purse
 
 log = structlog.get_logger(__name__)
@@ -57,6 +58,8 @@ class CloudRecord:
     ----------
     purse : Purse
         The day's money.
+    node_prices : NodePrices
+        What each node was launched for.
     """
 
     def __init__(self, path: Path, clock: Clock, *, quantile: float = 0.8) -> None:
@@ -65,6 +68,7 @@ class CloudRecord:
         self._lock = threading.Lock()
         self._content = _read(path)
         self.purse = Purse(StateFile(path.with_name("purse.json")), clock)
+        self.node_prices = NodePrices(StateFile(path.with_name("node_prices.json")))
 
     @property
     def boot_seconds(self) -> float | None:

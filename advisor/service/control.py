@@ -129,6 +129,7 @@ class Control:
             view=self.view,
             metrics=self.metrics,
             clock=self.clock,
+            usd_per_hour=self.cloud.node_prices.usd_per_hour,
         )
         self.runners: dict[str, LoopRunner] = {
             loop.name: LoopRunner(loop, self.clock) for loop in (self.look, self.learn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 
 _MOST_LINKS = 100_000
 
+AskNodePrice = Callable[[str, float], float | None]
+"""Dollars an hour of what a node was at a moment (epoch seconds), as it was launched."""
+
 
 class LearnLoop:
     """Keeps history, ledger and estimators up with the cluster.
@@ -52,6 +55,8 @@ class LearnLoop:
         Told how good predictions were.
     clock : Clock
         Time.
+    usd_per_hour : callable, optional
+        Price at which a node was launched, that it was at a moment (epoch seconds); None: not known.
     """
 
     name = "learn"
@@ -67,6 +72,7 @@ class LearnLoop:
         view: SharedView,
         metrics: ControlMetrics,
         clock: Clock,
+        usd_per_hour: AskNodePrice = lambda _node, _time: None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -76,6 +82,7 @@ class LearnLoop:
         self._view = view
         self._metrics = metrics
         self._clock = clock
+        self._usd_per_hour = usd_per_hour
         self._linked: dict[int, str] = {}
         self.jobs_learned = 0
         self.last_ingest: IngestReport | None = None
@@ -163,13 +170,18 @@ class LearnLoop:
             self._store.set_cost(outcome.job.job_id, self._price(outcome, capacity), source=SOURCE)
 
     def _price(self, outcome: JobOutcome, capacity: Capacity | None) -> float:
-        """Dollars: node hours at the setting's price; reserved ones are paid for already."""
-        usd_per_hour = {
+        """Dollars: node hours, each node at the price it was launched for.
+
+        Where that is not known, at the settings' price of what was advised; reserved ones are paid for.
+        """
+        otherwise = {
             Capacity.RESERVED: 0.0,
             Capacity.SPOT: self._settings.ec2.spot_usd_per_hour,
         }.get(capacity or Capacity.ON_DEMAND, self._settings.ec2.on_demand_usd_per_hour)
         try:
-            nodes = len(expand(outcome.nodes or ""))
+            nodes = expand(outcome.nodes or "")
         except BadInput:
-            nodes = 1
-        return max(1, nodes) * math.ceil(outcome.run_seconds) / 3600.0 * usd_per_hour
+            nodes = ()
+        known = [self._usd_per_hour(node, outcome.end_time) for node in nodes] or [None]
+        total = sum(otherwise if usd is None else usd for usd in known)
+        return total * math.ceil(outcome.run_seconds) / 3600.0

@@ -28,8 +28,10 @@ from advisor.service.handover import HandOver, HandoverFolder
 from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.isolating import for_each
 from advisor.service.loops import Step
+from advisor.service.money import usd_per_hour
 from advisor.service.pricing import AskPrices
 from advisor.service.view import SharedView
+from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -57,8 +59,8 @@ class CloudFleet(Protocol):
         """Terminate the nodes' instances."""
         ...
 
-    def terminate(self, instance_ids: Sequence[str]) -> list[str]:
-        """Terminate instances."""
+    def collect(self, orphans: Sequence[Instance], looked: float) -> list[str]:
+        """Terminate instances nobody claimed when Slurm was looked at (monotonic seconds)."""
         ...
 
     def recover(self, wanted: Collection[str]) -> list[Launched]:
@@ -153,13 +155,8 @@ class ProvisionLoop:
         prices: AskPrices | None = None,
         interruptions: InterruptionRecord | None = None,
     ) -> None:
-        self._caps = Caps(
-            settings,
-            cloud=cloud,
-            slurm=slurm,
-            view=view,
-            prices=prices or (lambda: Prices.of_settings(settings.ec2)),
-        )
+        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=self._prices)
         self._interruptions = interruptions
         self._settings = settings
         self._folder = folder
@@ -188,12 +185,23 @@ class ProvisionLoop:
         )
 
     def act_on_handovers(self) -> None:
-        """Do what slurmctld asked; what fails for now stays where it is, and holds up nothing else."""
+        """Do what slurmctld asked; what fails for now stays, and holds up only what concerns its nodes."""
         if self._unsettled:
             # an answer of EC2 was lost: what came of it must be known before those nodes are asked for again
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
-        for_each(self._folder.waiting(), self._act)
+        behind: set[str] = set()  # nodes of hand-overs that are not done yet
+
+        def act(waiting: tuple[Path, HandOver]) -> None:
+            nodes = behind.intersection(waiting[1].nodes)
+            behind.update(waiting[1].nodes)
+            if nodes:
+                # out of order, an old suspend would end the instance that a newer resume has found or made
+                raise RetryLater(f"{fold(nodes)}: an earlier hand-over is not done", code="cloud.in_order")
+            self._act(waiting)
+            behind.difference_update(waiting[1].nodes)
+
+        for_each(self._folder.waiting(), act)
 
     def _act(self, waiting: tuple[Path, HandOver]) -> None:
         path, hand_over = waiting
@@ -228,6 +236,14 @@ class ProvisionLoop:
             self._booting.setdefault(node, hand_over.time)
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
+        prices = self._prices()
+        self._cloud.node_prices.launched(
+            (
+                (item.node, item.instance_id, usd_per_hour(item.pool.option, prices))
+                for item in report.launched
+            ),
+            self._clock.wall(),
+        )
         for item in report.launched:
             self._pool_of[item.node] = item.pool.key
             self.launches[item.pool.key] += 1

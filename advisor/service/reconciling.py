@@ -92,6 +92,7 @@ class ReconcileLoop:
         self._interruptions = interruptions
         self._protected_since: float | None = None  # monotonic seconds
         self._young: frozenset[str] = frozenset()
+        self._is_read = False
         self.instances: tuple[Instance, ...] = ()
         self.last_listed: tuple[Instance, ...] = ()
         self.orphans_collected = 0
@@ -126,10 +127,11 @@ class ReconcileLoop:
 
     def read_instances(self) -> None:
         """All our instances; when EC2 cannot be read, the steps after this one see none and do nothing."""
-        self.instances = ()
+        self.instances, self._is_read = (), False
         listed = self._fleet.instances()
         self._young = self._fleet.unlisted_nodes(listed)
         self.instances = self.last_listed = tuple(listed)
+        self._is_read = True
 
     def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:
         snapshot = self._view.fresh()
@@ -158,6 +160,7 @@ class ReconcileLoop:
         if not self.instances:
             self._unclaimed_since.clear()
             return
+        looked = self._view.looked  # before the snapshot is taken: it may be a newer one
         snapshot, nodes, alive = self._pairs()
         now = self._clock.monotonic()
         unclaimed = set()
@@ -172,10 +175,11 @@ class ReconcileLoop:
             instance_id: self._unclaimed_since.get(instance_id, now) for instance_id in unclaimed
         }
         grace = self._settings.loops.orphan_grace_seconds
-        ripe = sorted(i for i, since in self._unclaimed_since.items() if now - since >= grace)
+        ripe = {i for i, since in self._unclaimed_since.items() if now - since >= grace}
         if ripe:
-            log.warning("cloud.unclaimed", instances=ripe, looked_at=snapshot.time)
-            self.orphans_collected += len(self._fleet.terminate(ripe))
+            log.warning("cloud.unclaimed", instances=sorted(ripe), looked_at=snapshot.time)
+            orphans = [item for item in self.instances if item.instance_id in ripe]
+            self.orphans_collected += len(self._fleet.collect(orphans, looked))
 
     def give_up_lost(self) -> None:
         """Power down nodes whose instance EC2 has ended, which requeues their jobs (F19, F24).
@@ -285,7 +289,12 @@ class ReconcileLoop:
             self._protected_since = None
 
     def count_money(self) -> None:
-        """Add what runs now to the day's bill, by the accounts that use it."""
+        """Add what runs now to the day's bill, by the accounts that use it.
+
+        Nothing listed is nothing that runs, but only if EC2 could be read: else what runs is counted later.
+        """
+        if not self._is_read:
+            return
         snapshot, nodes, alive = self._pairs()
         prices = self._prices()
         reserved = self._settings.capacity.reserved_nodes

@@ -51,6 +51,12 @@ class SharedView:
             raise RetryLater("Slurm has not been seen lately", code="view.stale")
         return snapshot
 
+    @property
+    def looked(self) -> float:
+        """When the last look at Slurm began, monotonic seconds; what happened later it may not show."""
+        with self._lock:
+            return self._seen - (self._snapshot.seconds if self._snapshot is not None else 0.0)
+
     def state_at(self, time: float) -> ClusterState | None:
         """What a submission at ``time`` (epoch seconds) met; None when nobody looked."""
         with self._lock:

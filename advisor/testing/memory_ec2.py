@@ -30,6 +30,12 @@ _RUN_KEYS: Final = frozenset(
         "IamInstanceProfile", "InstanceMarketOptions",
     }
 )  # fmt: skip
+_REFUSALS: Final = frozenset(
+    {
+        "InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded",
+        "InsufficientFreeAddressesInSubnet", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
+    }
+)  # fmt: skip
 _LOST: Final = "answer-lost"
 _CUT: Final = "never-arrives"
 _HTML: Final = "html"
@@ -131,6 +137,8 @@ class MemoryEc2:
         Told of each new instance, and of each that somebody ends by a call; they may raise.
     page_size : int
         Launches on a page of DescribeInstances.
+    is_away : bool
+        No call arrives.
     """
 
     now: Callable[[], float]
@@ -141,6 +149,7 @@ class MemoryEc2:
     launched: Callable[[MemoryInstance], None] = lambda _instance: None
     terminating: Callable[[MemoryInstance], None] = lambda _instance: None
     page_size: int = 2
+    is_away: bool = False
 
     def __post_init__(self) -> None:
         self._number = itertools.count(1)
@@ -171,6 +180,7 @@ class MemoryEc2:
     def heal(self) -> None:
         """Forget all faults, empty pools and lag."""
         self._faults.clear()
+        self.is_away = False
         self.room.clear()
         self.times.lag = 0.0
 
@@ -210,15 +220,20 @@ class MemoryEc2:
 
     # ------------------------------------------------------------------ what EC2 does
 
-    def call(self, action: str, do: Callable[[], Any]) -> Any:
-        """Carry out one call, or let it fail as was asked."""
+    def call(self, action: str, do: Callable[[], Any], *, token: str = "") -> Any:
+        """Carry out one call, or let it fail as was asked.
+
+        A launch that was carried out is not refused when it is asked for again: EC2 knows its token.
+        """
         self.observe(action, "before")
         faults = self._faults.get(action)
         how = faults.popleft() if faults else ""
-        if how == _CUT:
+        if how == _CUT or self.is_away:
             raise ConnectTimeoutError(endpoint_url="memory")
         if how == _HTML:
             raise ResponseParserError("<html>")
+        if how in _REFUSALS and token in self._tokens:
+            how = ""
         if how and how != _LOST:
             raise _error(how, action)
         answer = do()
@@ -367,7 +382,8 @@ class _Ec2Client:
         self._account = account
 
     def run_instances(self, **request: Any) -> Any:
-        return self._account.call("run_instances", lambda: self._account.run(request))
+        token = request.get("ClientToken", "")
+        return self._account.call("run_instances", lambda: self._account.run(request), token=token)
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> Any:  # noqa: N803 -- boto3's own name
         return self._account.call("terminate_instances", lambda: self._account.terminate(InstanceIds))

@@ -140,7 +140,8 @@ class MemorySlurm:
     program : callable
         Resume-, Suspend-, ResumeFailProgram: ``(operation, nodes, jobs by node)``.
     answers : callable
-        Whether a node's slurmd answers at an address: ``(node, address)``.
+        Whether a node's slurmd answers at an address: ``(node, address, since)``. One that powers up must
+        have booted since it was asked for: of a machine that runs already slurmctld thinks nothing.
     times : SlurmTimes
         Time-outs.
     observe : callable
@@ -153,7 +154,7 @@ class MemorySlurm:
 
     now: Callable[[], float]
     program: Callable[[str, tuple[str, ...], dict[str, int]], None]
-    answers: Callable[[str, str], bool]
+    answers: Callable[[str, str, float], bool]
     node_count: int = 4
     times: SlurmTimes = field(default_factory=SlurmTimes)
     observe: Callable[[str, str], None] = lambda _name, _stage: None
@@ -202,8 +203,9 @@ class MemorySlurm:
     # ------------------------------------------------------------------ what slurmctld does
 
     def _look_at_node(self, node: MemoryNode, now: float) -> None:
-        responds = node.power in (NodePower.UP, NodePower.POWERING_UP) and self.answers(
-            node.name, node.address
+        is_booting = node.power is NodePower.POWERING_UP
+        responds = (is_booting or node.power is NodePower.UP) and self.answers(
+            node.name, node.address, node.since if is_booting else 0.0
         )
         if node.power is NodePower.POWERING_UP:
             if responds:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from advisor.model import Capacity
-from tests.service.cloud_world import LOOPS, Action
+from tests.service.cloud_world import ANY_STEP, FILE_STEP, LOOPS, Action
 
 _CODES = ("RequestLimitExceeded", "InternalError", "answer-lost", "never-arrives", "html")
 _REFUSALS = ("InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded")
@@ -23,14 +23,21 @@ def _one_of(*values: Any) -> st.SearchStrategy[Any]:
 
 SUBMIT = _action(
     "submit",
-    seconds=_one_of(20.0, 100.0, 400.0, 900.0),
-    predicted=_one_of(100.0, 300.0, 900.0),
+    seconds=_one_of(20.0, 100.0, 300.0),
+    predicted=_one_of(100.0, 300.0, 600.0),
     nodes=_one_of(1, 1, 2),
     capacity=_one_of(Capacity.SPOT, Capacity.ON_DEMAND),
     end=_one_of("well", "well", "well", "badly"),
 )
 LIVE = _action("live", ticks=st.integers(1, 4))
-CRASH = _action("crash", steps=st.integers(1, 30), torn=st.integers(0, 40))
+CRASH = _action(
+    "crash",
+    steps=st.integers(1, 12),
+    at=_one_of(
+        ANY_STEP, FILE_STEP, FILE_STEP, "run_instances", "run_instances", "terminate_instances", "update_node"
+    ),
+    torn=st.integers(0, 40),
+)
 RESTART = _action("restart", seconds=_one_of(0.0, 20.0, 200.0, 1000.0))
 STALL = _action("stall", seconds=_one_of(5.0, 40.0, 100.0, 400.0))
 WORK = _action("work", loop=_one_of(*LOOPS))
@@ -53,6 +60,7 @@ EC2_FAILS = _action(
 )
 SLURM_FAILS = _action("slurm_fails", how=_one_of("answer-lost", "never-arrives"), times=st.integers(1, 4))
 SLURMCTLD_AWAY = _action("slurmctld_away", ticks=st.integers(1, 4))
+EC2_AWAY = _action("ec2_away", ticks=st.integers(1, 4), seconds=_one_of(15.0, 60.0, 300.0))
 ROOM = _action("room", market=_one_of("spot", "on-demand"), instances=st.integers(0, 2))
 RECLAIM = _action(
     "reclaim",
@@ -70,22 +78,21 @@ ASIDE = _action(
     seconds=_one_of(0.0, 0.0, 5.0, 30.0, 100.0),
 )
 REPEAT = _action("repeat")
-LOSE_PROGRAM = _action("lose_program")
+LOSE_PROGRAM = _action("lose_program", operation=_one_of("resume", "suspend", "suspend", "resume_fail"))
 
 _WEIGHTS = (
     (SUBMIT, 5), (LIVE, 6), (CRASH, 4), (LAUNCH_FAILS, 3), (EC2_FAILS, 3), (RESTART, 1), (STALL, 1),
-    (WORK, 1), (SLURM_FAILS, 1), (SLURMCTLD_AWAY, 1), (ROOM, 1), (RECLAIM, 2), (REBALANCE, 1), (STOP, 1),
-    (LAG, 2), (ASIDE, 3), (REPEAT, 1), (LOSE_PROGRAM, 1),
+    (WORK, 1), (SLURM_FAILS, 1), (SLURMCTLD_AWAY, 1), (EC2_AWAY, 1), (ROOM, 1), (RECLAIM, 2),
+    (REBALANCE, 1), (STOP, 1), (LAG, 2), (ASIDE, 3), (REPEAT, 1), (LOSE_PROGRAM, 1),
 )  # fmt: skip
-# one_of would count each once
-ANYTHING = st.sampled_from([kind for kind, weight in _WEIGHTS for _ in range(weight)]).flatmap(
-    lambda kind: kind
-)
+EVERYTHING = tuple(kind for kind, weight in _WEIGHTS for _ in range(weight))
 
 CAPS = _one_of(0.0, 0.05, 0.1)
 
 
-def stories(shortest: int = 10, longest: int = 20) -> st.SearchStrategy[list[Action]]:
-    """Lists of actions; two jobs are there from the start."""
-    rest = st.lists(ANYTHING, min_size=shortest, max_size=longest)
+def stories(*kinds: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Action]]:
+    """Lists of actions of some kinds, or of all; two jobs are there from the start."""
+    # one_of would count a kind once, however often it is named
+    action = st.sampled_from(kinds or EVERYTHING).flatmap(lambda kind: kind)
+    rest = st.lists(action, min_size=8, max_size=18)
     return st.builds(lambda first, second, rest: [first, second, *rest], SUBMIT, SUBMIT, rest)

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -28,9 +28,8 @@ from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import Prices
 from advisor.ec2.state_file import StateFile
-from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG, node_of
+from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
-from advisor.model.cluster import NodePower
 from advisor.model.settings import (
     ClusterSettings,
     Ec2Settings,
@@ -51,16 +50,14 @@ from advisor.service.reconciling import ReconcileLoop
 from advisor.service.view import SharedView
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
-from advisor.testing.memory_slurm import ENDED, MemoryNode, MemorySlurm
+from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
+from tests.service.cloud_rules import CLUSTER, GRACE_SECONDS, TICK_SECONDS, USD_PER_HOUR, CloudRules
 
 Action = tuple[Any, ...]
 
-CLUSTER: Final = "here"
-USD_PER_HOUR: Final = {"spot": 0.07, "on-demand": 0.17}
-GRACE_SECONDS: Final = 60.0
-BOOT_SECONDS: Final = 40.0
-TICK_SECONDS: Final = 15.0
 LOOPS: Final = ("look", "notices", "interruptions", "provision", "reconcile")
+ANY_STEP: Final = "any"
+FILE_STEP: Final = "file"
 ONLY_READ: Final = ("look", "notices")
 SETTLE_TICKS: Final = 120
 _IN_MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a rename costs 2 ms on a disk
@@ -115,7 +112,7 @@ def site(cap_usd: float) -> Settings:
     )
 
 
-class CloudWorld:
+class CloudWorld(CloudRules):
     """One story.
 
     Parameters
@@ -124,33 +121,36 @@ class CloudWorld:
         Where the service keeps its state.
     cap_usd : float
         Daily cap; 0: none.
+    slurmd_b : bool
+        ``slurmd -b``: each start of slurmd counts as a boot, so a machine that runs already is taken as well.
     """
 
-    def __init__(self, folder: Path, *, cap_usd: float = 0.0) -> None:
+    def __init__(self, folder: Path, *, cap_usd: float = 0.0, slurmd_b: bool = False) -> None:
+        super().__init__()
         self.folder = folder
         self.cap_usd = cap_usd
+        self.slurmd_b = slurmd_b
         self.settings = site(cap_usd)
-        self.violations: list[str] = []
         self.clock = ManualClock(wall=MIDNIGHT + 3600.0)
         self.ec2 = MemoryEc2(now=lambda: self.clock.wall)
+        self.ec2.times.purge = 600.0
         self.ec2.observe = self._remote_step
         self.ec2.launched = self._launched
         self.ec2.terminating = self._terminating
         self.slurm = MemorySlurm(
             now=lambda: self.clock.wall, program=self._program, answers=self._slurmd_answers
         )
+        self.slurm.times = SlurmTimes(resume=180.0, requeue=61.0, silent=60.0)
         self.slurm.observe = self._remote_step
         self.slurm.powered_down = self._powered_down
         self._inside: list[str] = []  # loops under way, the outermost first
         self._crash_in = self._torn = 0
+        self._crash_at = ANY_STEP
         self._aside_in = 0
         self._aside: tuple[str, float] = ("", 0.0)
-        self._programs_lost = 0
+        self._program_lost = ""
         self._last_message: dict[str, Any] = {}
         self._messages = 0
-        self._predicted: dict[str, float] = {}  # instance: dollars, as predicted at its launch
-        self._job_of: dict[str, int | None] = {}  # instance: the job it was launched for
-        self._orphan_seconds: dict[str, float] = {}
         self._counted_at = self.clock.wall
         self.crashes = 0
         self._add_strangers()
@@ -255,8 +255,8 @@ class CloudWorld:
 
     # ------------------------------------------------------------------ steps of input and output
 
-    def _step(self, file: int | None = None) -> None:
-        if not self._inside or not self._crash_in:
+    def _step(self, what: str, file: int | None = None) -> None:
+        if not self._inside or not self._crash_in or self._crash_at not in (ANY_STEP, what):
             return
         self._crash_in -= 1
         if self._crash_in == 0:
@@ -264,7 +264,7 @@ class CloudWorld:
                 os.ftruncate(file, max(0, status.st_size - self._torn))
             raise Crash
 
-    def _remote_step(self, _name: str, stage: str) -> None:
+    def _remote_step(self, call: str, stage: str) -> None:
         if self._inside and stage == "before" and self._aside_in:
             self._aside_in -= 1
             if self._aside_in == 0:
@@ -272,7 +272,7 @@ class CloudWorld:
                 self.advance(seconds)
                 if name:
                     self.run(name)
-        self._step()
+        self._step(call)
 
     @contextmanager
     def files_watched(self) -> Iterator[None]:
@@ -280,15 +280,15 @@ class CloudWorld:
 
         def around(original: Callable[..., Any]) -> Callable[..., Any]:
             def call(*arguments: Any, **more: Any) -> Any:
-                self._step()
+                self._step(FILE_STEP)
                 answer = original(*arguments, **more)
-                self._step()
+                self._step(FILE_STEP)
                 return answer
 
             return call
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "fsync", self._step)
+            patch.setattr(os, "fsync", partial(self._step, FILE_STEP))
             for name in ("replace", "rename", "unlink"):
                 patch.setattr(Path, name, around(getattr(Path, name)))
             yield
@@ -296,8 +296,8 @@ class CloudWorld:
     # ------------------------------------------------------------------ Slurm's programs and machines
 
     def _program(self, operation: str, nodes: tuple[str, ...], jobs: Mapping[str, int]) -> None:
-        if self._programs_lost:
-            self._programs_lost -= 1
+        if self._program_lost == operation:
+            self._program_lost = ""
             return
         rows = [{"job_id": job, "nodes_resume": node} for node, job in jobs.items()]
         self._last_message = {
@@ -315,114 +315,6 @@ class CloudWorld:
         inside, self._inside = self._inside, []  # this is slurmctld's doing, not ours
         self.handovers.put(decode(line), line)
         self._inside = inside
-
-    def _slurmd_answers(self, node: str, address: str) -> bool:
-        return any(
-            item.private_ip == address
-            and self.node_of(item) == node
-            and self.clock.wall - item.launched_at >= BOOT_SECONDS
-            for item in self.ours()
-        )
-
-    @staticmethod
-    def node_of(item: MemoryInstance) -> str:
-        return node_of(item.tags, item.launch_index) or ""
-
-    def ours(self) -> list[MemoryInstance]:
-        """Instances of ours that are alive, in truth."""
-        return [item for item in self.ec2.alive() if item.tags.get(CLUSTER_TAG) == CLUSTER]
-
-    # ------------------------------------------------------------------ what must hold
-
-    def _launched(self, item: MemoryInstance) -> None:
-        node = self.node_of(item)
-        others = [o for o in self.ours() if self.node_of(o) == node and o is not item]
-        if others:
-            self.violations.append(f"{node} has {others[0].instance_id} and gets {item.instance_id}")
-        job = self.slurm.jobs.get(self.slurm.nodes[node].job_id or 0)
-        self._job_of[item.instance_id] = job.job_id if job is not None else None
-        boot = self.cloud.boot_seconds or self.settings.placement.boot_seconds
-        recorded = wording.parse_admin_comment(job.admin_comment) if job is not None else None
-        run = recorded.numbers["predicted_cloud_run"] if recorded is not None else 0.0
-        self._predicted[item.instance_id] = USD_PER_HOUR[item.market] * (boot + run) / 3600.0
-        self._check_cap()
-
-    def _check_cap(self) -> None:
-        """What was spent and what is promised stays under the cap; what jobs overrun does not count."""
-        if not self.cap_usd:
-            return
-        now = self.clock.wall
-        total = slack = 0.0
-        for name, predicted in self._predicted.items():
-            item = self.ec2.instances[name]
-            ended = item.ended_at()
-            is_alive = ended is None or ended > now
-            price = USD_PER_HOUR[item.market] / 3600.0
-            cost = price * ((now if is_alive else ended or now) - item.launched_at)
-            if is_alive or (ended or 0.0) > self._counted_at:
-                slack += price * (now - self._counted_at)
-            total += (
-                min(predicted, cost + self._still_to_come(item, price)) if is_alive else min(predicted, cost)
-            )
-        if total > self.cap_usd + slack + 1e-9:
-            self.violations.append(
-                f"{total:.4f} USD are spent and promised, {self.cap_usd:.4f} may be (slack {slack:.4f})"
-            )
-
-    def _still_to_come(self, item: MemoryInstance, price: float) -> float:
-        node = self.slurm.nodes[self.node_of(item)]
-        job = self.slurm.jobs.get(self._job_of[item.instance_id] or 0)
-        if node.power is not NodePower.UP:
-            return float("inf")
-        if job is None or node.job_id != job.job_id or job.start_time is None:
-            return 0.0
-        recorded = wording.parse_admin_comment(job.admin_comment)
-        predicted = recorded.numbers["predicted_cloud_run"] if recorded is not None else 0.0
-        return price * max(0.0, predicted - (self.clock.wall - job.start_time))
-
-    def _runs_a_job(self, node: MemoryNode) -> int | None:
-        """The job that runs on a node whose machine is well."""
-        if node.job_id is None or node.power is not NodePower.UP or node.is_down:
-            return None
-        is_well = self._slurmd_answers(node.name, node.address)
-        return node.job_id if is_well and self.slurm.jobs[node.job_id].state == "RUNNING" else None
-
-    def _terminating(self, item: MemoryInstance) -> None:
-        if item in self.strangers:
-            self.violations.append(f"{item.instance_id} is somebody else's")
-            return
-        node = self.slurm.nodes[self.node_of(item)]
-        job = self._runs_a_job(node)
-        if job is not None and node.address == item.private_ip:
-            self.violations.append(f"{item.instance_id} is terminated under job {job}")
-
-    def _powered_down(self, node: MemoryNode) -> None:
-        job = self._runs_a_job(node)
-        if job is not None:
-            self.violations.append(f"{node.name} is powered down under job {job}")
-
-    def _watch_orphans(self, seconds: float, *, is_well: bool) -> None:
-        """An instance whose node Slurm has powered down goes within the grace, while all loops do well."""
-        orphans = {
-            item.instance_id
-            for item in self.ours()
-            if self.slurm.nodes[self.node_of(item)].power is NodePower.DOWN
-        }
-        if not is_well:
-            orphans = set()
-        self._orphan_seconds = {name: self._orphan_seconds.get(name, 0.0) + seconds for name in orphans}
-        longest = GRACE_SECONDS + self.ec2.times.lag + 4 * TICK_SECONDS
-        for name, age in self._orphan_seconds.items():
-            if age > longest:
-                self.violations.append(f"{name} has been an orphan for {age:.0f} s")
-
-    def check(self) -> None:
-        """Raise what has been found."""
-        for job in self.slurm.jobs.values():
-            if "COMPLETED" in job.ends[:-1]:
-                self.violations.append(f"job {job.job_id} has ended {len(job.ends)} times: {job.ends}")
-        if self.violations:
-            raise AssertionError("; ".join(self.violations[:5]))
 
     # ------------------------------------------------------------------ what happens
 
@@ -472,9 +364,9 @@ class CloudWorld:
         """One loop has its turn, out of order."""
         self.run(name)
 
-    def do_crash(self, steps: int, torn: int) -> None:
-        """The process will die so many steps on, and with it so many bytes that were not flushed."""
-        self._crash_in, self._torn = steps, torn
+    def do_crash(self, steps: int, at: str, torn: int) -> None:
+        """The process will die so many steps (of a kind) on; so many bytes not flushed will be lost."""
+        self._crash_in, self._crash_at, self._torn = steps, at, torn
 
     def do_restart(self, seconds: float) -> None:
         """The process is stopped, and started so much later."""
@@ -491,6 +383,12 @@ class CloudWorld:
         self.slurm.is_away = True
         self.do_live(ticks)
         self.slurm.is_away = False
+
+    def do_ec2_away(self, ticks: int, seconds: float) -> None:
+        """EC2 answers nothing; the loops have fewer turns, for it may be long."""
+        self.ec2.is_away = True
+        self.do_live(ticks, seconds)
+        self.ec2.is_away = False
 
     def do_room(self, market: str, instances: int) -> None:
         self.ec2.room[market] = instances
@@ -521,15 +419,16 @@ class CloudWorld:
         if self._last_message:
             self._hand_over()
 
-    def do_lose_program(self) -> None:
-        """The next program that slurmctld calls is lost."""
-        self._programs_lost = 1
+    def do_lose_program(self, operation: str) -> None:
+        """The next such program that slurmctld calls is lost."""
+        self._program_lost = operation
 
     def settle(self) -> None:
         """All is well again: after a while every job has ended, once, and nothing is left in the cloud."""
         self.ec2.heal()
         self.slurm.heal()
-        self._crash_in = self._aside_in = self._programs_lost = 0
+        self._crash_in = self._aside_in = 0
+        self._program_lost = ""
         for _ in range(SETTLE_TICKS):
             self.do_live(1, 2 * TICK_SECONDS)
             self.check()
@@ -537,21 +436,8 @@ class CloudWorld:
                 return
         raise AssertionError(f"after {2 * SETTLE_TICKS * TICK_SECONDS:.0f} s: {', '.join(self.left_over())}")
 
-    def left_over(self) -> list[str]:
-        """What has not come to its end."""
-        left = [f"job {j.job_id} {j.state}" for j in self.slurm.jobs.values() if j.state not in ENDED]
-        left += [f"{item.instance_id} alive" for item in self.ours()]
-        left += [f"hand-over {path.name}" for path, _ in self.handovers.waiting()]
-        left += [f"intent for {intent.nodes}" for intent in self.journal.open_intents()]
-        left += [
-            f"{node.name} {'+'.join(sorted(node.words))}"
-            for node in self.slurm.nodes.values()
-            if node.power is not NodePower.DOWN or node.is_down
-        ]
-        return left
 
-
-def tell(story: Iterable[Action], *, cap_usd: float = 0.0) -> CloudWorld:
+def tell(story: Iterable[Action], *, cap_usd: float = 0.0, slurmd_b: bool = False) -> CloudWorld:
     """Let a story happen in a world of its own, which is handed back.
 
     Raises
@@ -563,7 +449,7 @@ def tell(story: Iterable[Action], *, cap_usd: float = 0.0) -> CloudWorld:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         with TemporaryDirectory(dir=_IN_MEMORY) as folder:
-            world = CloudWorld(Path(folder), cap_usd=cap_usd)
+            world = CloudWorld(Path(folder), cap_usd=cap_usd, slurmd_b=slurmd_b)
             world.play(story)
             return world
     finally:

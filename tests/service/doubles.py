@@ -99,9 +99,9 @@ class FakeFleet:
             raise self.error
         return [f"i-{node}" for node in nodes]
 
-    def terminate(self, instance_ids: Sequence[str]) -> list[str]:
-        self.asked.append(("terminate", tuple(instance_ids)))
-        return list(instance_ids)
+    def collect(self, orphans: Sequence[Instance], _looked: float) -> list[str]:
+        self.asked.append(("terminate", tuple(item.instance_id for item in orphans)))
+        return [item.instance_id for item in orphans]
 
     def recover(self, wanted: Collection[str]) -> list[Launched]:
         self.asked.append(("recover", tuple(sorted(wanted))))
