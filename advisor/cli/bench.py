@@ -124,6 +124,21 @@ def bench_simulate(
     emit(result, output, listing(result))
 
 
+@bench.command("portfolio")
+def bench_portfolio(
+    situations: Annotated[int, typer.Option(min=10, help="Queues of each length.")] = 200,
+    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:5000",
+    jobs: Annotated[int | None, typer.Option(min=10, help="First jobs of the log only.")] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """All sixty policies on 100 and 500 queued jobs; twenty of sixty by Algorithm 1 against all."""
+    from advisor.testing.bench import portfolio
+
+    with telling() as tell:
+        result = portfolio.run(situations=situations, trace=trace, jobs=jobs, tell=tell)
+    emit(result, output, listing(result))
+
+
 @bench.command("launch")
 def bench_launch(
     nodes: Annotated[int, typer.Option(min=1, help="Cloud nodes asked for in one call.")] = 1000,

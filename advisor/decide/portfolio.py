@@ -119,8 +119,19 @@ class TimeConstrainedSelector:
         self.smart = list(range(self.count))
         self.reflections = Reflections.empty(self.count)
 
-    def choose(self, simulate: Simulate, budget: Budget) -> tuple[int, Ints, Floats]:
+    def choose(
+        self, simulate: Simulate, budget: Budget, always: int | None = None
+    ) -> tuple[int, Ints, Floats]:
         """Simulate within the budget and rearrange the sets.
+
+        Parameters
+        ----------
+        simulate : callable
+            The online simulator.
+        budget : Budget
+            What it may spend.
+        always : int, optional
+            This policy is simulated first, whichever set it is in: the others are compared with it.
 
         Returns
         -------
@@ -132,7 +143,7 @@ class TimeConstrainedSelector:
             Theirs; NaN for the others.
         """
         loss = np.full(self.count, math.nan)
-        tried = self._try_all(simulate, budget, loss) or self._try_some(simulate, budget, loss)
+        tried = self._try_all(simulate, budget, loss) or self._try_some(simulate, budget, loss, always)
         ranked = sorted(tried, key=lambda policy: loss[policy])
         smart = max(1, round(SMART_SHARE * len(ranked)))
         simulated = set(tried)
@@ -158,18 +169,23 @@ class TimeConstrainedSelector:
         loss[:] = simulate(np.array(everyone, np.int64))
         return everyone
 
-    def _try_some(self, simulate: Simulate, budget: Budget, loss: Floats) -> list[int]:
+    def _try_some(self, simulate: Simulate, budget: Budget, loss: Floats, always: int | None) -> list[int]:
         """Lines 1 to 19: by quota from the smart and the stale, then what is left of it at random."""
         total = budget.seconds if budget.policies is None else float(budget.policies)
         shuffled = [self.poor[at] for at in self.generator.permutation(len(self.poor))]
         tried: list[int] = []
         began = self._now(budget, tried)
-        spent = 0.0
+        if always is not None:
+            loss[always] = simulate(np.array([always], np.int64))[always]
+            tried.append(always)
+        spent = self._now(budget, tried) - began
         for group in (self.smart, self.stale, shuffled):
             limit = total if group is shuffled else spent + total * len(group) / self.count
             for policy in group:
                 if spent >= limit:
                     break
+                if policy == always:
+                    continue
                 loss[policy] = simulate(np.array([policy], np.int64))[policy]
                 tried.append(policy)
                 spent = self._now(budget, tried) - began
@@ -207,6 +223,28 @@ class AdaptivePeriod:
         return self._seconds
 
 
+def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> int:
+    """The best policy, or the champion where that costs hardly more.
+
+    Parameters
+    ----------
+    loss : ndarray
+        Of each policy, from now on; the champion's, and with the others' that of following it after them.
+    best, champion : int
+        Policies.
+    margin : float
+        Share of the champion's own loss that must be saved. The simulation knows neither what arrives later
+        nor, mostly, how long jobs run; what it saves by less is not worth believing.
+
+    Returns
+    -------
+    int
+        Policy to be applied.
+    """
+    saved = loss[champion] - loss[best]
+    return best if saved > margin * abs(loss[champion]) else champion
+
+
 @dataclass(slots=True, kw_only=True)
 class Leader:
     """Who is in charge: the contender of best utility so far, with a little loyalty.
@@ -214,24 +252,20 @@ class Leader:
     Attributes
     ----------
     first : int
-        In charge until enough jobs finished.
-    least_jobs : int
-        Nobody is judged on fewer finished jobs.
+        In charge at first.
     loyalty : float
         Another takes over when its utility is better by this share: a change costs a while of neither's plan.
     """
 
     first: int
-    least_jobs: int = 50
     loyalty: float = 0.01
-    _current: int | None = None
+    _current: int = -1
 
-    def after(self, utility: Floats, jobs: Floats) -> int:
-        """Index of the leader, given each contender's utility and finished jobs so far."""
-        current = self.first if self._current is None else self._current
-        judged = np.where(jobs >= self.least_jobs, utility, -math.inf)
-        best = int(np.argmax(judged))
-        if judged[best] > judged[current] * (1.0 + self.loyalty) and math.isfinite(judged[best]):
+    def after(self, utility: Floats) -> int:
+        """Index of the leader, given each contender's utility so far."""
+        current = self.first if self._current < 0 else self._current
+        best = int(np.argmax(utility))
+        if utility[best] > utility[current] * (1.0 + self.loyalty):
             current = best
         self._current = current
         return current

@@ -1,10 +1,9 @@
 """Deng et al., section 6: a log on rented nodes under each policy, and under a portfolio of them.
 
 The portfolio knows what a scheduler would know at that moment: what waits and runs, what arrived, what
-finished, and what each single policy would have made of the log so far. The last is simulated alongside (a
-policy's own trajectory depends on nothing but the arrivals up to now), and so is a cluster that always takes
-the selection's choice. Whoever has the best utility on the jobs finished so far is in charge: the champion
-among the policies while selection does not pay, else selection (:class:`Leader`).
+finished, and what each single policy would have made of the log so far. The last is simulated alongside, and
+so are clusters that always take a selection's choice. Whoever has the best utility so far is in charge: the
+champion among the policies while selection does not pay, else selection (``portfolio_charge``).
 """
 
 from __future__ import annotations
@@ -18,56 +17,28 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio import AdaptivePeriod, Budget, Leader, TimeConstrainedSelector, Worth
-from advisor.model.errors import BadInput
+from advisor.decide.portfolio import AdaptivePeriod, TimeConstrainedSelector, Worth, unless_champion
 from advisor.model.table import JobTable
-from advisor.simulate.portfolio._cluster import CHARGED, FINISHED, SLOWDOWN, WORK
-from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, Totals, replay_policy
+from advisor.replay.portfolio_charge import (
+    CHAMPION,
+    Charge,
+    Knowledge,
+    Options,
+    champions_of,
+    leaders_of,
+    prepared,
+    prior_of,
+    utility_of,
+)
+from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
 from advisor.simulate.portfolio.online import OnlineSimulator
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
-WIDEST: Final = 64
-"""Processors of the widest job that is kept (section 5.2)."""
 LONG_QUEUE: Final = 100
 """From so many waiting jobs on the choice is made more rarely: simulating takes time by their square."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How the portfolio is replayed.
-
-    Attributes
-    ----------
-    cloud : Cloud
-        What is rented and how it is charged.
-    runtimes : Runtimes
-        Which run times are known.
-    budget : Budget
-        What may be simulated for one choice.
-    alpha, beta : float
-        Of the utility.
-    lookahead_seconds : float
-        Arrivals of so long ago are expected once more; 0 for none.
-    scenarios : int
-        Where run times are guessed, each policy is simulated on so many draws of how wrong guesses were.
-    checkpoint_seconds : float
-        The leader is looked for so often.
-    seed : int
-        Of the draws among poor policies.
-    """
-
-    cloud: Cloud = field(default_factory=Cloud)
-    runtimes: Runtimes = Runtimes.ACTUAL
-    budget: Budget = field(default_factory=lambda: Budget(policies=len(PUBLISHED)))
-    alpha: float = 1.0
-    beta: float = 1.0
-    lookahead_seconds: float = 0.0
-    scenarios: int = 3
-    checkpoint_seconds: float = 3600.0
-    seed: int = 1
 
 
 @dataclass(slots=True)
@@ -88,22 +59,34 @@ class PolicyUse:
         self.queue.append(waiting)
         self.milliseconds.append(milliseconds)
 
+    def take(self, other: PolicyUse) -> None:
+        """Add what another wrote down, in the order of time."""
+        self.chosen += other.chosen
+        for name in ("moments", "policies", "milliseconds", "queue"):
+            getattr(self, name).extend(getattr(other, name))
+        order = np.argsort(self.moments, kind="stable")
+        for name in ("moments", "policies", "milliseconds", "queue"):
+            values = getattr(self, name)
+            setattr(self, name, [values[at] for at in order])
+
 
 class Selection:
-    """Chooses by simulating the policies on the queue as it is."""
+    """Chooses by simulating the policies on the queue as it is; see :func:`unless_champion`."""
 
-    def __init__(self, policies: Sequence[RentingPolicy], options: Options, cluster: RentedCluster) -> None:
+    def __init__(
+        self, policies: Sequence[RentingPolicy], options: Options, cluster: RentedCluster, margin: float
+    ) -> None:
         self._options = options
+        self._margin = margin
         self._simulator = OnlineSimulator(policies, cluster.rules)
         self._selector = TimeConstrainedSelector(len(policies), np.random.default_rng(options.seed))
-        self._count = len(policies)
         self._period = AdaptivePeriod()
         self.use = PolicyUse()
 
-    def choose(self, cluster: RentedCluster) -> None:
+    def choose(self, cluster: RentedCluster, champion: int) -> None:
         """Choose, and put the choice in charge."""
         options = self._options
-        present = int(cluster.state.cluster["waiting"][0])
+        situation = cluster.situation(options.lookahead_seconds)
         totals = cluster.totals()
         worth = Worth(
             charged_seconds=totals.charged_seconds + 36_000.0,
@@ -112,40 +95,24 @@ class Selection:
             beta=options.beta,
         )
         began = time.perf_counter()
-        draws = range(options.scenarios) if options.runtimes is not Runtimes.ACTUAL else range(-1, 0)
-
-        def loss(chosen: NDArray[np.int64]) -> Floats:
-            added = np.zeros(self._count)
-            for draw in draws:
-                situation = cluster.situation(options.lookahead_seconds, draw)
-                added += worth.loss(self._simulator.simulate(situation, chosen))
-            return added / len(draws)
-
-        best, _, _ = self._selector.choose(loss, options.budget)
-        self.use.add(cluster.now, best, present, 1000 * (time.perf_counter() - began))
-        rest = cluster.cloud.tick_seconds * (present / LONG_QUEUE) ** 2
-        cluster.apply(best, self._period.after(best), rest)
-
-
-def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
-    """The paper's jobs: those that ran on at most 64 processors; the first so many of them.
-
-    Raises
-    ------
-    BadInput
-        None is left.
-    """
-    fitting = table.select((table.processors <= min(WIDEST, cloud.max_nodes)) & (table.run > 0))
-    if jobs is not None:
-        fitting = fitting.select(slice(0, jobs))
-    if not len(fitting):
-        raise BadInput(
-            f"no job ran on at most {WIDEST} processors",
-            where=table.name,
-            mend="Give a log of smaller jobs",
-            code="trace.empty",
+        best, _, loss = self._selector.choose(
+            lambda chosen: worth.loss(
+                self._simulator.simulate(situation, chosen, champion, options.hold_seconds)
+            ),
+            options.budget,
+            champion,
         )
-    return fitting
+        applied = unless_champion(loss, best, champion, self._margin)
+        self.use.add(cluster.now, applied, situation.present, 1000 * (time.perf_counter() - began))
+        rest = cluster.cloud.tick_seconds * (situation.present / LONG_QUEUE) ** 2
+        cluster.apply(applied, self._period.after(applied), rest)
+
+
+def replay_selection(jobs: JobTable, options: Options) -> Totals:
+    """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
+    champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
+    charge = Charge(np.array([champion]), [0])
+    return _run(jobs, options.policies, options, charge, lambda _: None).totals
 
 
 def report(
@@ -160,7 +127,7 @@ def report(
     options = options or Options()
     tell = progress or (lambda *_: None)
     known = prepared(table, options.cloud, jobs)
-    policies = PUBLISHED
+    policies = options.policies
     shadows = []
     for done, policy in enumerate(policies):
         tell("policies", done, len(policies))
@@ -168,16 +135,33 @@ def report(
             replay_policy(known, options.cloud, options.runtimes, policy, options.checkpoint_seconds)
         )
     tell("policies", len(policies), len(policies))
-    selected = _run(known, policies, options, None, lambda done: tell("selection", done, len(known)))
-    leaders = leaders_of([*(checkpoints for _, checkpoints in shadows), selected.checkpoints], options)
-    led = selected
-    if np.any(leaders != len(policies)):
-        led = _run(known, policies, options, leaders, lambda done: tell("portfolio", done, len(known)))
+    before = prior_of(policies, options)
+    champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
+    contenders = [
+        _run(
+            known,
+            policies,
+            options,
+            Charge(champions, [at]),
+            lambda done: tell("selection", done, len(known)),
+        )
+        for at in range(len(options.margins))
+    ]
+    leaders = leaders_of(
+        [shadows[champion][1][k] for k, champion in enumerate(champions[1:])],
+        [run.checkpoints for run in contenders],
+        before[champions[0]],
+        options,
+    )
+    led = _run(
+        known, policies, options, Charge(champions, leaders), lambda done: tell("portfolio", done, len(known))
+    )
     rows: list[dict[str, Any]] = [
         {"policy": policy.name, **_figures(one, options)}
         for policy, (one, _) in zip(policies, shadows, strict=True)
     ]
-    best = max(rows, key=lambda row: row["utility"])
+    best = max(rows[: len(PUBLISHED)], key=lambda row: row["utility"])
+    best_of_all = max(rows, key=lambda row: row["utility"])
     mine = _figures(led.totals, options)
     release = options.cloud.release
     return {
@@ -187,15 +171,21 @@ def report(
         "release_rule": RELEASE_WORDS[release],
         "runtimes": options.runtimes.value,
         "portfolio": mine,
-        "selection_alone": _figures(selected.totals, options),
-        "led_by_selection_share": float(np.mean(leaders == len(policies))) if len(leaders) else 1.0,
-        "constituents": rows,
+        "selection_alone": [
+            {"margin": margin, "led_share": float(np.mean(leaders == at))} | _figures(run.totals, options)
+            for at, (margin, run) in enumerate(zip(options.margins, contenders, strict=True))
+        ],
+        "led_by_champion_share": float(np.mean(leaders == CHAMPION)),
+        "constituents": rows[: len(PUBLISHED)],
         "best_constituent": best,
         "gain_over_best_constituent": mine["utility"] / best["utility"] - 1.0,
+        "beyond_the_paper": rows[len(PUBLISHED) :],
+        "best_of_all": best_of_all,
+        "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
         "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
         "simulate_all_policies_ms": {
-            "p50": float(np.nanpercentile(selected.use.milliseconds, 50)),
-            "p99": float(np.nanpercentile(selected.use.milliseconds, 99)),
+            "p50": float(np.nanpercentile(contenders[0].use.milliseconds, 50)),
+            "p99": float(np.nanpercentile(contenders[0].use.milliseconds, 99)),
         },
         "use": _use_over_time(led.use, policies),
         "seconds": time.perf_counter() - began,
@@ -211,47 +201,33 @@ class Run:
     use: PolicyUse
 
 
-def leaders_of(checkpoints: Sequence[Floats], options: Options) -> NDArray[np.int64]:
-    """Who leads from each checkpoint on: index of a policy, or of selection, which is the last.
-
-    Each checkpoint knows nothing but what finished before it.
-    """
-    at = np.stack(checkpoints)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        utilisation = at[:, :, WORK] / at[:, :, CHARGED]
-        slowdown = at[:, :, SLOWDOWN] / at[:, :, FINISHED]
-        utility = utilisation**options.alpha * slowdown**-options.beta
-    utility = np.where(np.isfinite(utility), utility, 0.0)
-    leader = Leader(first=len(checkpoints) - 1)
-    return np.array([leader.after(utility[:, k], at[:, k, FINISHED]) for k in range(at.shape[1])], np.int64)
-
-
 def _run(
     jobs: JobTable,
     policies: Sequence[RentingPolicy],
     options: Options,
-    leaders: NDArray[np.int64] | None,
+    charge: Charge,
     tell: Callable[[int], None],
 ) -> Run:
-    """Go through the log by selection, or by whoever leads where leaders are given."""
+    """Go through the log under whoever is in charge by what is known."""
     cluster = RentedCluster(jobs, options.cloud, options.runtimes, policies, options.checkpoint_seconds)
-    selection = Selection(policies, options, cluster)
+    selections = [Selection(policies, options, cluster, margin) for margin in options.margins]
+    known = Knowledge(jobs, options)
+    use = PolicyUse()
     told = 0
-    first = float(jobs.submit[0])
     while not cluster.advance(chooses=True):
-        if leaders is not None:
-            passed = int((cluster.now - first) // options.checkpoint_seconds)
-            leader = int(leaders[min(passed, len(leaders)) - 1]) if passed and len(leaders) else len(policies)
-            if leader < len(policies):
-                selection.use.add(cluster.now, leader, int(cluster.state.cluster["waiting"][0]), float("nan"))
-                cluster.apply(leader, options.checkpoint_seconds)
-                continue
-        selection.choose(cluster)
+        champion, leader = charge.after(known.checkpoints(cluster))
         told += 1
-        if told % 200 == 0:
+        if told % 1000 == 0:
             tell(cluster.arrived)
+        if leader == CHAMPION:
+            use.add(cluster.now, champion, int(cluster.state.cluster["waiting"][0]), float("nan"))
+            cluster.apply(champion, options.checkpoint_seconds)
+        else:
+            selections[leader].choose(cluster, champion)
     tell(len(jobs))
-    return Run(totals=cluster.totals(), checkpoints=cluster.state.checkpoints, use=selection.use)
+    for selection in selections:
+        use.take(selection.use)
+    return Run(totals=cluster.totals(), checkpoints=cluster.state.checkpoints, use=use)
 
 
 def _use_over_time(use: PolicyUse, policies: Sequence[RentingPolicy], spans: int = 60) -> dict[str, Any]:

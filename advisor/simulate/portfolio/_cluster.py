@@ -22,21 +22,18 @@ from advisor.simulate.portfolio._state import (
 )
 from advisor.simulate.portfolio._tick import charge, decide, expected_end, next_moment, tick_of, weight_of
 
-CHARGED, WORK, SLOWDOWN, FINISHED = 0, 1, 2, 3
-"""Columns of the checkpoints: seconds charged, processor-seconds worked, sum of bounded slowdowns and
-number of finished jobs."""
+CHARGED, WORK, SLOWDOWN, JOBS = 0, 1, 2, 3
+"""Columns of the checkpoints: seconds charged, processor-seconds worked, sum of bounded slowdowns, jobs."""
 DONE, CHOOSE = 0, 1
 ALONE, CHOOSING, RESUMED = 0, 1, 2
 _UNKNOWN_SECONDS = 3600.0
-_MOST_DRAWS = 8
 
 
 class ClusterState(NamedTuple):
     """The kernel's arrays.
 
     ``recent`` and ``recent_alike``: last two run times of each user and of each kind of job, NaN for none;
-    ``ending``: heap of running jobs' ends; ``ratio``: true over expected run time of the jobs finished last;
-    ``checkpoints``: shape (c, 4).
+    ``ending``: heap of running jobs' ends; ``checkpoints``: shape (c, 4).
     """
 
     job: Records
@@ -46,7 +43,6 @@ class ClusterState(NamedTuple):
     ending: Records
     recent: Floats
     recent_alike: Floats
-    ratio: Floats
     checkpoints: Floats
     scratch: Floats
     start: Floats
@@ -97,11 +93,10 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
         it.ending -= 1
         this = state.job[row]
         this.end = this.start + this.run
-        state.ratio[it.finished % len(state.ratio)] = this.run / this.estimate
         it.finished += 1
         it.finished_run += this.run
         it.changes += 1
-        it.slowdown += max((this.start - this.submit + this.run) / max(this.run, SLOWDOWN_BOUND), 1.0)
+        it.slowdown += slowdown_of(this.start - this.submit, this.run)
         it.work += this.run * this.processors
         if rules.runtimes == ACTUAL:
             continue
@@ -165,10 +160,18 @@ def _note_starts(state: ClusterState, began: int) -> None:
 
 
 @numba.njit(cache=True)
-def _checkpoint(state: ClusterState, rules: Rules) -> None:
-    """Write down what was charged, worked and finished at the checkpoints before this tick.
+def slowdown_of(wait: float, run: float) -> float:
+    """Bounded slowdown of section 2."""
+    return float(max((wait + run) / max(run, SLOWDOWN_BOUND), 1.0))
 
-    Called before the tick's ends: between the tick before and this one nothing happened.
+
+@numba.njit(cache=True)
+def _checkpoint(state: ClusterState, rules: Rules) -> None:
+    """Write down what was charged and worked at the checkpoints before this tick, and all slowdowns so far.
+
+    Jobs that run or wait count with what is expected of them: else a policy would look good for as long as
+    it lets a burst wait. Called before the tick's ends: between the tick before and this one nothing
+    happened.
     """
     it = state.cluster[0]
     while it.checkpoints < len(state.checkpoints) and it.next_checkpoint <= it.now:
@@ -177,13 +180,20 @@ def _checkpoint(state: ClusterState, rules: Rules) -> None:
         row[CHARGED] = it.charged
         row[WORK] = it.work
         row[SLOWDOWN] = it.slowdown
-        row[FINISHED] = it.finished
+        row[JOBS] = it.finished
         for at in range(it.nodes):
             this = state.node[at]
             if moment > this.since:
                 row[CHARGED] += charge(moment - this.since, rules.release)
             if this.row >= 0 and np.isnan(state.job[this.row].end):
+                job = state.job[this.row]
                 row[WORK] += moment - this.begun
+                row[SLOWDOWN] += slowdown_of(this.begun - job.submit, job.estimate) / job.processors
+                row[JOBS] += 1.0 / job.processors
+        for at in range(it.waiting):
+            waits = state.waiting[at]
+            row[SLOWDOWN] += slowdown_of(moment - waits.submit, waits.estimate)
+            row[JOBS] += 1.0
         it.checkpoints += 1
         it.next_checkpoint += rules.checkpoint
 
@@ -246,7 +256,7 @@ def _close(state: ClusterState, rules: Rules) -> None:
         it.ending -= 1
         job.end = job.start + job.run
         it.finished += 1
-        it.slowdown += max((job.start - job.submit + job.run) / max(job.run, SLOWDOWN_BOUND), 1.0)
+        it.slowdown += slowdown_of(job.start - job.submit, job.run)
         it.work += job.run * job.processors
     it.now = latest
     while it.checkpoints < len(state.checkpoints):
@@ -254,54 +264,25 @@ def _close(state: ClusterState, rules: Rules) -> None:
         row[CHARGED] = it.charged
         row[WORK] = it.work
         row[SLOWDOWN] = it.slowdown
-        row[FINISHED] = it.finished
+        row[JOBS] = it.finished
         it.checkpoints += 1
 
 
 @numba.njit(cache=True)
-def _ratio(state: ClusterState, row: int, draw: int) -> float:
-    """True over expected run time of one of the jobs finished last: the same draw for a job every time."""
-    known = min(state.cluster[0].finished, len(state.ratio))
-    if known == 0:
-        return 1.0
-    mixed = (row * 2_654_435_761 + draw * 40_503 + 12_345) & 0x7FFFFFFF
-    mixed ^= mixed >> 15
-    return float(state.ratio[(mixed * 2_246_822_519 & 0x7FFFFFFF) % known])
-
-
-@numba.njit(cache=True)
-def _drawn_end(state: ClusterState, at: int, draw: int) -> float:
-    """When a busy node's job may end, given that it still runs; twice its time so far where no draw fits."""
-    it = state.cluster[0]
-    this = state.node[at]
-    for attempt in range(_MOST_DRAWS):
-        end = this.begun + this.estimate * _ratio(state, this.row, draw + 7 * attempt)
-        if end > it.now:
-            return float(end)
-    return float(it.now + max(it.now - this.begun, 1.0))
-
-
-@numba.njit(cache=True)
-def profile(state: ClusterState, draw: int, room: Records) -> int:
-    """Write the rented nodes into ``room`` as the online simulator takes them; how many.
-
-    ``draw``: -1 for expected ends, else the number of the scenario whose ends are drawn.
-    """
+def profile(state: ClusterState, room: Records) -> int:
+    """Write the rented nodes into ``room`` as the online simulator takes them; how many."""
     it = state.cluster[0]
     for at in range(it.nodes):
-        this = state.node[at]
-        room[at] = this
-        if this.row >= 0 and this.ready > it.now:
-            room[at].ready = expected_end(state.node, at, it.now) if draw < 0 else _drawn_end(state, at, draw)
+        room[at] = state.node[at]
+        room[at].ready = expected_end(state.node, at, it.now)
     return int(it.nodes)
 
 
 @numba.njit(cache=True)
-def expected_jobs(state: ClusterState, lookahead: float, draw: int, room: Records) -> int:
+def expected_jobs(state: ClusterState, lookahead: float, room: Records) -> int:
     """Write the waiting jobs into ``room``, then the last ``lookahead`` seconds' arrivals again; how many.
 
-    A job that finished since comes with its run time, another with what is expected of it, or with a drawn
-    one (see :func:`profile`).
+    A job that finished since comes with its run time, another with what is expected of it.
     """
     it = state.cluster[0]
     count = 0
@@ -309,7 +290,7 @@ def expected_jobs(state: ClusterState, lookahead: float, draw: int, room: Record
         this, waiting = room[count], state.waiting[at]
         this.submit = waiting.submit
         this.estimate = waiting.estimate
-        this.run = waiting.estimate * (1.0 if draw < 0 else _ratio(state, waiting.row, draw))
+        this.run = waiting.estimate
         this.processors = waiting.processors
         count += 1
     first = it.arrived

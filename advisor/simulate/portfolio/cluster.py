@@ -33,7 +33,6 @@ from advisor.simulate.portfolio.online import Situation
 from advisor.simulate.portfolio.policies import Release, RentingPolicy, as_records
 
 KAPPA: Final = 100.0
-_REMEMBERED: Final = 256  # finished jobs whose estimates' errors are drawn from
 _MOST_EXPECTED: Final = 500  # arrivals repeated at most: bursts come in thousands, and cost time
 
 
@@ -187,18 +186,17 @@ class RentedCluster:
             it["policy"] = policy
             weigh(self.state, self.policies)
 
-    def situation(self, lookahead_seconds: float = 0.0, draw: int = -1) -> Situation:
+    def situation(self, lookahead_seconds: float = 0.0) -> Situation:
         """What a choice is made from; the arrivals of the last ``lookahead_seconds`` are expected once more.
 
-        Run times are the expected ones, or with ``draw`` 0, 1, ... those of a scenario: expected ones times
-        how far off the expectation was for jobs finished lately. Its arrays are overwritten by the next call.
+        Its arrays are overwritten by the next call.
         """
         it = self.state.cluster[0]
-        nodes = _cluster.profile(self.state, draw, self._nodes)
+        nodes = _cluster.profile(self.state, self._nodes)
         most = int(it["waiting"]) + _MOST_EXPECTED
         if len(self._expected) < most:
             self._expected = np.zeros(2 * most, JOB)
-        count = _cluster.expected_jobs(self.state, lookahead_seconds, draw, self._expected[:most])
+        count = _cluster.expected_jobs(self.state, lookahead_seconds, self._expected[:most])
         return Situation(
             now=self.now,
             profile=self._nodes[:nodes],
@@ -284,7 +282,6 @@ def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
         ending=np.zeros(rules.max_nodes + 1, ENDING),
         recent=np.full((int(job["user"].max(initial=0)) + 1, 2), math.nan),
         recent_alike=np.full((int(job["alike"].max(initial=0)) + 1, 2), math.nan),
-        ratio=np.ones(_REMEMBERED),
         checkpoints=np.zeros((int(span // rules.checkpoint), 4)),
         scratch=np.zeros(rules.max_nodes),
         start=np.full(count, math.nan),

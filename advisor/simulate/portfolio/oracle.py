@@ -160,7 +160,7 @@ class _World:
             weight = {
                 JobOrder.FCFS: 1.0,
                 JobOrder.LXF: 1.0 / run,
-                JobOrder.WFP3: width ** (1.0 / 3.0) / run,
+                JobOrder.WFP3: float(width ** (1.0 / 3.0)) / run,
                 JobOrder.UNICEF: 1.0 / (math.log2(max(width, 2)) * run),
                 JobOrder.WSPT: 1.0 / (max(run, 10.0) * width * run),
             }[order]

@@ -134,6 +134,19 @@ PUBLISHED: Final = tuple(
 """The paper's sixty."""
 
 
+BEYOND: Final = tuple(
+    RentingPolicy(
+        provisioning=Provisioning.ODA,
+        order=JobOrder.WSPT,
+        choice=NodeChoice.WORST,
+        headroom=headroom,
+        backfill=True,
+    )
+    for headroom in (0, 1, 2, 4, 8, 16, 32, 64)
+)
+"""Ours: warm nodes, backfilling and Smith's order."""
+
+
 def as_records(policies: Sequence[RentingPolicy]) -> Records:
     """Policies as the kernels read them, shape (n,) of ``POLICY``."""
     records = np.zeros(len(policies), POLICY)

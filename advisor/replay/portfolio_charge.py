@@ -1,0 +1,201 @@
+"""Who is in charge of a replayed portfolio, and what may be known when that is decided.
+
+A policy's score is what it makes of the log by itself, simulated alongside. It begins with what the policy
+makes of a synthetic workload, and jobs that wait or run count with what is expected of them: what looks good
+only because its waits are not over does not take charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.portfolio import Budget, Leader
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+from advisor.replay.sources import load_table
+from advisor.simulate.portfolio._cluster import CHARGED, JOBS, SLOWDOWN, WORK
+from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
+from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
+
+Floats = NDArray[np.float64]
+
+WIDEST: Final = 64
+"""Processors of the widest job that is kept (section 5.2)."""
+PRIOR_WORKLOAD: Final = "synthetic:5000:1"
+PRIOR_JOBS: Final = 500.0
+"""Every policy's score begins with what it makes of a synthetic workload, counted as so many jobs: a quiet
+first week would else put a policy in charge that the first burst refutes dearly."""
+CHAMPION: Final = -1
+"""Leader's index that stands for the champion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the portfolio is replayed.
+
+    Attributes
+    ----------
+    policies : tuple of RentingPolicy
+        The portfolio; the published sixty come first.
+    cloud : Cloud
+        What is rented and how it is charged.
+    runtimes : Runtimes
+        Which run times are known.
+    budget : Budget
+        What may be simulated for one choice.
+    alpha, beta : float
+        Of the utility.
+    lookahead_seconds : float
+        Arrivals of so long ago are expected once more; 0 for none.
+    hold_seconds : float
+        A policy is judged by following it for so long and the champion afterwards.
+    margins : sequence of float
+        Selections that run alongside, by how much of the champion's loss a policy must save to be preferred.
+    hurdle : float
+        A selection leads only while its utility is better than the champion's by this share.
+    checkpoint_seconds : float
+        The leader is looked for so often.
+    seed : int
+        Of the draws among poor policies.
+    """
+
+    policies: tuple[RentingPolicy, ...] = PUBLISHED
+    cloud: Cloud = field(default_factory=Cloud)
+    runtimes: Runtimes = Runtimes.ACTUAL
+    budget: Budget = field(default_factory=lambda: Budget(policies=len(PUBLISHED) + len(BEYOND)))
+    alpha: float = 1.0
+    beta: float = 1.0
+    lookahead_seconds: float = 0.0
+    hold_seconds: float = 3600.0
+    margins: tuple[float, ...] = (0.0, 0.05)
+    hurdle: float = 0.05
+    checkpoint_seconds: float = 3600.0
+    seed: int = 1
+
+
+def usual_policies(release: Release) -> tuple[RentingPolicy, ...]:
+    """The paper's sixty for its billing, with ours where nodes are kept or charged by the second."""
+    return PUBLISHED if release is Release.HOUR else PUBLISHED + BEYOND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charge:
+    """Who is in charge after how many checkpoints are known; the last entry holds from then on."""
+
+    champions: NDArray[np.int64]
+    leaders: Sequence[int] | NDArray[np.int64]
+
+    def after(self, known: int) -> tuple[int, int]:
+        """Champion, and leading selection or ``CHAMPION``."""
+        return (
+            int(self.champions[min(known, len(self.champions) - 1)]),
+            int(self.leaders[min(known, len(self.leaders) - 1)]),
+        )
+
+
+def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
+    """The paper's jobs: those that ran on at most 64 processors; the first so many of them.
+
+    Raises
+    ------
+    BadInput
+        None is left.
+    """
+    fitting = table.select((table.processors <= min(WIDEST, cloud.max_nodes)) & (table.run > 0))
+    if jobs is not None:
+        fitting = fitting.select(slice(0, jobs))
+    if not len(fitting):
+        raise BadInput(
+            f"no job ran on at most {WIDEST} processors",
+            where=table.name,
+            mend="Give a log of smaller jobs",
+            code="trace.empty",
+        )
+    return fitting
+
+
+def prior_of(policies: Sequence[RentingPolicy], options: Options) -> Floats:
+    """What each policy makes of the synthetic workload, weighed as ``PRIOR_JOBS``; rows as checkpoints."""
+    workload = prepared(load_table(PRIOR_WORKLOAD), options.cloud, None)
+    every = [replay_policy(workload, options.cloud, options.runtimes, policy)[0] for policy in policies]
+    rows = [[one.charged_seconds, one.work_seconds, one.slowdown_sum, one.jobs] for one in every]
+    return np.array(rows) * (PRIOR_JOBS / len(workload))
+
+
+def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options) -> NDArray[np.int64]:
+    """Champion when 0, 1, ... checkpoints are known.
+
+    Parameters
+    ----------
+    checkpoints : sequence of ndarray, shape (c, 4)
+        Of each policy.
+    before : ndarray, shape (n, 4)
+        Each policy's score before the log begins.
+    options : Options
+        Of the utility.
+    """
+    utility = utility_of(np.stack(checkpoints) + before[:, None, :], options)
+    leader = Leader(first=int(np.argmax(utility_of(before, options))))
+    return np.array([leader.first, *(leader.after(utility[:, k]) for k in range(utility.shape[1]))], np.int64)
+
+
+def leaders_of(
+    champion: Sequence[Floats], contenders: Sequence[Floats], before: Floats, options: Options
+) -> NDArray[np.int64]:
+    """Who leads when 0, 1, ... checkpoints are known: index of a selection, or ``CHAMPION``.
+
+    Parameters
+    ----------
+    champion : sequence of ndarray, shape (4,)
+        At each checkpoint that of the policy that is then the champion.
+    contenders : sequence of ndarray, shape (c, 4)
+        Of each selection.
+    before : ndarray, shape (4,)
+        Added to each.
+    options : Options
+        Of the utility.
+    """
+    shape = (1, len(champion), 4)
+    utility = utility_of(
+        np.concatenate([np.reshape(champion, shape), np.stack(contenders)]) + before, options
+    )
+    utility[1:] /= 1.0 + options.hurdle
+    leader = Leader(first=0)
+    return np.array([0, *(leader.after(utility[:, k]) for k in range(utility.shape[1]))], np.int64) - 1
+
+
+def utility_of(at: Floats, options: Options) -> Floats:
+    """Utility from the last axis of checkpoints."""
+    utilisation = at[..., WORK] / at[..., CHARGED]
+    utility: Floats = utilisation**options.alpha * (at[..., JOBS] / at[..., SLOWDOWN]) ** options.beta
+    return utility
+
+
+class Knowledge:
+    """How many checkpoints of the clusters simulated alongside may be known to a cluster.
+
+    With true run times all up to now. Else those before the oldest job that has not ended here: a cluster
+    alongside may have run it already, and how long it runs nobody knows yet.
+    """
+
+    def __init__(self, jobs: JobTable, options: Options) -> None:
+        self._submit = jobs.submit
+        self._every = options.checkpoint_seconds
+        self._foresees = options.runtimes is Runtimes.ACTUAL
+        self._ended = 0
+
+    def checkpoints(self, cluster: RentedCluster) -> int:
+        """Number of checkpoints known now."""
+        moment = cluster.now
+        if not self._foresees:
+            end = cluster.state.job["end"]
+            while self._ended < cluster.arrived and not np.isnan(end[self._ended]):
+                self._ended += 1
+            if self._ended < cluster.arrived:
+                moment = float(self._submit[self._ended])
+        return max(int((moment - self._submit[0]) // self._every), 0)
