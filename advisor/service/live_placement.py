@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections import deque
 from collections.abc import Hashable
 from pathlib import Path
@@ -35,6 +36,8 @@ log = structlog.get_logger(__name__)
 MOST_TASKS_AT_ONCE: Final = 100
 """Tasks of an array that join the queue within its own answer; the next look shows the rest."""
 _EVENTS_AT_A_TIME: Final = 25
+_PAUSE_SECONDS: Final = 0.0005
+"""Between two lots: Python's locks are not fair, and whoever answers would wait for all of them."""
 _MOST_ADVISED: Final = 100_000
 _REHEARSALS: Final = 50
 
@@ -118,10 +121,10 @@ class LivePlacement:
 
     def carry_over(self, before: LivePlacement) -> None:
         """Take over what was advised and is in no look yet."""
-        for time, key in before._advised:
+        for advised, key in before._advised:
             submission = before._observer.submission_of(key)
-            if time > self.time and submission is not None:
-                self._join(submission, time)
+            if advised > self.time and submission is not None:
+                self._join(submission, advised)
 
     def _join(self, submission: Submission, time: float) -> None:
         self._number += 1
@@ -189,10 +192,12 @@ class PlacementFollower:
         while more:
             with self._lock:
                 more = current.withdraw_seen(_EVENTS_AT_A_TIME)
+            time.sleep(_PAUSE_SECONDS)
         for first in range(0, len(rows), _EVENTS_AT_A_TIME):
             with self._lock:
                 for row in rows[first : first + _EVENTS_AT_A_TIME]:
                     current.take(row)
+            time.sleep(_PAUSE_SECONDS)
 
     def _build(self, content: StreamFile) -> bool:
         """Forests and base of this stream, if they are in force already."""
