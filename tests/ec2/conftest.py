@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,7 @@ from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.state_file import StateFile
 from advisor.testing.ec2 import Ec2Emulator
-
-START = 1_800_000_000.0
-
-
-@dataclass
-class ManualClock:
-    """Two clocks that stand still until a test moves them."""
-
-    wall: float = START
-    steady: float = 1000.0
-    waited: list[float] = field(default_factory=list)
-
-    def sleep(self, seconds: float) -> None:
-        """Take a wait for done."""
-        self.waited.append(seconds)
-        self.pass_by(seconds)
-
-    def pass_by(self, seconds: float) -> None:
-        """Time goes by."""
-        self.wall += seconds
-        self.steady += seconds
+from advisor.testing.manual_clock import ManualClock
 
 
 @pytest.fixture
