@@ -454,6 +454,17 @@ local function judge(answer)
   return answer
 end
 
+local function is_listed(list, name)
+  return ("," .. list:lower() .. ","):find("," .. name:lower() .. ",", 1, true) ~= nil
+end
+
+-- whether a partition's lists let an account or a QOS in; one that is not known is let in by no list
+local function admits(name, allowed, denied)
+  allowed, denied = text(allowed), text(denied)
+  if allowed and allowed:lower() ~= "all" and not (name and is_listed(allowed, name)) then return false end
+  return not denied or name ~= nil and not is_listed(denied, name)
+end
+
 -- Would slurmctld reject or park the job there? Then it stays where it is.
 local function fits(job, part_list, partitions)
   for name in partitions:gmatch("[^,]+") do
@@ -466,6 +477,13 @@ local function fits(job, part_list, partitions)
       or over(number(job.min_nodes, 32), number(partition.total_nodes, 32))
       or over(number(job.min_cpus, 32), number(partition.total_cpus, 32)) then
       return false, "job is over the limits of partition " .. name
+    end
+    local account = text(job.account) or text(job.default_account)
+    if not admits(account, partition.allow_accounts, partition.deny_accounts) then
+      return false, "partition " .. name .. " does not take this account"
+    end
+    if not admits(text(job.qos) or text(job.default_qos), partition.allow_qos, partition.deny_qos) then
+      return false, "partition " .. name .. " does not take this QOS"
     end
   end
   return true

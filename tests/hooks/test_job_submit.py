@@ -239,6 +239,34 @@ def test_a_job_that_would_not_start_there_is_not_moved(
 
 
 @pytest.mark.parametrize(
+    ("job", "partition", "is_moved"),
+    [
+        ({"account": "physics"}, {"allow_accounts": "chemistry,physics"}, True),
+        ({"account": "Physics"}, {"allow_accounts": "physics"}, True),  # Slurm compares so
+        ({"default_account": "physics"}, {"allow_accounts": "physics"}, True),
+        ({"account": "physics"}, {"allow_accounts": "ALL"}, True),
+        ({"account": "phys"}, {"allow_accounts": "physics"}, False),
+        ({"account": "physics"}, {"deny_accounts": "a,physics"}, False),
+        ({"account": "chemistry"}, {"deny_accounts": "physics"}, True),
+        ({}, {"allow_accounts": "physics"}, False),  # not known: left alone
+        ({}, {"deny_accounts": "physics"}, False),
+        ({"qos": "normal"}, {"allow_qos": "normal,long"}, True),
+        ({"qos": "short", "default_qos": "normal"}, {"allow_qos": "normal"}, False),
+        ({"default_qos": "normal"}, {"deny_qos": "normal"}, False),
+        ({}, {"deny_qos": "normal"}, False),
+    ],
+)
+def test_a_partition_that_does_not_take_the_account_or_qos_is_not_set(
+    lua: str, tmp_path: Path, *, job: dict[str, str], partition: dict[str, str], is_moved: bool
+) -> None:
+    slurm = SlurmDouble(lua, replying(**MOVE), tmp_path)
+    done = slurm.submit(job, {**PARTITIONS, "burst": {**PARTITIONS["burst"], **partition}})
+    assert ("partition" in done.changes) is is_moved
+    assert is_moved or done.changes == {}
+    assert slurm.violations == []
+
+
+@pytest.mark.parametrize(
     ("asked", "given", "max_time", "becomes"),
     [
         (60.0, 66, 1440.0, 66.0),

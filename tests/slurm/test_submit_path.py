@@ -265,6 +265,17 @@ def test_a_job_the_burst_partition_would_refuse_stays(site: Site) -> None:
         site.lab.run("scontrol", "update", "partitionname=burst", "maxtime=infinite")
 
 
+def test_a_job_whose_account_the_burst_partition_refuses_stays(site: Site) -> None:
+    site.until_advised()
+    site.lab.run("scontrol", "update", "partitionname=burst", "allowaccounts=physics")
+    try:
+        for account, partition in (("physics", "burst"), ("chemistry", "onprem")):
+            assert site.submit(LONG, f"--account={account}")[0]["Partition"] == partition
+        assert site.submit(LONG)[0]["Partition"] == "onprem"
+    finally:
+        site.lab.run("scontrol", "update", "partitionname=burst", "allowaccounts=ALL")
+
+
 def test_a_killed_advisor_is_not_missed(site: Site) -> None:
     site.until_advised()
     site.advisor.kill()
