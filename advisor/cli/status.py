@@ -194,7 +194,22 @@ def _rows(result: dict[str, Any]) -> list[tuple[str, str]]:
             f"{count} {power.replace('_', ' ')}" for power, count in control["cloud_nodes"].items()
         )
         rows.append(("cloud nodes", nodes))
+    if text := _places(control.get("places") or {}):
+        rows.append(("places kept", text))
     return rows
+
+
+def _places(places: dict[str, Any]) -> str:
+    """Hedged and speculative jobs, and small jobs that were none; empty where there has been none."""
+    now = sum((places.get("now") or {}).values())
+    counts = places.get("counts") or {}
+    parts = [f"{now:,} now"] if now else []
+    words = {"places_kept": "so far", "brought_back": "brought back", "stayed": "stayed in the cloud"}
+    parts += [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
+    if places.get("small_requeued") or places.get("small_left"):
+        requeued, left = places.get("small_requeued", 0), places.get("small_left", 0)
+        parts.append(f"not small after all: {requeued:,} requeued, {left:,} left")
+    return ", ".join(parts)
 
 
 def _placement_row(placement: dict[str, Any]) -> str:

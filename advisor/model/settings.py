@@ -80,6 +80,10 @@ class RuleSettings(Section):
     )
     move_interactive: bool = setting(False, "srun and salloc stay: somebody waits at a terminal.")
     move_dependent: bool = setting(False, "A job that depends on others stays: its data is on-premise.")
+    move_deferred: bool = setting(
+        False,
+        "A job submitted with `--hold` or `--begin` stays: what is predicted now does not hold then.",
+    )
     max_processors: int = setting(0, "Largest job that may move; 0 means no limit.", unit="cores", ge=0)
 
 
@@ -174,7 +178,8 @@ class HedgeSettings(Section):
     """The hedged start: start in the cloud, keep the place on-premise (docs/designs/0013)."""
 
     enabled: bool = setting(
-        False, "Whether any job may start hedged. `advisor control` must run as root to keep users' places."
+        False,
+        "Whether any job may start hedged. Users' places are kept with the help of `advisor-places.socket`.",
     )
     by_default: bool = setting(False, "Hedge every requeueable job that does not refuse.")
     partitions: tuple[str, ...] = setting((), "Partitions whose requeueable jobs are hedged by default.")
@@ -192,6 +197,9 @@ class HedgeSettings(Section):
         unit="s",
         ge=10.0,
         le=3600.0,
+    )
+    helper_socket: Path = setting(
+        Path("/run/advisor-places.sock"), "Where root is asked to submit placeholders for users."
     )
 
 

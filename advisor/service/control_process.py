@@ -23,6 +23,7 @@ from advisor.service.clock import Clock
 from advisor.service.control import Control
 from advisor.service.interrupting import SpotParts
 from advisor.service.notify import Notifier
+from advisor.service.place_helper import HelpedPlaces
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.places import Places
@@ -62,8 +63,13 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         prices=prices,
         notifier=notifier,
         spot=spot,
-        places=Places(commands),
+        places=_places(settings, commands),
     )
+
+
+def _places(settings: Settings, commands: Commands) -> Places:
+    places = Places(commands)
+    return places if os.geteuid() == 0 else HelpedPlaces(places, settings.hedge.helper_socket)
 
 
 def _make_folder(path: Path, setting: str) -> None:

@@ -179,9 +179,9 @@ class WatchLoop:
             return
         placeholder = _placeholder_in(snapshot, kept.job_id)
         if placeholder == 0:
-            kept = self._record.put(kept, acted=self._clock.wall())
             if self._is_gone(kept):
                 return  # `forget` knows
+            kept = self._record.put(kept, acted=self._clock.wall())
             placeholder = self._places.reserve(
                 Wish(
                     job_id=kept.job_id,
@@ -215,7 +215,7 @@ class WatchLoop:
         opened = [
             kept
             for kept in self._record.all()
-            if kept.phase in (Phase.OPEN, Phase.PLACING) and snapshot.time > kept.acted
+            if kept.phase is Phase.PLACING or (kept.phase is Phase.OPEN and snapshot.time > kept.acted)
         ]
         for_each(opened, lambda kept: self._follow(kept, seen, is_needed=kept.job_id in needed))
 

@@ -145,7 +145,7 @@ class Places:
     """
 
     def __init__(self, commands: Commands) -> None:
-        self._commands = commands
+        self.commands = commands
         self._priority: _Priorities | None = None
 
     def sight(self, job_id: int) -> JobSight | None:
@@ -193,7 +193,7 @@ class Places:
             raise RetryLater(f"job {wish.job_id} is gone", code="hedge.job_gone")
         options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
         # the hook sees an explicit partition, and leaves it where it is
-        answer = self._commands.text(
+        answer = self.commands.text(
             "sbatch",
             "--parsable",
             f"--job-name={PLACE_OF}{wish.job_id:d}",
@@ -213,7 +213,7 @@ class Places:
     def cancel(self, placeholder: int, job_id: int) -> None:
         """End a job's placeholder; one that is gone is as good."""
         try:
-            self._commands.text("scancel", "--quiet", f"--name={PLACE_OF}{job_id:d}", f"{placeholder:d}")
+            self.commands.text("scancel", "--quiet", f"--name={PLACE_OF}{job_id:d}", f"{placeholder:d}")
         except RetryLater:  # scancel fails, and with --quiet says nothing, where there is nothing to end
             if self.place(placeholder, job_id) is not None:
                 raise
@@ -233,7 +233,7 @@ class Places:
         if to is None and not self.knows_site_factors:
             return
         change = f"sitefactor={by:d}" if self.knows_site_factors else f"priority={to:d}"
-        self._commands.text("scontrol", "update", f"jobid={job_id:d}", change)
+        self.commands.text("scontrol", "update", f"jobid={job_id:d}", change)
 
     @property
     def knows_site_factors(self) -> bool:
@@ -252,9 +252,11 @@ class Places:
 
     def _priorities(self) -> _Priorities:
         if self._priority is None:
-            values = parsing.config(self._commands.text("scontrol", "show", "config"))
+            values = parsing.config(self.commands.text("scontrol", "show", "config"))
             is_multifactor = values.get("PriorityType") == "priority/multifactor"
             weight = records.whole(values.get("PriorityWeightAge", "")) or 0
+            if "slurmdbd" not in values.get("AccountingStorageType", ""):
+                weight = 0  # slurmctld ignores it then
             calc = records.seconds(values.get("PriorityCalcPeriod", ""))
             self._priority = _Priorities(
                 is_multifactor=is_multifactor,
@@ -267,7 +269,7 @@ class Places:
     def _row(self, job_id: int, columns: tuple[str, ...]) -> dict[str, str] | None:
         layout = Layout.of(columns)
         try:
-            answer = self._commands.text(
+            answer = self.commands.text(
                 "squeue", "--noheader", "--all", f"--jobs={job_id:d}", f"--Format={layout.argument}"
             )
         except RetryLater as error:
@@ -319,8 +321,7 @@ def _as_user(uid: int) -> list[str]:
         return []
     if os.geteuid() != 0:
         raise TellAdmin(
-            "only root may keep the place of another user's job: run `advisor control` as root, or set "
-            "hedge.enabled = false and waiting.speculate = false",
+            "only root may keep the place of another user's job (docs/operate.md)",
             code="hedge.not_root",
         )
     try:

@@ -26,6 +26,7 @@ from advisor.model.advice import (
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept
+from advisor.service.loops import LoopRunner
 from advisor.service.place_keeper import PlaceKeeper
 from advisor.service.site_view import cluster_state
 from advisor.service.small_jobs import SmallJobs
@@ -83,7 +84,7 @@ class WatchedLab:
             slurm, keeper = wrap(backend, places)
         self._backend = backend
         self.view = SharedView(clock, 60.0)
-        self.record = HedgeRecord(StateFile(state / "places.json"))
+        self.record = open_record(state)
         self.small_jobs = SmallJobs(
             self.settings,
             slurm=slurm,
@@ -103,6 +104,7 @@ class WatchedLab:
             quantiles=quantiles,
             clock=clock,
         )
+        self._runner = LoopRunner(self.loop, clock)
 
     def step(self) -> None:
         """Look at Slurm, then one round; an error ends it, as it would end a step of the real loop."""
@@ -110,6 +112,18 @@ class WatchedLab:
         self.view.update(snapshot, cluster_state(snapshot, self.settings))
         for step in self.loop.steps():
             step.run()
+
+    def round(self) -> None:
+        """The same, one step's failure keeping no other from its turn: as the real loop does.
+
+        Raises
+        ------
+        AdvisorError
+            Slurm does not answer at all.
+        """
+        snapshot = self._backend.snapshot(time.time())
+        self.view.update(snapshot, cluster_state(snapshot, self.settings))
+        self._runner.run_once()
 
     def kept(self, job_id: int) -> Kept | None:
         """What is written down about a job."""
@@ -129,6 +143,11 @@ class WatchedLab:
         comment = hedged_comment(stop_seconds, kind, limit_minutes)
         self.lab.run("scontrol", "update", f"jobid={job.job_id}", f"admincomment={comment}")
         return job.job_id
+
+
+def open_record(state: Path) -> HedgeRecord:
+    """What is written down in a folder."""
+    return HedgeRecord(StateFile(state / "places.json"))
 
 
 def hedged_comment(stop_seconds: float, kind: HedgeKind, limit_minutes: int) -> str:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from advisor.model.settings import Settings
+
 UNITS = Path(__file__).resolve().parent.parent.parent / "systemd"
-SERVICES = sorted(UNITS.glob("*.service"))
-ALL = [*SERVICES, *sorted(UNITS.glob("*.timer"))]
+HELPER = UNITS / "advisor-places@.service"
+SERVICES = sorted(unit for unit in UNITS.glob("*.service") if unit != HELPER)
+ALL = [*SERVICES, HELPER, *sorted(UNITS.glob("*.timer")), *sorted(UNITS.glob("*.socket"))]
 HARDENING = {
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",
@@ -30,7 +33,7 @@ def settings_of(unit: Path) -> dict[str, list[str]]:
     """Every ``Name=value`` of a unit; each line must be one, a section or a comment."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text().splitlines():
-        if not line or line.startswith("#") or re.fullmatch(r"\[(Unit|Service|Timer|Install)\]", line):
+        if not line or line.startswith("#") or re.fullmatch(r"\[(Unit|Service|Socket|Timer|Install)\]", line):
             continue
         match = re.fullmatch(r"([A-Z]\w+)=(.*)", line)
         assert match, f"{unit.name}: {line!r}"
@@ -44,6 +47,8 @@ def test_all_are_there() -> None:
         "advisor-control.service",
         "advisor-retrain.service",
         "advisor-retrain.timer",
+        "advisor-places@.service",
+        "advisor-places.socket",
     }
 
 
@@ -55,6 +60,17 @@ def test_hardened_and_without_secrets(unit: Path) -> None:
     commands = settings["ExecStart"]
     assert len(commands) == 1 or settings["Type"] == ["oneshot"]
     assert all(command.startswith("/opt/advisor/bin/advisor ") for command in commands)
+
+
+def test_what_is_root_may_only_become_somebody_else_and_only_the_advisor_may_ask() -> None:
+    helper, door = settings_of(HELPER), settings_of(UNITS / "advisor-places.socket")
+    expected = HARDENING | {"User": "root", "CapabilityBoundingSet": "CAP_SETUID CAP_SETGID"}
+    for name in ("Group", "StateDirectory", "RestrictSUIDSGID"):
+        del expected[name]
+    assert {name: helper.get(name) for name in expected} == {n: [v] for n, v in expected.items()}
+    assert helper["ExecStart"] == ["/opt/advisor/bin/advisor place-helper"]
+    assert (door["SocketUser"], door["SocketMode"], door["Accept"]) == (["advisor"], ["0600"], ["yes"])
+    assert Settings().hedge.helper_socket == Path(door["ListenStream"][0])
 
 
 @pytest.mark.parametrize("name", ["advisor-serve", "advisor-control"])

@@ -1,0 +1,25 @@
+"""``advisor place-helper``: submits one placeholder as root; started by systemd for each question."""
+
+from __future__ import annotations
+
+import typer
+
+from advisor.cli.context import ConfigOption, settings_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command; nobody types it."""
+    app.command("place-helper", hidden=True)(place_helper)
+
+
+def place_helper(config: ConfigOption = None) -> None:
+    """Answer one question on standard input: keep the place of a job that runs in the cloud."""
+    import sys
+
+    from advisor.service.place_helper import serve_one
+    from advisor.slurm.commands import Commands
+    from advisor.slurm.places import Places
+
+    settings = settings_of(config)
+    places = Places(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
+    serve_one(sys.stdin.buffer, sys.stdout.buffer, places.reserve)

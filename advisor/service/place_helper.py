@@ -1,0 +1,102 @@
+"""Submitting placeholders for users: the one thing of the advisor that takes root, apart from all others.
+
+sbatch lets only root submit for somebody else, and `advisor control` is not root. systemd starts
+``advisor place-helper`` as root for each connection to a socket that only the advisor's user may open. It can
+do one thing: submit a job that sleeps, shaped like a job that is in the queue, for that job's user.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from advisor.model.errors import AdvisorError, RetryLater, TellAdmin
+from advisor.slurm.places import Places, Wish
+
+_MOST_BYTES: Final = 8192
+_TIMEOUT_SECONDS: Final = 40.0
+_LONGEST_HELD_SECONDS: Final = 3600.0
+_WORD: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the helper says: the placeholder's id, or why there is none."""
+
+    placeholder: int = 0
+    code: str = ""
+    message: str = ""
+    is_for_admin: bool = False
+
+
+def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
+    """Do what one line asks for, if it is in order."""
+    try:
+        wish = msgspec.json.decode(line, type=Wish)
+    except msgspec.DecodeError as error:
+        return Answer(code="hedge.bad_wish", message=str(error)[:200], is_for_admin=True)
+    words = (wish.partition, *(wish.features or ()))
+    limit = wish.limit_seconds
+    if (
+        wish.job_id < 1
+        or not all(_WORD.fullmatch(word) for word in words)
+        or not 0.0 < wish.held_seconds <= _LONGEST_HELD_SECONDS
+        or not (limit is None or 0.0 < limit < 1e9)
+    ):
+        return Answer(code="hedge.bad_wish", message="no such place can be kept", is_for_admin=True)
+    try:
+        return Answer(placeholder=reserve(wish))
+    except AdvisorError as error:
+        is_for_admin = isinstance(error, TellAdmin)
+        return Answer(code=error.code, message=str(error)[:1000], is_for_admin=is_for_admin)
+
+
+def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> None:
+    """Answer the one question of a connection."""
+    said.write(msgspec.json.encode(answer(asked.readline(_MOST_BYTES), reserve)) + b"\n")
+    said.flush()
+
+
+class HelpedPlaces(Places):
+    """Places kept with the helper's help.
+
+    Parameters
+    ----------
+    places : Places
+        Whose commands are used for everything else.
+    helper : Path
+        The helper's socket.
+    """
+
+    def __init__(self, places: Places, helper: Path) -> None:
+        super().__init__(places.commands)
+        self._helper = helper
+
+    def reserve(self, wish: Wish) -> int:
+        """See :class:`~advisor.slurm.places.Places`."""
+        try:
+            found = self._asked(msgspec.json.encode(wish) + b"\n")
+        except FileNotFoundError:
+            raise TellAdmin(
+                f"nobody listens at {self._helper}: to keep users' places takes root, so enable "
+                "advisor-places.socket, or set hedge.enabled = false and waiting.speculate = false",
+                code="hedge.no_helper",
+            ) from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise RetryLater(f"the place helper: {error}", code="hedge.helper") from error
+        if found.placeholder > 0:
+            return found.placeholder
+        kind = TellAdmin if found.is_for_admin else RetryLater
+        raise kind(found.message or "the place helper named no job", code=found.code or "hedge.helper")
+
+    def _asked(self, line: bytes) -> Answer:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_TIMEOUT_SECONDS)
+            connection.connect(str(self._helper))
+            connection.sendall(line)
+            with connection.makefile("rb") as stream:
+                return msgspec.json.decode(stream.readline(_MOST_BYTES), type=Answer)
