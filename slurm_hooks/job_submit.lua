@@ -399,8 +399,12 @@ local function describe(job, part_list)
   put("dependency", cut(job.dependency))
   put("req_nodes", cut(job.req_nodes))
   put("generic_resources", cut(generic_resources(job)))
+  put("burst_buffer", cut(job.burst_buffer))
   put("array", text(job.array_inx))
   if requeue then put("requeue", requeue ~= 0) end
+  local begin = number(job.begin_time, 64)
+  if begin and begin > 0 then put("begin_time", begin) end
+  if number(job.priority, 32) == 0 then put("held", true) end
   put("interactive", job.script == nil)
   put("time_limit", number(job.time_limit, 32))
   put("partition_time_limit", partition_limit(partition and part_list[partition] or default))

@@ -35,6 +35,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.DEPENDENCY: "It depends on other jobs ({detail}), whose data is on-premise.",
         Reason.INTERACTIVE: "It is interactive: somebody waits at a terminal.",
         Reason.HETEROGENEOUS: "It is part of a heterogeneous job, whose parts stay together.",
+        Reason.DEFERRED: "It is held or begins later: what is predicted now would not hold then.",
+        Reason.BURST_BUFFER: "It uses a burst buffer ({detail}), which is on-premise.",
         Reason.USER_DENIED: "The site does not move jobs of user {detail}.",
         Reason.USER_NOT_ALLOWED: "The site moves only jobs of listed users; {detail} is not one.",
         Reason.ACCOUNT_DENIED: "The site does not move jobs of account {detail}.",

@@ -22,6 +22,8 @@ class Reason(enum.StrEnum):
     DEPENDENCY = "rule.dependency"
     INTERACTIVE = "rule.interactive"
     HETEROGENEOUS = "rule.heterogeneous"
+    DEFERRED = "rule.deferred"
+    BURST_BUFFER = "rule.burst_buffer"
     USER_DENIED = "rule.user_denied"
     USER_NOT_ALLOWED = "rule.user_not_allowed"
     ACCOUNT_DENIED = "rule.account_denied"

@@ -113,12 +113,16 @@ def _bound_to_the_site(job: Job, _cloud: CloudState, settings: Settings) -> Answ
         return _no(Reason.LICENSES, job.licenses)
     if job.gres:
         return _no(Reason.GRES, job.gres)
+    if job.burst_buffer:
+        return _no(Reason.BURST_BUFFER, job.burst_buffer)
     if job.dependency and not rules.move_dependent:
         return _no(Reason.DEPENDENCY, job.dependency)
     if job.interactive and not rules.move_interactive:
         return _no(Reason.INTERACTIVE)
     if job.heterogeneous:
         return _no(Reason.HETEROGENEOUS)
+    if job.deferred and not rules.move_deferred:
+        return _no(Reason.DEFERRED)
     return None
 
 

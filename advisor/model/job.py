@@ -81,6 +81,10 @@ class Job:
         True when ``requested_time`` is the user's own word and not the partition's default.
     interruptions : int
         How often EC2 took its node back; 0 at its submission.
+    deferred : bool
+        True for a job submitted held, or to begin later.
+    burst_buffer : str or None
+        As submitted; keeps a job on-premise.
     plain_constraint : bool
         Whether its constraint expression is empty or joins features by ``&`` only, so that one more may be
         asked for.
@@ -113,6 +117,8 @@ class Job:
     memory_mb_per_node: int | None = None
     explicit_time_limit: bool = False
     interruptions: int = 0
+    deferred: bool = False
+    burst_buffer: str | None = None
     plain_constraint: bool = True
 
     @property

@@ -61,6 +61,12 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         Size of the job (of one task of an array).
     memory_per_cpu, memory_per_node : int or None
         MiB.
+    begin_time : int or None
+        Earliest start the user asked for, seconds since the epoch.
+    held : bool
+        Submitted held (``--hold``).
+    burst_buffer : str or None
+        As submitted.
     dry : bool
         True for a question that submits nothing: it is not spooled and not counted as queued.
     hook_failed, hook_skipped : int
@@ -96,6 +102,9 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     ntasks_per_node: int | None = None
     memory_per_cpu: int | None = None
     memory_per_node: int | None = None
+    begin_time: int | None = None
+    held: bool = False
+    burst_buffer: str | None = None
     dry: bool = False
     hook_failed: int = 0
     hook_skipped: int = 0

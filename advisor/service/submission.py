@@ -113,6 +113,8 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         explicit_partition=request.partition is not None,
         memory_mb_per_node=request.memory_per_node or None,
         explicit_time_limit=request.time_limit is not None,
+        deferred=request.held or (request.begin_time or 0) > now,
+        burst_buffer=request.burst_buffer,
         plain_constraint=_CONJUNCTION.match(request.features or "") is not None,
         gres=request.generic_resources,
         node_list=request.req_nodes,

@@ -189,6 +189,8 @@ class Site:
                 "burst_partition": "burst",
                 "default_mode": "act",
             },
+            # tests look at held jobs, which stay otherwise
+            "rules": {"move_deferred": True},
             "paths": {
                 "state": str(self.state),
                 "run": str(self.folder / "run"),

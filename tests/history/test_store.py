@@ -55,7 +55,14 @@ FULL = JobOutcome(
 
 
 # what only the decision at a submission looks at: the history does not keep it
-NOT_KEPT = {"memory_mb_per_node", "explicit_time_limit", "interruptions", "plain_constraint"}
+NOT_KEPT = {
+    "memory_mb_per_node",
+    "explicit_time_limit",
+    "interruptions",
+    "plain_constraint",
+    "deferred",
+    "burst_buffer",
+}
 
 
 def test_the_full_record_uses_every_field() -> None:

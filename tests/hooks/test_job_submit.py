@@ -154,6 +154,18 @@ def test_processors_are_no_generic_resource(
     assert slurm.violations == []
 
 
+def test_a_job_that_waits_for_more_than_its_turn_says_so(lua: str, tmp_path: Path) -> None:
+    network = replying()
+    slurm = SlurmDouble(lua, network, tmp_path)
+    slurm.submit({"begin_time": 1.9e9, "priority": 0.0, "burst_buffer": "#BB create"})
+    asked = request_of(network)
+    assert (asked.begin_time, asked.held, asked.burst_buffer) == (1_900_000_000, True, "#BB create")
+    slurm.submit({"begin_time": 0.0, "priority": 5.0})  # --begin was not said; a priority of the operator's
+    asked = request_of(network)
+    assert (asked.begin_time, asked.held, asked.burst_buffer) == (None, False, None)
+    assert slurm.violations == []
+
+
 def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
     network = replying()
     unset = {

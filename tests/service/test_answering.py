@@ -75,6 +75,24 @@ def test_an_explicit_partition_and_an_opt_out_are_respected(tmp_path: Path) -> N
         assert (reply.partition, reply.reason, reply.message) == (None, reason, None)
 
 
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"held": True}, "rule.deferred"),
+        ({"begin_time": int(NOW) + 60}, "rule.deferred"),
+        ({"burst_buffer": "#BB create"}, "rule.burst_buffer"),
+    ],
+)
+def test_a_job_that_waits_for_more_than_its_turn_stays(
+    tmp_path: Path, asked: dict[str, Any], reason: str
+) -> None:
+    reply = answer_one(tmp_path, ask(**asked)).reply
+    assert (reply.partition, reply.reason) == (None, reason)
+    moved = answer_one(tmp_path, ask(**asked), rules={"move_deferred": True}).reply.partition
+    assert moved == ("burst" if reason == "rule.deferred" else None)
+    assert answer_one(tmp_path, ask(begin_time=int(NOW) - 60)).reply.partition == "burst"
+
+
 def test_a_job_that_may_not_be_requeued_is_held_to_its_capacity(tmp_path: Path) -> None:
     reply = answer_one(tmp_path, ask(requeue=False)).reply
     assert (reply.partition, reply.features, reply.prefer) == ("burst", "on-demand", None)

@@ -104,7 +104,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         nodes=1, hook=HOOK, hook_settings=hook_settings, burst_features=("cloud", "x86", "spot")
     )
     config = folder / "advisor.toml"
-    config.write_text(f"[placement]\nbaseline = {CLOUD_SLOWNESS}\n")
+    config.write_text(f"[placement]\nbaseline = {CLOUD_SLOWNESS}\n[rules]\nmove_deferred = true\n")
     with ServeProcess(settings, config=config) as advisor, Lab.temporary(options) as lab:
         advisor.start()
         site = Site(lab, advisor, settings)
@@ -202,6 +202,7 @@ def test_a_job_is_kept(site: Site) -> None:
         (("--comment=no-burst",), "onprem", "rule.opt_out_comment"),
         (("--nodelist=onprem1",), "onprem", "rule.node_list"),
         (("--dependency=singleton",), "onprem", "rule.dependency"),
+        (("--bb=create",), "onprem", "rule.burst_buffer"),
     ],
 )
 def test_what_the_user_says_wins(site: Site, said: tuple[str, ...], partition: str, reason: str) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 
 from advisor.history.models import ModelStore
 from advisor.model import CloudState, ClusterState, Job, JobTable, Mode, SiteState, TellAdmin
-from advisor.model.settings import ClusterSettings, PathSettings, Settings, SubmitSettings
+from advisor.model.settings import ClusterSettings, PathSettings, RuleSettings, Settings, SubmitSettings
 from advisor.model.site import TrackRecord
 from advisor.predict.features import Encoder
 from advisor.predict.knn import KnnParameters
@@ -124,6 +124,7 @@ def _prepare(folder: Path, jobs: int) -> Settings:
         cluster=ClusterSettings(default_mode=Mode.ACT),
         paths=PathSettings(run=folder / "run", state=folder / "state"),
         submit=SubmitSettings(snapshot_max_age_seconds=3600.0),
+        rules=RuleSettings(move_deferred=True),  # the bench's jobs are held
     )
     settings.paths.run.mkdir()
     settings.paths.state.mkdir()
@@ -242,6 +243,7 @@ def _serving(settings: Settings, folder: Path) -> Iterator[int]:
         "ADVISOR_PATHS__RUN": str(settings.paths.run),
         "ADVISOR_PATHS__STATE": str(settings.paths.state),
         "ADVISOR_CLUSTER__DEFAULT_MODE": settings.cluster.default_mode.value,
+        "ADVISOR_RULES__MOVE_DEFERRED": str(settings.rules.move_deferred).lower(),
         "ADVISOR_SUBMIT__SNAPSHOT_MAX_AGE_SECONDS": str(settings.submit.snapshot_max_age_seconds),
     }
     command = (sys.executable, "-c", "from advisor.cli.main import run; run()", "serve")
