@@ -64,6 +64,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         priority_offset=_priority_offset(placement, size, settings) if acts else 0,
         time_limit=stretched(job, settings.placement) if moved and acts else None,
         hedge=hedge if moved and acts else None,
+        origin=_origin(job, settings) if moved and acts else None,
     )
 
 
@@ -133,6 +134,12 @@ def _priority_offset(placement: Placement, size: str, settings: Settings) -> int
     if placement is Placement.ON_PREMISE and size == "small":
         return settings.size.small_priority_offset
     return 0
+
+
+def _origin(job: Job, settings: Settings) -> str | None:
+    """Not said where it is the first one: that is taken for granted, and an AdminComment is short."""
+    first = settings.cluster.on_premise_partitions[0]
+    return job.queue if job.queue and job.queue != first else None
 
 
 def _required_features(job: Job, cloud: CloudState, settings: Settings) -> tuple[str, ...]:

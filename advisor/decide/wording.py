@@ -209,6 +209,8 @@ class RecordedAdvice:
         What the user's limit was, and what it was raised to.
     hedge : Hedge or None
         Its hedged start, if it has one.
+    origin : str or None
+        The partition it was moved from, unless it was the first on-premise one.
     numbers : dict of str to float
         In the units of the advice (``advisor.decide.phrases.UNITS``, else seconds), four digits.
     """
@@ -222,6 +224,7 @@ class RecordedAdvice:
     detail: str = ""
     time_limit: TimeLimit | None = None
     hedge: Hedge | None = None
+    origin: str | None = None
     numbers: dict[str, float] = field(default_factory=dict)
 
     def users_limit(self, limit_seconds: float | None) -> float | None:
@@ -255,6 +258,8 @@ def admin_comment(advice: Advice) -> str:
     if advice.hedge:
         stop = advice.hedge.stop_seconds
         record["hedge"] = [advice.hedge.kind.value, round(stop, 1) if math.isfinite(stop) else None]
+    if advice.origin:
+        record["from"] = advice.origin
     if detail := clean(advice.decisive.detail):
         record["d"] = detail
     # four digits, put together by hand: this runs inside sbatch
@@ -296,7 +301,7 @@ def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
     if not isinstance(found.get("id"), str) or not found["id"]:
         return None
     words = {key: found[name] for key, name in _KEYS.items() if isinstance(found.get(name), str)}
-    capacity = found.get("on")
+    capacity, origin = found.get("on"), found.get("from")
     return RecordedAdvice(
         advice_id=found["id"],
         placement=words.get("placement", ""),
@@ -307,6 +312,7 @@ def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
         detail=words.get("detail", ""),
         time_limit=_parsed_limit(found.get("limit")),
         hedge=_parsed_hedge(found.get("hedge")),
+        origin=origin if isinstance(origin, str) else None,
         numbers=_parsed_numbers(found.get("n")),
     )
 

@@ -160,6 +160,8 @@ class Advice:
         Added to the job's priority (Slurm: lowers nice); positive puts it earlier. 0 changes nothing.
     time_limit : TimeLimit or None
         None leaves the job's time limit as it is.
+    origin : str or None
+        The partition it was moved from, where there are several: should it come back, it comes back there.
     hedge : Hedge or None
         None: the job gives up its place on-premise when it starts in the cloud.
     """
@@ -177,6 +179,7 @@ class Advice:
     priority_offset: int = 0
     time_limit: TimeLimit | None = None
     hedge: Hedge | None = None
+    origin: str | None = None
 
     @property
     def decisive(self) -> Answer:

@@ -20,7 +20,7 @@ from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.service.advice_of import moved_by_us
+from advisor.service.advice_of import home_of, moved_by_us
 from advisor.service.clock import Clock
 from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.isolating import for_each
@@ -243,9 +243,9 @@ class InterruptionLoop:
         if queued.reason in _HELD_FOR_GOOD:
             # F20: Slurm would never start it again, and its user would wait for ever
             log.error("job.held_after_interruption", job=job_id, reason=queued.reason)
-            if moved_by_us(queued) is not None:
-                partition = self._settings.cluster.on_premise_partitions[0]
-                self._slurm.update_job([job_id], {"partition": partition})
+            moved = moved_by_us(queued)
+            if moved is not None:
+                self._slurm.update_job([job_id], {"partition": home_of(moved, self._settings)})
             self._slurm.release([job_id])
             return
         changes: dict[str, str] = {}

@@ -20,7 +20,7 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.service.advice_of import moved_by_us
+from advisor.service.advice_of import home_of, moved_by_us
 from advisor.service.capping import Caps
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
@@ -172,7 +172,7 @@ class ProvisionLoop:
         self._unsettled = False
         self.launches: Counter[str] = Counter()  # by pool, since the start
         self.refusals: Counter[str] = Counter()  # nodes that got no instance, by code
-        self.returning: dict[int, str] = {}  # job whose nodes could not be had: its on-premise partition
+        self.returning: set[int] = set()  # jobs whose nodes could not be had
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.loops.Loop`."""
@@ -359,8 +359,7 @@ class ProvisionLoop:
 
     def _give_back(self, job_ids: Iterable[int]) -> None:
         """Remember jobs to bring back on-premise: the cloud has no place for them now (F01)."""
-        partition = self._settings.cluster.on_premise_partitions[0]
-        self.returning.update(dict.fromkeys(job_ids, partition))
+        self.returning.update(job_ids)
 
     def return_jobs(self) -> None:
         """Bring jobs back that we moved and EC2 had no room for, once slurmctld has requeued them.
@@ -371,12 +370,13 @@ class ProvisionLoop:
             return
         snapshot = self._view.fresh()
         known = {queued.job.job_id: queued for queued in snapshot.jobs}
-        for job_id, partition in list(self.returning.items()):
+        for job_id in list(self.returning):
             queued = known.get(job_id)
             moved = moved_by_us(queued)
             if queued is None or moved is None:
-                del self.returning[job_id]
+                self.returning.discard(job_id)
             elif queued.state == "PENDING" and queued.job.queue == self._settings.cluster.burst_partition:
+                partition = home_of(moved, self._settings)
                 changes = {"partition": partition, "starttime": "now"}
                 if moved.time_limit is not None:  # here it is as fast as its user reckoned
                     changes["timelimit"] = f"{moved.time_limit.asked_seconds / 60.0:.0f}"
@@ -385,4 +385,4 @@ class ProvisionLoop:
                     changes["features"] = "&".join(own)
                 self._slurm.update_job([job_id], changes)
                 log.info("job.returned", job=job_id, partition=partition)
-                del self.returning[job_id]
+                self.returning.discard(job_id)

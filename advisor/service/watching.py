@@ -27,7 +27,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.accounting import SOURCE
-from advisor.service.advice_of import moved_by_us
+from advisor.service.advice_of import home_of, moved_by_us
 from advisor.service.bringing_back import BringingBack
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
@@ -166,7 +166,7 @@ class WatchLoop:
                 kind=hedge.kind.value,
                 submitted=queued.job.submit_time,
                 stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
-                partition=self._settings.cluster.on_premise_partitions[0],
+                partition=home_of(advice, self._settings),
                 limit_seconds=advice.users_limit(queued.job.requested_time),
                 features=own if len(own) < len(queued.job.features) else None,
                 site_factor=self._settings.size.small_priority_offset if is_small else 0,

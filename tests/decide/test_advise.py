@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.decide import wording
 from advisor.decide.reasons import Reason
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement, SizeEstimate, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
@@ -200,3 +201,14 @@ def test_later_questions_are_not_asked():
     assert len(advice.answers) == 1
     advice = ask(estimates=make_estimates(wait=0.0))
     assert [answer.reason for answer in advice.answers] == [Reason.MAY_MOVE, Reason.CLOUD_NOT_FASTER]
+
+
+def test_a_moved_job_remembers_where_it_was():
+    settings = make_settings(cluster={"on_premise_partitions": ("onprem", "long")})
+    for queue, origin in (("long", "long"), ("long,onprem", "long,onprem"), ("onprem", None), (None, None)):
+        advice = ask(make_job(queue=queue), settings=settings)
+        assert (advice.placement, advice.origin) == (Placement.BURST, origin)
+        recorded = wording.parse_admin_comment(wording.admin_comment(advice))
+        assert recorded is not None
+        assert recorded.origin == origin
+    assert ask(make_job(queue="long", comment="no-burst"), settings=settings).origin is None

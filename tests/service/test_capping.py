@@ -56,7 +56,7 @@ def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> N
     ask(rig, {1: ("physics", 1.0), 2: ("physics", 1.0), 3: ("biology", 1.0), 4: ("biology", 1.0)})
     assert rig.fleet.of("resume")[0][0] == ("burst1", "burst3")  # 2.07 dollars each, boot included
     assert rig.slurm.states_told() == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
-    assert rig.provision.returning == {2: "onprem", 4: "onprem"}
+    assert rig.provision.returning == {2, 4}
     assert rig.provision.refusals == {"DailyCap": 2}
 
 
@@ -91,7 +91,7 @@ def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: 
     rig.reconcile.count_money()
     rig.provision.keep_caps()
     assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_ASAP", "burst2": "POWER_DOWN_ASAP"}
-    assert rig.provision.returning == {8: "onprem"}
+    assert rig.provision.returning == {8}
 
 
 def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig) -> None:
@@ -109,7 +109,7 @@ def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig
     rig.reconcile.count_money()
     rig.provision.keep_caps()
     assert rig.slurm.states_told() == {}
-    assert rig.provision.returning == {8: "onprem"}
+    assert rig.provision.returning == {8}
 
 
 def test_without_caps_nothing_is_kept_back(tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ def test_without_caps_nothing_is_kept_back(tmp_path: Path) -> None:
     ask(free, dict.fromkeys(range(1, 9), ("physics", 24.0)))
     assert len(free.fleet.of("resume")[0][0]) == 8
     free.provision.keep_caps()
-    assert free.provision.returning == {}
+    assert free.provision.returning == set()

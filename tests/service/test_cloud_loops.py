@@ -90,7 +90,11 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def comment(placement: Placement = Placement.BURST, capacity: Capacity | None = Capacity.SPOT) -> str:
+def comment(
+    placement: Placement = Placement.BURST,
+    capacity: Capacity | None = Capacity.SPOT,
+    origin: str | None = None,
+) -> str:
     answer = Answer(question=Question.CAPACITY, verdict=Verdict.YES, reason="capacity.spot")
     return wording.admin_comment(
         Advice(
@@ -101,6 +105,7 @@ def comment(placement: Placement = Placement.BURST, capacity: Capacity | None = 
             capacity=capacity,
             mode=Mode.ACT,
             answers=(answer,),
+            origin=origin,
         )
     )
 
@@ -193,6 +198,27 @@ def test_f01_our_constraint_goes_with_the_job_s_return(rig: Rig, features, left)
     assert [call for call in rig.slurm.told if call[0] == "job"] == [("job", (7,), changes)]
 
 
+@pytest.mark.parametrize(
+    ("origin", "home"),
+    [
+        ("long", "long"),
+        ("long,onprem", "long,onprem"),
+        (None, "onprem"),
+        ("gone", "onprem"),  # not one of ours any more
+        ("long,gone", "onprem"),
+    ],
+)
+def test_a_job_comes_back_to_where_it_was(rig: Rig, origin: str | None, home: str) -> None:
+    cluster = rig.settings.cluster.model_copy(update={"on_premise_partitions": ("onprem", "long")})
+    rig.provision._settings = rig.settings.model_copy(update={"cluster": cluster})
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    rig.look(jobs=[make_queued(7, admin_comment=comment(origin=origin), queue="burst")])
+    rig.provision.return_jobs()
+    assert [call[2]["partition"] for call in rig.slurm.told if call[0] == "job"] == [home]
+
+
 def test_a_job_its_user_sent_to_the_cloud_is_not_brought_back(rig: Rig) -> None:
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
     rig.hand_over("resume", "burst1", {7: "burst1"})
@@ -200,7 +226,7 @@ def test_a_job_its_user_sent_to_the_cloud_is_not_brought_back(rig: Rig) -> None:
     rig.look(jobs=[make_queued(7, admin_comment=comment(Placement.ON_PREMISE, None), queue="burst")])
     rig.provision.return_jobs()
     assert not [call for call in rig.slurm.told if call[0] == "job"]
-    assert rig.provision.returning == {}
+    assert rig.provision.returning == set()
 
 
 def test_f03_a_fault_of_ec2_is_tried_again_after_it_is_settled(rig: Rig) -> None:
