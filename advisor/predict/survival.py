@@ -217,7 +217,7 @@ class SurvivalRules:
     """
 
     window: float = 30 * DAY
-    memory: float = 2 * DAY
+    memory: float = DAY
     prior_ends: float = 2.0
     own_rate: bool = True
 
