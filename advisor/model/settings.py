@@ -44,7 +44,9 @@ class ClusterSettings(Section):
         Mode.SHADOW, "Decide and log, change nothing: what an admin can trust on day one."
     )
     requeue_default: bool = setting(
-        True, "Slurm's `JobRequeue`: whether a job that does not say may be requeued."
+        True,
+        "Slurm's `JobRequeue`: whether a job that does not say may be requeued. What Slurm itself says of it "
+        "holds, once it has been asked.",
     )
     utc_offset_seconds: float = setting(
         0.0, "Users' midnight, for the time-of-day features.", unit="s", ge=-50400, le=50400

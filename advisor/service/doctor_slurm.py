@@ -77,6 +77,13 @@ class SlurmExamination:
                 yield ok("slurm.conf", f"{name}={value}")
             else:
                 yield error("slurm.conf", f"{name}={value or '(null)'} has no {word}", mend)
+        said = self._config.get("JobRequeue", "")
+        if said in ("0", "1") and (said == "1") != self._settings.cluster.requeue_default:
+            yield error(
+                "slurm.conf",
+                f"JobRequeue={said}, but cluster.requeue_default says otherwise",
+                f"Set cluster.requeue_default = {'true' if said == '1' else 'false'}",
+            )
         parameters = self._config.get("SlurmctldParameters", "")
         if "idle_on_node_suspend" not in parameters:
             yield warning(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from advisor.decide.capacity import is_never_spot
 from advisor.ec2.prices import Prices
@@ -24,6 +25,9 @@ from advisor.service.snapshot import Snapshot
 from advisor.service.status_file import write as write_status
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+
+_CONFIG_SECONDS: Final = 60.0
+_JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
 
 
 class LookLoop:
@@ -76,6 +80,8 @@ class LookLoop:
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._placement = placement
         self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
+        self._next_config = -math.inf  # monotonic seconds
+        self.job_requeue: bool | None = None
 
     @property
     def period_seconds(self) -> float:
@@ -86,6 +92,7 @@ class LookLoop:
         """See :class:`~advisor.service.loops.Loop`."""
         return (
             Step("look at Slurm", self.look),
+            Step("read slurm.conf", self.read_config),
             Step("hand over the queue", self.hand_over),
             Step("publish snapshot", self.publish),
             Step("write status", self.write_status),
@@ -98,6 +105,16 @@ class LookLoop:
         state = cluster_state(snapshot, self._settings)
         self._view.update(snapshot, state)
         self._seen = snapshot, state
+
+    def read_config(self) -> None:
+        """Once a minute: an admin may change slurm.conf and reconfigure at any time."""
+        now = self._clock.monotonic()
+        if now < self._next_config:
+            return
+        said = self._slurm.config().get("JobRequeue")
+        if said in _JOB_REQUEUE:
+            self.job_requeue = _JOB_REQUEUE[said]
+        self._next_config = now + _CONFIG_SECONDS
 
     def hand_over(self) -> None:
         """Say what has happened to the queue, for the forecasts of the advisor's own placement rule."""
@@ -119,6 +136,7 @@ class LookLoop:
                     cloud=self.cloud_state(nodes),
                     record=None if self._placement is None else self._placement.record,
                 ),
+                job_requeue=self.job_requeue,
                 counters={
                     "look_seconds": snapshot.seconds,
                     "jobs": float(len(snapshot.jobs)),

@@ -30,11 +30,14 @@ class Snapshot:
     state : SiteState
         ``state.time`` is when the *query* of the queue began, seconds since the epoch: jobs submitted after
         it are not in here, and the submit server counts those itself.
+    job_requeue : bool or None
+        Slurm's ``JobRequeue``: whether a job that does not say may be requeued. None while it is not known.
     counters : mapping of str to float
         Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
     """
 
     state: SiteState
+    job_requeue: bool | None = None
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -43,6 +46,7 @@ class _Wire(msgspec.Struct, frozen=True):
 
     format: int
     state: SiteState
+    job_requeue: bool | None = None
     counters: dict[str, float] = {}
 
 
@@ -73,6 +77,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
     wire = _Wire(
         format=FORMAT,
         state=snapshot.state,
+        job_requeue=snapshot.job_requeue,
         counters=snapshot.counters,
     )
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -108,4 +113,4 @@ def read(path: Path) -> Snapshot:
         raise UseFallback(f"{path}: {error}", code="snapshot.unreadable") from error
     if wire.format != FORMAT:
         raise UseFallback(f"{path}: format {wire.format}, not {FORMAT}", code="snapshot.unreadable")
-    return Snapshot(state=wire.state, counters=wire.counters)
+    return Snapshot(state=wire.state, job_requeue=wire.job_requeue, counters=wire.counters)

@@ -80,7 +80,7 @@ class Knowledge:
     Attributes
     ----------
     settings : Settings
-        In force.
+        In force, but for what Slurm itself says of the same in the snapshot.
     snapshot : Snapshot or None
         Last good look at the site.
     model : LoadedModel or None
@@ -134,7 +134,7 @@ class StateHolder:
     def use_settings(self, settings: Settings) -> None:
         """Swap the settings; the next look reads the snapshot and models the new ones name."""
         with self._swap:
-            self.current = replace(self.current, settings=settings)
+            self.current = replace(self.current, settings=as_slurm_has_it(settings, self.current.snapshot))
             self._signature = None
             self._next_model_look = 0.0
 
@@ -173,7 +173,8 @@ class StateHolder:
         self._signature = signature
         snapshot = snapshots.read(path)
         with self._swap:
-            self.current = replace(self.current, snapshot=snapshot)
+            settings = as_slurm_has_it(self.current.settings, snapshot)
+            self.current = replace(self.current, snapshot=snapshot, settings=settings)
 
     def _look_at_models(self) -> None:
         now = time.monotonic()
@@ -201,6 +202,15 @@ class StateHolder:
                 names[gid] = str(gid)
         with self._swap:
             self.current = replace(self.current, group_names=MappingProxyType(names))
+
+
+def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:
+    """Settings with Slurm's own ``JobRequeue``: what a job may suffer is not a matter of our settings."""
+    said = None if snapshot is None else snapshot.job_requeue
+    if said is None or said == settings.cluster.requeue_default:
+        return settings
+    cluster = settings.cluster.model_copy(update={"requeue_default": said})
+    return settings.model_copy(update={"cluster": cluster})
 
 
 def rehearse(estimator: Estimator, lock: threading.Lock) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
+from advisor.service import snapshot as snapshots
 from advisor.service.isolating import for_each
 from advisor.service.looking import LookLoop
 from advisor.service.loops import LoopRunner
@@ -144,6 +145,9 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
             asked.append(now)
             return make_look(now, [make_node(f"burst{n}", "IDLE", "POWERED_DOWN") for n in range(2000)])
 
+        def config(self) -> dict[str, str]:
+            return {"JobRequeue": "0"}
+
     look = LookLoop(
         settings,
         slurm=Slurm(),  # type: ignore[arg-type]
@@ -156,6 +160,7 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
     for loop in (look, rig.provision, rig.reconcile):
         assert LoopRunner(loop, rig.hands.clock).run_once()
     assert asked == [rig.hands.wall]
+    assert snapshots.read(settings.paths.snapshot).job_requeue is False
     cloud = look.cloud_state(
         [make_node("burst1", features=("spot",)), make_node("burst2", features=("reserved",))]
     )

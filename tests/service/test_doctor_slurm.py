@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.settings import CapacitySettings, Settings
+from advisor.model.settings import CapacitySettings, ClusterSettings, Settings
 from advisor.service.doctor import Diagnosis, Level
 from advisor.service.doctor_slurm import SlurmExamination
 from advisor.slurm.protocol import Partition, SlurmSnapshot
@@ -142,3 +142,13 @@ def test_which_nodes_may_be_spot(features: tuple[tuple[str, ...], ...], said: st
     assert [said in text for text in warnings] == [True] * bool(said)
     without = Settings(capacity=CapacitySettings(use_spot=False))
     assert all(each.level is Level.OK for each in examine(slurm, without)["cloud nodes"])
+
+
+@pytest.mark.parametrize(("said", "setting"), [("0", True), ("1", False), ("1", True), ("0", False)])
+def test_who_may_be_requeued_is_said_once(*, said: str, setting: bool) -> None:
+    settings = Settings(cluster=ClusterSettings(requeue_default=setting))
+    found = examine(Talker({**SOUND, "JobRequeue": said}), settings)["slurm.conf"]
+    wrong = [each.mend for each in found if each.level is Level.ERROR]
+    assert wrong == (
+        [] if (said == "1") is setting else [f"Set cluster.requeue_default = {str(not setting).lower()}"]
+    )

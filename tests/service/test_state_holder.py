@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,16 @@ def test_watches_in_the_background(tmp_path: Path) -> None:
         holder._stop.wait(0.01)
     holder.stop()
     assert holder.current.snapshot is not None
+
+
+def test_what_slurm_says_of_requeueing_holds(tmp_path: Path) -> None:
+    """A site with JobRequeue=0: nothing is put on spot only because nobody told us."""
+    settings = make_settings(tmp_path)
+    assert settings.cluster.requeue_default
+    holder = StateHolder(settings, load_model=lambda _version: None)
+    for said, holds in ((False, False), (None, False), (True, True), (False, False)):
+        snapshot.write(settings.paths.snapshot, replace(make_snapshot(), job_requeue=said))
+        holder.refresh()
+        assert holder.current.settings.cluster.requeue_default is holds
+    holder.use_settings(settings)  # a reload changes nothing about slurm.conf
+    assert not holder.current.settings.cluster.requeue_default
