@@ -179,8 +179,9 @@ class TimeConstrainedSelector:
             loss[always] = simulate(np.array([always], np.int64))[always]
             tried.append(always)
         spent = self._now(budget, tried) - began
+        shared = max(total - spent, 0.0)
         for group in (self.smart, self.stale, shuffled):
-            limit = total if group is shuffled else spent + total * len(group) / self.count
+            limit = total if group is shuffled else spent + shared * len(group) / self.count
             for policy in group:
                 if spent >= limit:
                     break

@@ -115,18 +115,30 @@ def replay_selection(jobs: JobTable, options: Options) -> Totals:
     return _run(jobs, options.policies, options, charge, lambda _: None).totals
 
 
-def report(
-    table: JobTable,
-    *,
-    jobs: int | None = None,
-    options: Options | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """``advisor replay portfolio`` (CONTRACT.md)."""
-    began = time.perf_counter()
-    options = options or Options()
-    tell = progress or (lambda *_: None)
-    known = prepared(table, options.cloud, jobs)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """Every way a log was gone through.
+
+    Attributes
+    ----------
+    alone : list of Totals
+        Each policy's.
+    selections : list of Run
+        One a margin.
+    leaders : ndarray of int
+        Which of them led when 0, 1, ... checkpoints were known, or ``CHAMPION``.
+    portfolio : Run
+        Under whoever led.
+    """
+
+    alone: list[Totals]
+    selections: list[Run]
+    leaders: NDArray[np.int64]
+    portfolio: Run
+
+
+def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
+    """Each policy, each selection, then the portfolio that is led by the best of them so far."""
     policies = options.policies
     shadows = []
     for done, policy in enumerate(policies):
@@ -137,28 +149,43 @@ def report(
     tell("policies", len(policies), len(policies))
     before = prior_of(policies, options)
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
-    contenders = [
-        _run(
-            known,
-            policies,
-            options,
-            Charge(champions, [at]),
-            lambda done: tell("selection", done, len(known)),
-        )
-        for at in range(len(options.margins))
-    ]
+
+    def go(leaders: Sequence[int] | NDArray[np.int64], what: str) -> Run:
+        charge = Charge(champions, leaders)
+        return _run(known, policies, options, charge, lambda done: tell(what, done, len(known)))
+
+    selections = [go([at], "selection") for at in range(len(options.margins))]
     leaders = leaders_of(
         [shadows[champion][1][k] for k, champion in enumerate(champions[1:])],
-        [run.checkpoints for run in contenders],
+        [run.checkpoints for run in selections],
         before[champions[0]],
         options,
     )
-    led = _run(
-        known, policies, options, Charge(champions, leaders), lambda done: tell("portfolio", done, len(known))
+    return Replayed(
+        alone=[totals for totals, _ in shadows],
+        selections=selections,
+        leaders=leaders,
+        portfolio=go(leaders, "portfolio"),
     )
+
+
+def report(
+    table: JobTable,
+    *,
+    jobs: int | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """``advisor replay portfolio`` (CONTRACT.md)."""
+    began = time.perf_counter()
+    options = options or Options()
+    known = prepared(table, options.cloud, jobs)
+    policies = options.policies
+    replayed = replay(known, options, progress or (lambda *_: None))
+    leaders, led = replayed.leaders, replayed.portfolio
     rows: list[dict[str, Any]] = [
         {"policy": policy.name, **_figures(one, options)}
-        for policy, (one, _) in zip(policies, shadows, strict=True)
+        for policy, one in zip(policies, replayed.alone, strict=True)
     ]
     best = max(rows[: len(PUBLISHED)], key=lambda row: row["utility"])
     best_of_all = max(rows, key=lambda row: row["utility"])
@@ -173,7 +200,7 @@ def report(
         "portfolio": mine,
         "selection_alone": [
             {"margin": margin, "led_share": float(np.mean(leaders == at))} | _figures(run.totals, options)
-            for at, (margin, run) in enumerate(zip(options.margins, contenders, strict=True))
+            for at, (margin, run) in enumerate(zip(options.margins, replayed.selections, strict=True))
         ],
         "led_by_champion_share": float(np.mean(leaders == CHAMPION)),
         "constituents": rows[: len(PUBLISHED)],
@@ -184,8 +211,8 @@ def report(
         "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
         "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
         "simulate_all_policies_ms": {
-            "p50": float(np.nanpercentile(contenders[0].use.milliseconds, 50)),
-            "p99": float(np.nanpercentile(contenders[0].use.milliseconds, 99)),
+            "p50": float(np.nanpercentile(replayed.selections[0].use.milliseconds, 50)),
+            "p99": float(np.nanpercentile(replayed.selections[0].use.milliseconds, 99)),
         },
         "use": _use_over_time(led.use, policies),
         "seconds": time.perf_counter() - began,

@@ -161,8 +161,8 @@ def _give(node: Records, at: int, now: float, job: Records) -> None:
 
 
 @numba.njit(cache=True)
-def _place(  # noqa: C901  (two plain loops over the nodes)
-    node: Records, cluster: Records, rules: Rules, choice: int, job: Records
+def _place(  # noqa: C901  (plain loops over the nodes)
+    node: Records, cluster: Records, scratch: Floats, rules: Rules, choice: int, job: Records
 ) -> None:
     """Give a job its nodes: in the order rented, or all nodes of the best key, then of the next best."""
     it = cluster[0]
@@ -176,13 +176,15 @@ def _place(  # noqa: C901  (two plain loops over the nodes)
                     return
     end = it.now + job.estimate
     sign = 1.0 if choice == _BEST else -1.0
+    for at in range(it.nodes):
+        scratch[at] = sign * _left_after(node[at].since, end) if node[at].ready <= it.now else np.inf
     while needed > 0:
         least = np.inf
         for at in range(it.nodes):
-            if node[at].ready <= it.now:
-                least = min(least, sign * _left_after(node[at].since, end))
+            least = min(least, scratch[at])
         for at in range(it.nodes):
-            if node[at].ready <= it.now and sign * _left_after(node[at].since, end) == least:
+            if scratch[at] == least:
+                scratch[at] = np.inf
                 _give(node, at, it.now, job)
                 needed -= 1
                 if needed == 0:
@@ -237,7 +239,7 @@ def _backfill(  # noqa: PLR0917  (compiled: no keywords)
         if not ends_in_time:
             extra -= job.processors
         idle -= job.processors
-        _place(node, cluster, rules, policy.choice, job)
+        _place(node, cluster, scratch, rules, policy.choice, job)
         start[job.row] = it.now
         _take_out(waiting, cluster, at)
 
@@ -262,7 +264,7 @@ def _start_jobs(
                 _backfill(node, waiting, cluster, start, scratch, rules, policy, at, idle)
             return
         idle -= job.processors
-        _place(node, cluster, rules, policy.choice, job)
+        _place(node, cluster, scratch, rules, policy.choice, job)
         start[job.row] = it.now
         _take_out(waiting, cluster, at)
 
@@ -335,7 +337,9 @@ def _overtaking(node: Records, waiting: Records, cluster: Records, order: int) -
     it = cluster[0]
     if order == _FCFS or it.waiting < 2:
         return np.inf
-    idle = _count(node, cluster)[0]
+    idle = 0
+    for at in range(it.nodes):
+        idle += int(node[at].ready <= it.now)
     if idle == 0:
         return np.inf
     head = waiting[_next_job(waiting, cluster, order)]

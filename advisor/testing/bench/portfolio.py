@@ -25,6 +25,8 @@ from advisor.simulate.portfolio.policies import PUBLISHED
 Tell = Callable[[str], None]
 NODES: Final = 256
 _NOW: Final = 86_400.0
+_LOG: Final = "synthetic:5000"
+"""Where queued and running jobs are drawn from."""
 
 
 def run(
@@ -77,14 +79,17 @@ def run(
 
 def _timed(queued: int, situations: int) -> dict[str, float]:
     """Milliseconds of one core for all policies: processor time, and by the clock."""
-    rules = RentedCluster(_one_job(), Cloud(max_nodes=NODES), Runtimes.ACTUAL, PUBLISHED[:1]).rules
+    log = prepared(load_table(_LOG), Cloud(max_nodes=NODES), None)
+    rules = RentedCluster(
+        log.select(slice(0, 1)), Cloud(max_nodes=NODES), Runtimes.ACTUAL, PUBLISHED[:1]
+    ).rules
     simulator = OnlineSimulator(PUBLISHED, rules)
     generator = np.random.default_rng(1)
     every = np.arange(len(PUBLISHED))
-    simulator.simulate(situation(queued, generator), every)  # compiles
+    simulator.simulate(situation(queued, log, generator), every)  # compiles
     core, clock = [], []
     for _ in range(situations):
-        drawn = situation(queued, generator)
+        drawn = situation(queued, log, generator)
         began, began_core = time.perf_counter(), time.thread_time()
         simulator.simulate(drawn, every)
         core.append(1000 * (time.thread_time() - began_core))
@@ -98,25 +103,25 @@ def _timed(queued: int, situations: int) -> dict[str, float]:
     }
 
 
-def situation(queued: int, generator: np.random.Generator) -> Situation:
-    """A queue of mixed jobs on 256 nodes, some idle, some booting, most busy for up to ten hours."""
+def situation(queued: int, log: JobTable, generator: np.random.Generator) -> Situation:
+    """A queue and running jobs drawn from a log, on 256 nodes: some of these idle, a few booting."""
+    row = generator.integers(0, len(log), queued)
     job = np.zeros(queued, JOB)
     job["submit"] = np.sort(_NOW - generator.exponential(1800.0, queued))
-    job["run"] = job["estimate"] = np.clip(np.exp(generator.normal(6.0, 2.0, queued)), 1.0, 172_800.0)
-    job["processors"] = np.minimum(2 ** generator.integers(0, 7, queued), 64)
+    job["run"] = job["estimate"] = log.run[row]
+    job["processors"] = log.processors[row]
     node = np.zeros(NODES, NODE)
-    node["since"] = _NOW - generator.uniform(0.0, 7200.0, NODES)
-    kind = generator.random(NODES)
-    busy = kind < generator.uniform(0.3, 1.0)
-    node["row"] = np.where(kind > 0.97, -1, 0)
-    booting = node["row"] < 0
-    node["since"][booting] = _NOW - generator.uniform(0.0, 119.0, int(booting.sum()))
-    node["ready"] = np.where(busy, _NOW + generator.exponential(9000.0, NODES), _NOW - 1.0)
-    node["ready"][booting] = node["since"][booting] + 120.0
-    node["begun"] = node["since"]
+    rented = _NOW - 20.0 * generator.integers(0, 360, NODES // 8)  # eight at a time
+    node["since"] = np.repeat(rented, 8)
+    node["begun"], node["ready"], node["row"] = node["since"], _NOW - 1.0, 0
+    booting = slice(NODES - 8, NODES)
+    node["since"][booting] = _NOW - generator.integers(0, 6) * 20.0
+    node["ready"][booting], node["row"][booting] = node["since"][booting] + 120.0, -1
+    at, busy = 0, int(generator.uniform(0.3, 1.0) * (NODES - 8))
+    while at < busy:
+        running = int(generator.integers(0, len(log)))
+        part = slice(at, min(at + int(log.processors[running]), busy))
+        node["ready"][part] = _NOW + generator.uniform(0.0, 1.0) * log.run[running] + 1.0
+        at = part.stop
     node["estimate"] = node["ready"] - node["begun"]
     return Situation(now=_NOW, profile=node, jobs=job, present=queued)
-
-
-def _one_job() -> JobTable:
-    return load_table("synthetic:10").select(slice(0, 1))

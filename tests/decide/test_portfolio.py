@@ -1,0 +1,126 @@
+"""Algorithm 1, the champion's margin, the leader: by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.decide.portfolio import (
+    AdaptivePeriod,
+    Budget,
+    Leader,
+    TimeConstrainedSelector,
+    Worth,
+    unless_champion,
+)
+from advisor.simulate.portfolio.online import Outcomes
+
+
+def selector(count: int = 10) -> TimeConstrainedSelector:
+    return TimeConstrainedSelector(count, np.random.default_rng(1))
+
+
+def test_first_choice_tries_the_smart_in_order():
+    """All ten are smart at first and get the whole budget: the first five are simulated."""
+    one = selector()
+    loss = np.arange(10.0)[::-1]
+    best, tried, seen = one.choose(lambda _: loss, Budget(policies=5))
+    assert tried.tolist() == [0, 1, 2, 3, 4]
+    assert best == 4
+    assert np.isnan(seen[5:]).all()
+    # 60 % of the tried are smart, best first; the others are poor; who was not tried is stale
+    assert one.smart == [4, 3, 2]
+    assert one.poor == [1, 0]
+    assert one.stale == [5, 6, 7, 8, 9]
+
+
+def test_second_choice_shares_by_the_sets_sizes():
+    """Five of ten: 1.5 for three smart (two are simulated), 2.5 for five stale (three)."""
+    one = selector()
+    loss = np.arange(10.0)[::-1]
+    one.choose(lambda _: loss, Budget(policies=5))
+    _, tried, _ = one.choose(lambda _: loss, Budget(policies=5))
+    assert tried[:2].tolist() == [4, 3]
+    assert tried[2:].tolist()[:2] == [5, 6]
+    assert len(tried) == 5
+    assert sorted([*one.smart, *one.stale, *one.poor]) == list(range(10))
+
+
+def test_sets_settle_as_the_paper_says():
+    """lambda K smart, lambda (N - K) stale, (1 - lambda) N poor."""
+    one = selector(60)
+    generator = np.random.default_rng(2)
+    for _ in range(200):
+        loss = generator.random(60)
+        one.choose(lambda _, loss=loss: loss, Budget(policies=20))
+        assert len(one.smart) + len(one.stale) + len(one.poor) == 60
+    assert len(one.smart) == 12
+    assert abs(len(one.stale) - 24) <= 4
+    assert abs(len(one.poor) - 24) <= 4
+
+
+def test_the_champion_is_always_simulated_and_once():
+    one = selector()
+    loss = np.arange(10.0)
+    for _ in range(5):
+        _, tried, seen = one.choose(lambda _: loss, Budget(policies=3), 9)
+        assert tried[0] == 9
+        assert seen[9] == 9.0
+        assert len(set(tried.tolist())) == len(tried) == 3
+
+
+def test_a_clock_bounds_the_time():
+    """Each simulation takes 10 ms: of 35 ms four are begun."""
+    moment = 0.0
+
+    def simulate(_):
+        nonlocal moment
+        moment += 0.01
+        return np.arange(10.0)
+
+    _, tried, _ = selector().choose(simulate, Budget(seconds=0.035, clock=lambda: moment))
+    assert len(tried) == 4
+
+
+@pytest.mark.parametrize(("margin", "applied"), [(0.0, 1), (0.05, 1), (0.2, 0)])
+def test_champion_stays_unless_enough_is_saved(margin, applied):
+    """Ten per cent saved."""
+    assert unless_champion(np.array([1.0, 0.9]), 1, 0, margin) == applied
+
+
+def test_equal_losses_leave_the_champion():
+    assert unless_champion(np.array([1.0, 1.0]), 0, 1, 0.0) == 1
+
+
+def test_worth_weighs_by_the_totals():
+    """A tenth of all charged time more costs a tenth of the utility, as does a tenth of all slowdown."""
+    outcomes = Outcomes(
+        charged=np.array([100.0, 0.0, 0.0]),
+        slowdown=np.array([0.0, 5.0, 0.0]),
+        later_slowdown=np.array([0.0, 0.0, 5.0]),
+        held=np.zeros(3),
+    )
+    assert Worth(charged_seconds=1000.0, slowdown_sum=50.0).loss(outcomes).tolist() == [0.1, 0.1, 0.1]
+    assert Worth(charged_seconds=1000.0, slowdown_sum=50.0, beta=0.0).loss(outcomes).tolist() == [0.1, 0, 0]
+
+
+def test_period_doubles_while_nothing_changes():
+    period = AdaptivePeriod()
+    assert [period.after(policy) for policy in (3, 3, 3, 3, 3, 3, 7, 7)] == [
+        20,
+        40,
+        80,
+        160,
+        320,
+        320,
+        20,
+        40,
+    ]
+
+
+def test_leader_is_loyal():
+    leader = Leader(first=0, loyalty=0.01)
+    assert leader.after(np.array([1.0, 1.009])) == 0
+    assert leader.after(np.array([1.0, 1.02])) == 1
+    assert leader.after(np.array([1.005, 1.0])) == 1
+    assert leader.after(np.array([1.02, 1.0])) == 0

@@ -1,0 +1,121 @@
+"""The replay: what may be known when, who leads, and that nothing of the future is used."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.model.errors import BadInput
+from advisor.replay.portfolio import replay
+from advisor.replay.portfolio_charge import (
+    CHAMPION,
+    Charge,
+    Knowledge,
+    Options,
+    champions_of,
+    leaders_of,
+    prepared,
+    usual_policies,
+)
+from advisor.replay.sources import load_table
+from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
+from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
+
+
+def checkpoints(*utilities: float):
+    """Rows of charged, work, slowdown, jobs with these utilities over kappa."""
+    return np.array([[1000.0, 1000.0 * u, 10.0, 10.0] for u in utilities])
+
+
+def test_champions_start_from_the_prior_and_follow_the_scores():
+    before = np.concatenate([checkpoints(0.5), checkpoints(0.6)])
+    champions = champions_of([checkpoints(0.5, 0.9), checkpoints(0.5, 0.5)], before, Options())
+    assert champions.tolist() == [1, 1, 0]
+
+
+def test_a_selection_leads_only_beyond_the_hurdle():
+    """Five per cent, on top of a per cent's loyalty."""
+    before = np.zeros(4)
+    led = leaders_of(
+        list(checkpoints(0.5, 0.5, 0.5)), [checkpoints(0.52, 0.56, 0.50)], before, Options(hurdle=0.05)
+    )
+    assert led.tolist() == [CHAMPION, CHAMPION, 0, CHAMPION]
+
+
+def test_the_last_charge_holds_on():
+    charge = Charge(np.array([3, 4]), [CHAMPION, 0])
+    assert [charge.after(known) for known in (0, 1, 2, 99)] == [(3, CHAMPION), (4, 0), (4, 0), (4, 0)]
+
+
+def test_unfinished_jobs_hide_what_came_after():
+    """With guessed run times nothing is known of after the oldest job that still runs or waits."""
+    log = prepared(load_table("synthetic:300"), Cloud(), None)
+    options = Options(runtimes=Runtimes.PREDICTED)
+    cluster = RentedCluster(log, Cloud(), Runtimes.PREDICTED, PUBLISHED, 3600.0)
+    known, foresees = Knowledge(log, options), Knowledge(log, Options())
+    hidden = 0
+    while not cluster.advance(chooses=True):
+        count, every = known.checkpoints(cluster), foresees.checkpoints(cluster)
+        moment = log.submit[0] + 3600.0 * count
+        end = cluster.state.job["end"]
+        assert not np.isnan(end[log.submit < moment]).any()
+        assert count <= every
+        hidden += every - count
+        cluster.apply(0, 3600.0)
+    assert hidden > 0
+
+
+def test_the_future_changes_nothing(monkeypatch):
+    """Choices made on the first half of a log are the same when the second half is another."""
+    whole = prepared(load_table("synthetic:240"), Cloud(), None)
+    half = whole.select(slice(0, 120))
+    options = Options(runtimes=Runtimes.PREDICTED, policies=PUBLISHED[::7] + PUBLISHED[-1:])
+    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOAD", "synthetic:200:1")
+    uses = [replay(log, options, lambda *_: None).portfolio.use for log in (whole, half)]
+    early = [
+        [(moment, policy) for moment, policy in zip(use.moments, use.policies, strict=True) if moment < end]
+        for use in uses
+        for end in [float(half.submit[-1])]
+    ]
+    assert early[0] == early[1]
+    assert len(early[0]) > 20
+
+
+def test_wide_jobs_are_left_out_and_none_left_is_refused():
+    log = load_table("synthetic:300")
+    assert prepared(log, Cloud(), None).processors.max() <= 64
+    with pytest.raises(BadInput):
+        prepared(log.select(log.processors > 64), Cloud(), None)
+
+
+def test_usual_policies():
+    assert usual_policies(Release.HOUR) == PUBLISHED
+    assert usual_policies(Release.SECOND) == PUBLISHED + BEYOND
+
+
+@pytest.mark.parametrize("billing", ["hour", "second"])
+def test_command(billing, tmp_path, monkeypatch):
+    """The contract's fields; the billing and its rule are named; a page is written."""
+    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOAD", "synthetic:200:1")
+    page = tmp_path / "page.html"
+    line = ["replay", "portfolio", "--trace", "synthetic:300", "--billing", billing, "--simulate", "20"]
+    done = CliRunner().invoke(app, [*line, "--plot", str(page), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    figures = {"utility", "mean_bounded_slowdown", "charged_vm_hours", "utilisation"}
+    assert figures <= result["portfolio"].keys()
+    assert len(result["constituents"]) == 60
+    assert len(result["beyond_the_paper"]) == (0 if billing == "hour" else len(BEYOND))
+    assert all({"policy", *figures} <= row.keys() for row in result["constituents"])
+    best = max(row["utility"] for row in result["constituents"])
+    gain = result["portfolio"]["utility"] / best - 1.0
+    assert result["gain_over_best_constituent"] == pytest.approx(gain)
+    assert result["billing"] == billing
+    assert "charged" in result["release_rule"]
+    assert {"p50", "p99"} <= result["simulate_all_policies_ms"].keys()
+    assert sum(result["invocations"].values()) > 0
+    assert page.stat().st_size > 100_000
