@@ -181,7 +181,7 @@ class TimeConstrainedSelector:
         spent = self._now(budget, tried) - began
         shared = max(total - spent, 0.0)
         for group in (self.smart, self.stale, shuffled):
-            limit = total if group is shuffled else spent + shared * len(group) / self.count
+            limit = total if group is shuffled else min(spent + shared * len(group) / self.count, total)
             for policy in group:
                 if spent >= limit:
                     break
