@@ -14,6 +14,7 @@ import structlog
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
+from advisor.service.isolating import for_each
 from advisor.service.place_keeper import PlaceKeeper
 from advisor.slurm.places import JobSight
 from advisor.slurm.protocol import RUNNING, SlurmBackend
@@ -25,6 +26,8 @@ _TOP_PRIORITY: Final = 4_000_000_000
 """For the fraction of a second between the placeholder's end and the job's start in its slot."""
 _LOOKS: Final = 30
 _PAUSE_SECONDS: Final = 0.1
+_STEPS: Final = 6
+"""More than a job has from the cloud to its place."""
 
 
 class BringingBack:
@@ -63,35 +66,45 @@ class BringingBack:
         self._clock = clock
         self._pause = pause
 
-    def go_on(self, kept: Kept) -> None:
-        """Do what is missing, as far as it can be done now."""
+    def go_on(self) -> None:
+        """Do what is missing for every job that is to come back, as far as it can be done now.
+
+        All go on together: while one ends in the cloud, the slots of the others must not idle.
+        """
         for _ in range(_LOOKS):
+            waiting: list[int] = []
+
+            def advance(kept: Kept, waiting: list[int] = waiting) -> None:
+                if self._advance(kept):
+                    waiting.append(kept.job_id)
+
+            for_each([kept for kept in self._record.all() if kept.phase is Phase.RETURNING], advance)
+            if not waiting:
+                return
+            self._pause(_PAUSE_SECONDS)
+
+    def _advance(self, kept: Kept) -> bool:
+        """Take one job as far as it goes without waiting; True: look again in a moment."""
+        for _ in range(_STEPS):
             sight = self._places.sight(kept.job_id)
             if sight is None or sight.advice_id != kept.advice_id:
-                return  # ended or cancelled: the watch loop's `forget` takes the place away
+                return False  # ended or cancelled: the watch loop's `forget` takes the place away
             if sight.partition == self._burst:
                 waiting = self._leave_cloud(kept, sight)
             elif sight.is_pending and kept.in_place:
                 self._in_place(kept, sight)
-                return
+                return False
             elif sight.is_pending:
                 waiting = self._take_place(kept, sight)
             elif sight.state in (RUNNING, "CONFIGURING"):
                 self._arrived(kept)
-                return
+                return False
             else:
                 waiting = True
-            if self._record_of(kept.job_id) is not Phase.RETURNING:
-                return
-            kept = self._refreshed(kept)
-            if waiting:
-                self._pause(_PAUSE_SECONDS)
-
-    def _refreshed(self, kept: Kept) -> Kept:
-        return next((k for k in self._record.all() if k.job_id == kept.job_id), kept)
-
-    def _record_of(self, job_id: int) -> Phase | None:
-        return next((k.phase for k in self._record.all() if k.job_id == job_id), None)
+            kept = next((k for k in self._record.all() if k.job_id == kept.job_id), kept)
+            if waiting or kept.phase is not Phase.RETURNING:
+                return waiting
+        return True
 
     def _leave_cloud(self, kept: Kept, sight: JobSight) -> bool:
         """Requeue it, once; when it waits again, move it. True: look again in a moment."""

@@ -296,8 +296,7 @@ class WatchLoop:
 
     def bring_back(self) -> None:
         """Go on with each job that is to be brought back, from wherever it is."""
-        returning = [kept for kept in self._record.all() if kept.phase is Phase.RETURNING]
-        for_each(returning, self._back.go_on)
+        self._back.go_on()
 
     def forget(self) -> None:
         """Take away places that nobody needs any more, and forget jobs that have ended."""

@@ -292,6 +292,12 @@ def _compared(jobs: Sequence[Arrival], waited: _Run, kept: _Run) -> dict[str, An
         "others_later_seconds": _spread(_later(others, waited, kept)),
         "turnaround_saved_seconds": _saved(of_interest, waited, kept),
         "integrity": _integrity([waited, kept]),
+        "odd_jobs": [
+            f"{what}: {job}"
+            for what, each in (("all wait", waited), ("places kept", kept))
+            for job in each.ran
+            if len(job.ended) != 1 or job.state != "COMPLETED"
+        ][:20],
     }
 
 
