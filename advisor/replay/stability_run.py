@@ -133,6 +133,7 @@ class Run:
         self._shrinks = Shrinks(changes) if scheduler.choice == "clairvoyant" else None
         self._stability = self._learn()
         self._target_cores = float(changes.cores[had].sum())
+        self._others = bool(np.any(~had))  # else the provider has none to give instead
         running = max(1, int(self.cluster.state.running.size))
         self._room = (np.zeros(changes.nodes, NODE_SIGHT), np.zeros(running), np.zeros(running, np.int64))
 
@@ -183,7 +184,7 @@ class Run:
 
     def _every_hour(self) -> None:
         self._stability = self._learn()
-        if self.scheduler.acquirer is not None:
+        if self.scheduler.acquirer is not None and self._others:
             self._acquire(self.scheduler.acquirer)
         self.cluster.wake()
 

@@ -60,6 +60,14 @@ def test_the_clairvoyant_is_never_preempted_and_never_worse_than_the_others(smal
         assert oracle.end.mean() <= other.end.mean()
 
 
+def test_no_node_is_given_back_where_no_other_can_be_had(small):
+    changes, work = small
+    with_acquirer, without = (
+        run(changes, work, scheduler, np.random.default_rng(1)) for scheduler in (MATCHED_ACQUIRER, MATCHED)
+    )
+    np.testing.assert_array_equal(with_acquirer.end, without.end)
+
+
 def test_matching_shortens_jobs_and_wastes_less():
     result = replay.report("synthetic:C4:1", schedulers=["matched", "matched+acquirer"], most_tasks=2500)
     capacity, matched, acquired = result["rows"]
