@@ -32,6 +32,7 @@ def show(
 ) -> None:
     """Print every setting in force."""
     from advisor.config.definitions import definitions
+    from advisor.config.redacting import redacted
     from advisor.config.reference import toml_text, values_of
 
     loaded = loaded_settings(config)
@@ -39,7 +40,7 @@ def show(
     rows = [
         {
             "key": definition.key,
-            "value": values[definition.key],
+            "value": redacted(values[definition.key]),
             "unit": definition.unit,
             "default": definition.default,
             "source": loaded.origins[definition.key].source,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.config.loading import LoadedSettings, did_you_mean
+from advisor.config.redacting import has_password
 from advisor.model.advice import Mode
 from advisor.model.settings import Settings
 
@@ -107,6 +108,14 @@ def _paths(loaded: LoadedSettings) -> Iterator[Finding]:
                 f"{getattr(paths, name)} is not an absolute path",
                 "Services start in / and commands anywhere: write the whole path",
             )
+    if has_password(paths.database_url):
+        yield _finding(
+            loaded,
+            "paths.database_url",
+            "a password is in it",
+            "Leave it out: PostgreSQL reads ~/.pgpass of the service's user, or knows him (peer)",
+            warn=True,
+        )
     for socket in (paths.submit_socket, paths.control_socket):
         length = len(str(socket).encode())
         if length > SOCKET_PATH_LIMIT:

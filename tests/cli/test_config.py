@@ -98,3 +98,24 @@ def test_a_wrong_file_ends_with_2_and_says_how_to_mend_it(file, monkeypatch, cap
     message = words(capsys.readouterr().err)
     assert "boot_second" in message
     assert "Did you mean" in message
+
+
+def test_a_password_is_not_shown_and_warned_of(file):
+    url = "postgresql+psycopg://advisor:s3cr:t@db.example/history?password=also"
+    file.write_text(f'[paths]\ndatabase_url = "{url}"\n')
+    for arguments in (("show",), ("show", "--origin"), ("show", "--format", "json")):
+        shown = words(call(*arguments, "--config", str(file))).replace(" ", "")
+        assert "s3cr" not in shown
+        assert "also" not in shown
+    assert "postgresql+psycopg://advisor:***@db.example/history?password=***" in shown
+    (warned,) = [
+        row
+        for row in json.loads(
+            call("check", "--config", str(file), "--partitions", "onprem,burst", "--format", "json")
+        )["findings"]
+        if row["key"] == "paths.database_url"
+    ]
+    assert warned["severity"] == "warning"
+    assert "s3cr" not in json.dumps(warned)
+    file.write_text('[paths]\ndatabase_url = "postgresql+psycopg://advisor@db.example/history"\n')
+    assert "advisor@db.example" in words(call("show", "--config", str(file)))
