@@ -157,7 +157,7 @@ class Advice:
         Node features without which the job must not start where it is moved to: a job that may not be
         requeued never starts on spot.
     priority_offset : int
-        Added to the job's priority (Slurm: lowers nice); positive puts it earlier. 0 changes nothing.
+        Added to the job's priority (Slurm's site factor); positive puts it earlier. 0 changes nothing.
     time_limit : TimeLimit or None
         None leaves the job's time limit as it is.
     origin : str or None

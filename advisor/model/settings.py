@@ -225,7 +225,10 @@ class SizeSettings(Section):
     enabled: bool = setting(True, "Class jobs small or large at all.")
     probability_cut: Fraction = setting(0.5, "A job is small when the forest's vote is at least this.")
     small_priority_offset: int = setting(
-        1000, "Priority given to small jobs, by lowering nice; 0 changes nothing.", ge=0, le=2_000_000_000
+        1000,
+        "Added to the priority of small jobs, as Slurm's site factor; 0 changes nothing.",
+        ge=0,
+        le=2_000_000_000,
     )
     safeguard: bool = setting(
         False,
