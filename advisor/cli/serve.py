@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from advisor.cli.context import ConfigOption, settings_of
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
+    from advisor.service.state_holder import LoadModel
 
 
 def register(app: typer.Typer) -> None:
@@ -20,9 +26,7 @@ def serve(config: ConfigOption = None) -> None:
     from advisor.service.models import model_loader
     from advisor.service.serve import run
 
-    settings = settings_of(config)
-    run(
-        settings,
-        load_model=model_loader(settings.paths.models, probability_cut=settings.size.probability_cut),
-        reload_settings=lambda: settings_of(config),
-    )
+    def loader_of(settings: Settings) -> LoadModel:
+        return model_loader(settings.paths.models, probability_cut=settings.size.probability_cut)
+
+    run(settings_of(config), loader_of=loader_of, reload_settings=lambda: settings_of(config))

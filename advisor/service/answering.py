@@ -26,7 +26,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.service.protocol import VERSION, AdviseReply, AdviseRequest
 from advisor.service.recent import RecentSubmissions, Submission
 from advisor.service.snapshot import Snapshot
-from advisor.service.state_holder import Knowledge, StateHolder
+from advisor.service.state_holder import KnownNow, StateHolder
 from advisor.service.submission import job_of
 
 _NO_CLOUD: Final = CloudState()
@@ -85,7 +85,7 @@ class Answerer:
         reply = reply_to(request, job, advice, knowledge)
         return Answered(reply, AdviceRecord(advice=advice, job=job, estimates=estimates))
 
-    def _site_state(self, knowledge: Knowledge, now: float) -> SiteState:
+    def _site_state(self, knowledge: KnownNow, now: float) -> SiteState:
         snapshot = knowledge.snapshot
         if snapshot is not self._recent_base:
             self._recent_base = snapshot
@@ -95,7 +95,7 @@ class Answerer:
             return state
         return SiteState(time=now, cluster=None, cloud=state.cloud)
 
-    def _job(self, request: AdviseRequest, knowledge: Knowledge, now: float) -> Job:
+    def _job(self, request: AdviseRequest, knowledge: KnownNow, now: float) -> Job:
         if request.gid is not None and request.gid not in knowledge.group_names:
             self._holder.want_group(request.gid)
         return job_of(
@@ -110,7 +110,7 @@ class Answerer:
         if submission.on_premise and submission.tasks and self._holder.placement.current is not None:
             self._holder.placement.current.advised(job, submission.tasks)
 
-    def _estimates(self, knowledge: Knowledge, job: Job, state: SiteState) -> Estimates:
+    def _estimates(self, knowledge: KnownNow, job: Job, state: SiteState) -> Estimates:
         if state.cluster is None:
             return Estimates()
         try:
@@ -164,7 +164,7 @@ def _number(advice: Advice, wanted: str) -> float:
     return 0.0
 
 
-def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: Knowledge) -> AdviseReply:
+def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: KnownNow) -> AdviseReply:
     """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
     settings = knowledge.settings
     cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud

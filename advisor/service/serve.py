@@ -116,10 +116,10 @@ class Service:
         given = self._server.advice_given if self._server is not None else 0
         return f"{given} advised; model {model}; snapshot {age}"
 
-    def use_settings(self, settings: Settings) -> None:
+    def use_settings(self, settings: Settings, load_model: LoadModel) -> None:
         """Swap settings while running; socket and spool stay where they are until the next start."""
         self.settings = settings
-        self.holder.use_settings(settings)
+        self.holder.use_settings(settings, load_model)
 
     def is_answering(self, timeout: float) -> bool:
         """Whether the lock of the hot path comes free: a stuck answer must not be called alive."""
@@ -153,7 +153,9 @@ def tune_interpreter() -> None:
     huge_pages.collapse()
 
 
-def run(settings: Settings, *, load_model: LoadModel, reload_settings: Callable[[], Settings]) -> None:
+def run(
+    settings: Settings, *, loader_of: Callable[[Settings], LoadModel], reload_settings: Callable[[], Settings]
+) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP reads the settings again (bad ones: the old ones stay)."""
     stop, reload = threading.Event(), threading.Event()
     wake = threading.Event()
@@ -165,10 +167,15 @@ def run(settings: Settings, *, load_model: LoadModel, reload_settings: Callable[
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, on_signal)
     notifier = Notifier.from_environment(os.environ)
-    service = Service(settings, load_model=load_model, notifier=notifier)
+    service = Service(settings, load_model=loader_of(settings), notifier=notifier)
+
+    def take_up() -> None:
+        fresh = reload_settings()
+        service.use_settings(fresh, loader_of(fresh))
+
     service.start()
     try:
-        _attend(service, notifier, stop, reload, wake, reload_settings)
+        _attend(service, notifier, stop, reload, wake, take_up)
     finally:
         service.stop()
 
@@ -179,7 +186,7 @@ def _attend(
     stop: threading.Event,
     reload: threading.Event,
     wake: threading.Event,
-    reload_settings: Callable[[], Settings],
+    take_up: Callable[[], None],
 ) -> None:
     tick = min(_TICK_SECONDS * 10, (notifier.watchdog_seconds or 20.0) / 3)
     next_collection = time.monotonic() + _COLLECT_SECONDS
@@ -189,7 +196,7 @@ def _attend(
         if reload.is_set():
             reload.clear()
             try:
-                service.use_settings(reload_settings())
+                take_up()
                 log.info("settings.reloaded")
             except AdvisorError as error:
                 log.warning("settings.not_reloaded", message=str(error), kept="the previous ones")

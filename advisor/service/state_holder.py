@@ -74,7 +74,7 @@ LoadModel = Callable[[str | None], LoadedModel | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class KnownNow:
     """What is known at one moment; never changed, only replaced.
 
     Attributes
@@ -107,13 +107,14 @@ class StateHolder:
     """
 
     def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:
-        self.current = Knowledge(settings=settings)
+        self.current = KnownNow(settings=settings)
         self.errors: dict[str, int] = {}
         self.lock = threading.Lock()
         """Held while an answer is worked out: models are asked by one thread at a time."""
         self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
         """Forecasts of the advisor's own placement rule."""
         self._load_model = load_model
+        self._load_anew = False
         self._signature: tuple[int, int, int] | None = None
         self._unknown_groups: set[int] = set()
         self._next_model_look = 0.0
@@ -131,9 +132,14 @@ class StateHolder:
         if self._thread.is_alive():
             self._thread.join(5.0)
 
-    def use_settings(self, settings: Settings) -> None:
-        """Swap the settings; the next look reads the snapshot and models the new ones name."""
+    def use_settings(self, settings: Settings, load_model: LoadModel | None = None) -> None:
+        """Swap the settings; the next look reads the snapshot and models the new ones name.
+
+        A new ``load_model`` loads the models in use anew: they depend on settings too, such as where a size is cut.
+        """
         with self._swap:
+            if load_model is not None:
+                self._load_model, self._load_anew = load_model, True
             self.current = replace(self.current, settings=as_slurm_has_it(settings, self.current.snapshot))
             self._signature = None
             self._next_model_look = 0.0
@@ -181,8 +187,11 @@ class StateHolder:
         if now < self._next_model_look:
             return
         self._next_model_look = now + _MODEL_LOOK_SECONDS
-        model = self.current.model
-        newer = self._load_model(model.version if model is not None else None)
+        model, load_model = self.current.model, self._load_model
+        in_use = None if model is None or self._load_anew else model.version
+        newer = load_model(in_use)
+        if load_model is self._load_model:  # no newer one has come meanwhile
+            self._load_anew = False
         if newer is None:
             return
         rehearse(newer.estimator, self.lock)

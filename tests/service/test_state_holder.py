@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model import TellAdmin
 from advisor.service import snapshot
-from advisor.service.state_holder import LoadedModel, StateHolder
+from advisor.service.state_holder import LoadedModel, LoadModel, StateHolder
 from tests.service.site import FixedEstimator, make_settings, make_snapshot
 
 
@@ -108,3 +108,28 @@ def test_what_slurm_says_of_requeueing_holds(tmp_path: Path) -> None:
         assert holder.current.settings.cluster.requeue_default is holds
     holder.use_settings(settings)  # a reload changes nothing about slurm.conf
     assert not holder.current.settings.cluster.requeue_default
+
+
+def test_new_settings_bring_their_own_models(tmp_path: Path) -> None:
+    """The same version on disk, but cut elsewhere: `systemctl reload` is enough."""
+    asked: list[tuple[str, str | None]] = []
+
+    def loader(name: str) -> LoadModel:
+        def load(version: str | None) -> LoadedModel | None:
+            asked.append((name, version))
+            return LoadedModel("1", FixedEstimator(wait=len(asked))) if version is None else None
+
+        return load
+
+    settings = make_settings(tmp_path)
+    holder = StateHolder(settings, load_model=loader("old"))
+    holder.refresh()
+    before = holder.current.model
+    holder.use_settings(settings, loader("new"))
+    assert holder.current.model is before  # until the new one is loaded
+    holder.refresh()
+    assert asked == [("old", None), ("new", None)]
+    assert holder.current.model is not before
+    holder._next_model_look = 0.0
+    holder.refresh()
+    assert asked[-1] == ("new", "1")
