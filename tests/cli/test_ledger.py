@@ -138,6 +138,13 @@ def commands(folder, **answers):
     return {"ADVISOR_PATHS__SLURM_BIN": str(folder)}
 
 
+def test_why_reads_the_job_itself_where_the_ledger_cannot_be_reached(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("ADVISOR_PATHS__DATABASE_URL", f"sqlite:///{tmp_path}/not/there/history.db")
+    for name, value in commands(tmp_path, squeue=f"(null)\n{admin_comment(ask(make_job()))}   ").items():
+        monkeypatch.setenv(name, value)
+    assert "Job 99, from its AdminComment" in call(config, "why", "99")
+
+
 @pytest.mark.parametrize("known_to", ["squeue", "sacct"])
 def test_why_reads_the_job_itself_where_the_ledger_knows_nothing(config, tmp_path, monkeypatch, known_to):
     job = make_job(processors=10, requested_time=3600.0, explicit_time_limit=True)
