@@ -5,10 +5,10 @@ an hour, the mean and the 95th percentile of the time between changes; for C2 al
 ten minutes, how long a node must have been steady (Figure 13), and how many changes the hours of its nodes
 see; sizes of changes; cores by minimum size. ``harvest_figures`` measures them, the tests compare.
 
-The time between two changes, over all changes, is log-logistic: through the two quantiles published of C1 and
-C6 that law also gives their means, those of C7 and C8, and Figure 13, which a lognormal does not. It is made
-of nodes that each have a scale of their own and of lognormal times about it. Scales are drawn anew every few
-days (Figure 3). Now and then a change is followed by a storm of others within seconds.
+The time between two changes, over all changes, is log-logistic: through the quantiles published that law
+comes nearer to the published means and to Figure 13 than a lognormal. It is made of nodes that each have a
+scale of their own and of lognormal times about it. Scales are drawn anew every few days (Figure 3). Now and
+then a change is followed by a storm of others within seconds.
 """
 
 from __future__ import annotations
