@@ -135,7 +135,7 @@ class StateHolder:
     def use_settings(self, settings: Settings, load_model: LoadModel | None = None) -> None:
         """Swap the settings; the next look reads the snapshot and models the new ones name.
 
-        A new ``load_model`` loads the models in use anew: they depend on settings too, such as where a size is cut.
+        A new ``load_model`` loads the models in use anew: they depend on settings too.
         """
         with self._swap:
             if load_model is not None:

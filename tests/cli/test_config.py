@@ -118,4 +118,4 @@ def test_a_password_is_not_shown_and_warned_of(file):
     assert warned["severity"] == "warning"
     assert "s3cr" not in json.dumps(warned)
     file.write_text('[paths]\ndatabase_url = "postgresql+psycopg://advisor@db.example/history"\n')
-    assert "advisor@db.example" in words(call("show", "--config", str(file)))
+    assert "advisor@db.example" in call("show", "--config", str(file), "--format", "json")
