@@ -25,7 +25,7 @@ def write_portfolio(path: Path, result: dict[str, Any]) -> None:
     about = (
         f"{result['jobs']:,} jobs on rented nodes, billing '{result['billing']}': {result['release_rule']}. "
         f"Run times known: {result['runtimes']}. The portfolio's utility is "
-        f"{100 * result['gain_over_best_constituent']:+.1f} % above the best published policy's."
+        f"{100 * result['gain_over_best_constituent']:+.1f} % beside the best published policy's."
     )
     write_page(path, f"Portfolio of policies on {result['trace']}", about, figures)
 
