@@ -133,6 +133,14 @@ def _partitions_of_the_cluster(loaded: LoadedSettings) -> set[str] | None:
     return partition_names(loaded.settings.paths.slurm_conf)
 
 
+@config_app.command("hook")
+def hook(config: ConfigOption = None) -> None:
+    """Print advisor_hook.conf, which tells the hook in slurmctld what the settings say of it."""
+    from advisor.config.hook import hook_settings
+
+    typer.echo(hook_settings(loaded_settings(config).settings), nl=False)
+
+
 @config_app.command("reference")
 def reference() -> None:
     """Print docs/settings.md: every setting with type, range, unit, default and reason."""

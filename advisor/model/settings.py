@@ -256,7 +256,7 @@ class EstimatorSettings(Section):
 
 
 class SubmitSettings(Section):
-    """The submit path: what happens inside sbatch."""
+    """The submit path: what happens inside sbatch. `advisor config hook` tells the hook."""
 
     budget_seconds: float = setting(
         0.05, "Longest the hook ever waits; slurmctld holds locks meanwhile.", unit="s", gt=0.0, le=0.5

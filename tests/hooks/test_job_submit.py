@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from advisor.config.hook import hook_settings
+from advisor.model.settings import PathSettings, Settings, SubmitSettings
 from advisor.service import protocol
 from advisor.service.protocol import AdviseRequest
 from tests.hooks.slurm_double import (
@@ -356,3 +358,19 @@ def test_without_lua_socket_jobs_are_accepted(lua: str, tmp_path: Path) -> None:
     assert slurm.loaded_code == 0
     assert slurm.submit({}).code == 0
     assert any("lua-socket is missing" in line for line in slurm.logs)
+
+
+def test_the_hook_reads_what_the_settings_say(lua: str, tmp_path: Path) -> None:
+    settings = Settings(
+        submit=SubmitSettings(budget_seconds=0.02, breaker_failures=1, breaker_seconds=30.5),
+        paths=PathSettings(run=tmp_path),
+    )
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path, hook_settings(settings))
+    assert slurm.logs == [f"advisor hook: loaded, socket {tmp_path}/submit.sock, 20 ms"]
+    network.silent = True
+    assert slurm.submit({}).seconds == pytest.approx(0.02)
+    for later, asked in ((29.0, 1), (31.0, 2)):  # one failure has opened the breaker, for 30.5 s
+        network.now = 1.8e9 + later
+        slurm.submit({})
+        assert len(network.requests) == asked
