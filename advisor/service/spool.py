@@ -157,6 +157,9 @@ class SpoolWriter:
             self.dropped += 1
             log.warning("spool.write_failed", error=error.strerror, dropped=self.dropped)
             self._abandon()
+        except Exception:  # one record that cannot be written must not end the ledger
+            self.dropped += 1
+            log.exception("spool.record_not_written", advice=record.advice.advice_id, dropped=self.dropped)
 
     def _open(self) -> IO[bytes]:
         self._files += 1

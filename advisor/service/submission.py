@@ -16,6 +16,8 @@ _ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 _CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
 _FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
 _MAX_PROCESSORS: Final = 2**31 - 1
+_MAX_MEMORY_MB: Final = 2**63 - 1
+"""What MessagePack and the database hold."""
 
 
 def count_array_tasks(expression: str | None) -> int:
@@ -55,9 +57,9 @@ def processors_of(request: AdviseRequest) -> int:
 def memory_of(request: AdviseRequest, processors: int) -> int | None:
     """Memory of the whole job in MiB; None when the user did not ask (``--mem=0`` asks for nothing)."""
     if request.memory_per_cpu:
-        return request.memory_per_cpu * processors
+        return min(_MAX_MEMORY_MB, request.memory_per_cpu * processors)
     if request.memory_per_node:
-        return request.memory_per_node * (request.min_nodes or 1)
+        return min(_MAX_MEMORY_MB, request.memory_per_node * (request.min_nodes or 1))
     return None
 
 
@@ -111,7 +113,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         dependency=request.dependency,
         interactive=request.interactive,
         explicit_partition=request.partition is not None,
-        memory_mb_per_node=request.memory_per_node or None,
+        memory_mb_per_node=min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None,
         explicit_time_limit=request.time_limit is not None,
         deferred=request.held or (request.begin_time or 0) > now,
         burst_buffer=request.burst_buffer,

@@ -84,6 +84,17 @@ def test_a_disk_that_fails_loses_records_and_goes_on(tmp_path: Path, records: li
     assert read_all(folder) == [records[1]]
 
 
+def test_a_record_that_cannot_be_written_costs_itself(tmp_path: Path, records: list[AdviceRecord]) -> None:
+    bad = replace(records[0], job=replace(records[0].job, memory_mb=2**70))
+    spool = SpoolWriter(tmp_path, rotate_seconds=60)
+    spool.start()
+    spool.append(bad)
+    spool.append(records[1])
+    spool.stop()
+    assert read_all(tmp_path) == [records[1]]
+    assert (spool.written, spool.dropped) == (1, 1)
+
+
 def test_a_killed_servers_file_is_completed_and_its_half_record_skipped(
     tmp_path: Path, records: list[AdviceRecord]
 ) -> None:

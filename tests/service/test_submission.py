@@ -57,6 +57,12 @@ def test_memory_is_the_whole_jobs() -> None:
     assert memory_of(ask(), 8) is None
 
 
+def test_memory_beyond_all_bounds_is_the_most_the_ledger_holds() -> None:
+    most = 2**63 - 1
+    assert memory_of(ask(memory_per_cpu=2**60), 2**31 - 1) == most
+    assert memory_of(ask(memory_per_node=2**62, min_nodes=4_000_000), 8) == most
+
+
 def test_feature_words_of_any_expression() -> None:
     assert feature_words("x86&fast") == ("x86", "fast")
     assert feature_words("[rack1*2&rack2*4]|onprem") == ("rack1", "rack2", "onprem")
