@@ -13,7 +13,8 @@ from typing import Any, Final
 from advisor.model.errors import UseFallback
 
 NAME: Final = "control-status.json"
-_MAX_BYTES: Final = 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
+"""A cloud of ten thousand nodes takes a few; whatever else lies there is not read whole."""
 
 
 def write(folder: Path, content: Mapping[str, Any]) -> None:
