@@ -170,6 +170,7 @@ class ProvisionLoop:
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
         self._unsettled = False
+        self._counted: set[str] = set()  # hand-overs whose failed boots have been counted
         self.launches: Counter[str] = Counter()  # by pool, since the start
         self.refusals: Counter[str] = Counter()  # nodes that got no instance, by code
         self.returning: set[int] = set()  # jobs whose nodes could not be had
@@ -214,7 +215,7 @@ class ProvisionLoop:
                     self._interruptions.given_up(ids, self._clock.wall())
                 log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
             case "resume_fail":
-                self._boot_failed(hand_over.nodes)
+                self._boot_failed(hand_over)
         if hand_over.operation != "resume":
             for node in hand_over.nodes:
                 self._booting.pop(node, None)
@@ -222,6 +223,7 @@ class ProvisionLoop:
                 self._no_address.discard(node)
             self._cloud.purse.release(hand_over.nodes, launched=True)
         path.unlink(missing_ok=True)
+        self._counted.discard(hand_over.identity)
 
     def _resume(self, hand_over: HandOver) -> None:
         wanted = self._still_wanted(hand_over)
@@ -282,11 +284,17 @@ class ProvisionLoop:
             code = next(iter(for_now.values())).code
             raise RetryLater(f"EC2: {code} for {len(for_now)} nodes", code="cloud.launch_later")
 
-    def _boot_failed(self, nodes: Sequence[str]) -> None:
-        """Slurm's ResumeTimeout passed. The node is made usable again, the instance is not worth keeping."""
+    def _boot_failed(self, hand_over: HandOver) -> None:
+        """Slurm's ResumeTimeout passed. The node is made usable again, the instance is not worth keeping.
+
+        A failed boot counts once, however often the hand-over must be tried.
+        """
+        nodes = hand_over.nodes
         self._fleet.suspend(nodes)
-        self._cloud.boot_failed(len(nodes))
-        log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
+        if hand_over.identity not in self._counted:
+            self._counted.add(hand_over.identity)
+            self._cloud.boot_failed(len(nodes))
+            log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
         self._slurm.update_node(nodes, state="RESUME")
 
     def _jobs_of(self, hand_over: HandOver) -> dict[str, QueuedJob]:

@@ -136,7 +136,14 @@ class ReconcileLoop:
     def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
-        alive = {item.node: item for item in self.instances if item.is_alive and item.node is not None}
+        alive: dict[str, Instance] = {}
+        for item in self.instances:
+            if not item.is_alive or item.node is None:
+                continue
+            node = nodes.get(item.node)
+            is_the_nodes_own = node is not None and node.address == item.private_ip
+            if item.node not in alive or is_the_nodes_own:  # of two, the one Slurm talks to
+                alive[item.node] = item
         return snapshot, nodes, alive
 
     def set_addresses(self) -> None:
@@ -155,19 +162,35 @@ class ReconcileLoop:
     def give_up_unclaimed(self) -> None:
         """Terminate instances whose node Slurm calls powered down, or that have no node at all (F12).
 
-        Only after the grace time, throughout which both sides have said the same.
+        Only after the grace time, throughout which both sides have said the same. A node in another partition
+        is a node all the same: its instance has jobs.
+
+        Raises
+        ------
+        TellAdmin
+            Slurm shows no node of the burst partition: a wrong name or a partition that was taken out of
+            slurm.conf says nothing about instances, and none is given up.
         """
         if not self.instances:
             self._unclaimed_since.clear()
             return
         looked = self._view.looked  # before the snapshot is taken: it may be a newer one
         snapshot, nodes, alive = self._pairs()
+        if not nodes:
+            self._unclaimed_since.clear()
+            partition = self._settings.cluster.burst_partition
+            raise TellAdmin(
+                f"{len(self.instances)} instances, and Slurm shows no node of partition {partition}: "
+                "none is given up. Correct cluster.burst_partition or slurm.conf",
+                code="cloud.no_burst_nodes",
+            )
+        everywhere = {node.name: node for node in snapshot.nodes}
         now = self._clock.monotonic()
         unclaimed = set()
         for instance in self.instances:
             if not instance.is_alive:
                 continue
-            node = nodes.get(instance.node or "")
+            node = everywhere.get(instance.node or "")
             is_double = instance.node is not None and alive.get(instance.node) is not instance
             if node is None or node.power is NodePower.DOWN or is_double:
                 unclaimed.add(instance.instance_id)

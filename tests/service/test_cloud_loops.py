@@ -12,7 +12,7 @@ import pytest
 from advisor.decide import wording
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
-from advisor.model.errors import RetryLater
+from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.handover import HandoverFolder, decode
@@ -272,6 +272,26 @@ def test_f02_a_failed_boot_is_counted_and_its_node_usable_again(rig: Rig) -> Non
     assert rig.cloud.protected == ""
 
 
+def test_a_failed_boot_counts_once_however_often_slurmctld_must_be_told(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise RetryLater("slurmctld is away", code="slurm.away")
+
+    rig.hand_over("resume_fail", "burst1")
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.slurm, "update_node", away)
+        for _ in range(12):
+            with pytest.raises(RetryLater):
+                rig.provision.act_on_handovers()
+    rig.provision.act_on_handovers()
+    assert rig.waiting == 0
+    assert rig.cloud.boot_failures == 1
+    rig.hand_over("resume_fail", "burst1")
+    rig.provision.act_on_handovers()
+    assert rig.cloud.boot_failures == 2
+
+
 def test_f18_ten_failed_boots_protect_and_one_good_boot_ends_it(rig: Rig) -> None:
     for _ in range(5):
         rig.hand_over("resume_fail", "burst[1-2]")
@@ -328,6 +348,41 @@ def test_f12_an_instance_nobody_claims_goes_after_the_grace_time(rig: Rig) -> No
     rig.look(nodes)
     reconcile(rig)
     assert rig.fleet.of("terminate") == [("i-burst1", "i-x")]
+
+
+def test_a_node_of_another_partition_claims_its_instance(rig: Rig) -> None:
+    """A burst partition that lost a node must not cost that node's jobs their instance."""
+    rig.fleet.listed = [make_instance("burst1"), make_instance("burst2")]
+    for _ in range(2):
+        rig.look([make_node("burst1", "ALLOCATED", partitions=("other",)), make_node("burst2", "MIXED")])
+        reconcile(rig)
+        rig.hands.pass_by(130.0)
+    assert rig.fleet.of("terminate") == []
+
+
+def test_without_any_burst_node_nothing_is_given_up_and_the_admin_told(rig: Rig) -> None:
+    """A wrong cluster.burst_partition says nothing about instances."""
+    rig.fleet.listed = [make_instance("burst1")]
+    for _ in range(2):
+        rig.look([make_node("on1")])
+        rig.reconcile.read_instances()
+        with pytest.raises(TellAdmin, match="burst"):
+            rig.reconcile.give_up_unclaimed()
+        rig.hands.pass_by(130.0)
+    assert rig.fleet.of("terminate") == []
+
+
+@pytest.mark.parametrize("own", ["i-a", "i-b"])
+def test_f10_of_two_instances_the_one_slurm_talks_to_stays(rig: Rig, own: str) -> None:
+    rig.fleet.listed = [
+        make_instance("burst1", instance_id=name, private_ip="10.0.0.1" if name == own else "10.0.0.2")
+        for name in ("i-a", "i-b")
+    ]
+    for _ in range(2):
+        rig.look([make_node("burst1", "ALLOCATED", address="10.0.0.1")])
+        reconcile(rig)
+        rig.hands.pass_by(130.0)
+    assert rig.fleet.of("terminate") == [({"i-a": "i-b", "i-b": "i-a"}[own],)]
 
 
 def test_f32_a_clock_that_jumps_ripens_nothing(rig: Rig) -> None:
