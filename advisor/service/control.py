@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -252,8 +253,20 @@ class Control:
             self._page = MetricsPage((loops.metrics_address, loops.metrics_port), self._metrics_text)
             self._page.start()
 
-    def stop(self) -> None:
-        """End after the rounds under way; hand-overs are left as files from now on."""
+    def stop(self, timeout: float = 40.0) -> bool:
+        """End after the rounds under way; hand-overs are left as files from now on.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds for all loops together; systemd waits 60 before it kills.
+
+        Returns
+        -------
+        bool
+            False when a loop is still at work, as in a launch that EC2 throttles. Nobody else may begin then:
+            two of them would launch for the same nodes.
+        """
         self._notifier.stopping()
         if self._socket is not None:
             self._socket.stop()
@@ -261,11 +274,20 @@ class Control:
             self._page.stop()
         if self.placement is not None:
             self.placement.stop()
-        for name, runner in self.runners.items():
-            if not runner.stop():
-                log.warning("control.loop_did_not_end", loop=name)
+        for runner in self.runners.values():
+            runner.ask_to_stop()
+        deadline = time.monotonic() + timeout
+        at_work = [
+            name
+            for name, runner in self.runners.items()
+            if not runner.stop(max(0.0, deadline - time.monotonic()))
+        ]
+        if at_work:
+            log.warning("control.loop_did_not_end", loops=at_work)
+            return False
         self.store.close()
         log.info("control.stopped")
+        return True
 
     def feed_watchdog(self) -> None:
         """Tell systemd we are alive, unless a loop is stuck."""

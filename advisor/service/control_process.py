@@ -32,6 +32,7 @@ from advisor.slurm.running_jobs import RunningJobs
 log = structlog.get_logger(__name__)
 
 _TICK_SECONDS: Final = 5.0
+_LEFT_AT_WORK: Final = 75  # EX_TEMPFAIL: systemd starts it anew
 
 
 def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Control:
@@ -113,7 +114,12 @@ def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
                     if not changed:
                         reload.clear()
         finally:
-            control.stop()
+            ended = control.stop()
+        if not ended and not stop.is_set():
+            log.error(
+                "control.leaves", why="a loop is still at work; the next process begins where this one was"
+            )
+            raise SystemExit(_LEFT_AT_WORK)
 
 
 def _reloaded(settings: Settings, reload_settings: Callable[[], Settings]) -> tuple[Settings, bool]:

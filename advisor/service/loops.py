@@ -134,10 +134,14 @@ class LoopRunner:
         """Begin the next round now."""
         self._wake.set()
 
-    def stop(self, timeout: float = 10.0) -> bool:
-        """End after the round under way; False when that takes too long."""
+    def ask_to_stop(self) -> None:
+        """End after the round under way; does not wait for it."""
         self._stop.set()
         self._wake.set()
+
+    def stop(self, timeout: float = 10.0) -> bool:
+        """End after the round under way; False when that takes too long."""
+        self.ask_to_stop()
         if self._thread.is_alive():
             self._thread.join(timeout)
         return not self._thread.is_alive()

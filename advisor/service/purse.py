@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
 _MOST_DAYS: Final = 400
+_DAY_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +116,17 @@ class Purse:
         """
         with self._lock:
             now, most = self._elapsed()
-            day = self._days.setdefault(self._today(), {})
             before, self._seen = self._seen, {}
             for item in running:
                 last = before.pop(item.instance_id, None)
                 since = last.until if last is not None else item.launch_time or now
-                usd = _hours(since, now, most) * item.usd_per_hour
+                hours = _hours(since, now, most)
                 shares = self._shares(item)
-                _add(day, shares, usd)
+                self._spend(now, hours, item.usd_per_hour, shares)
                 self._seen[item.instance_id] = _Seen(now, item.usd_per_hour, shares)
-                self._keep_promise(item, usd)
+                self._keep_promise(item, hours * item.usd_per_hour)
             for gone in before.values():  # when exactly it went nobody says: it is counted until now
-                _add(day, gone.shares, _hours(gone.until, now, most) * gone.usd_per_hour)
+                self._spend(now, _hours(gone.until, now, most), gone.usd_per_hour, gone.shares)
             self._drop_stale({item.node for item in running}, now)
             for old in sorted(self._days)[:-_MOST_DAYS]:
                 del self._days[old]
@@ -255,8 +255,20 @@ class Purse:
             by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
         return sum(by_account.values()), by_account
 
+    def _spend(self, now: float, hours: float, usd_per_hour: float, shares: Mapping[str, float]) -> None:
+        """Add what the hours before now cost, each to its own day: yesterday's use up no cap of today's."""
+        until = now
+        while True:
+            midnight = until - (until % _DAY_SECONDS or _DAY_SECONDS)
+            since = max(midnight, now - hours * 3600.0)
+            day = self._days.setdefault(_date(since), {})
+            _add(day, shares, (until - since) / 3600.0 * usd_per_hour)
+            if since > midnight or until <= now - _MOST_DAYS * _DAY_SECONDS:
+                return
+            until = since
+
     def _today(self) -> str:
-        return datetime.fromtimestamp(self._clock.wall(), UTC).date().isoformat()
+        return _date(self._clock.wall())
 
     def _save(self) -> None:
         promises = {node: asdict(promise) for node, promise in self._promises.items()}
@@ -281,6 +293,10 @@ def _refusal(wish: Wish, total: float, mine: float, caps: WaitingSettings) -> st
 
 def _hours(since: float, now: float, most_seconds: float) -> float:
     return min(max(0.0, now - since), most_seconds) / 3600.0
+
+
+def _date(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat()
 
 
 def _add(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:

@@ -124,3 +124,19 @@ def test_a_wake_begins_the_next_round_now() -> None:
     runner.wake()
     assert rounds.acquire(timeout=20)
     assert runner.stop()
+
+
+def test_asked_to_stop_it_ends_after_its_round_without_being_waited_for() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def step() -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    runner = LoopRunner(Scripted(("a", step)), Clock())
+    runner.start()
+    assert begun.wait(20)
+    runner.ask_to_stop()
+    assert not runner.stop(0.01)
+    go_on.set()
+    assert runner.stop(20)

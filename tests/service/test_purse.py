@@ -234,3 +234,16 @@ def test_a_new_day_begins_at_nothing_and_the_old_one_is_kept(tmp_path: Path, han
     hands.pass_by(86400.0)
     assert purse.spent_today()[0] == 0.0
     assert sum(sum(day.values()) for day in purse.days().values()) == pytest.approx(1.0)
+
+
+def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Hands) -> None:
+    """Yesterday's money must not use up today's cap."""
+    hands.pass_by(-1_800_000_000.0 % 86_400.0 - HOUR)  # an hour before midnight
+    purse_in(tmp_path, hands).count([running(launch_time=hands.wall)])
+    hands.pass_by(51 * HOUR)
+    again = purse_in(tmp_path, hands)
+    again.count([running(launch_time=hands.wall - 51 * HOUR)])
+    assert [sum(day.values()) for _, day in sorted(again.days().items())] == pytest.approx(
+        [1.0, 24.0, 24.0, 2.0]
+    )
+    assert again.spent_today()[0] == pytest.approx(2.0)
