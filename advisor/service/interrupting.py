@@ -219,9 +219,12 @@ class InterruptionLoop:
     def place_again(self) -> None:
         """Help requeued jobs to their next place: at once, and off spot after too many interruptions."""
         to_place = self._record.to_place()
-        if not to_place:
+        if not to_place and not self._instances():
             return
         snapshot = self._view.fresh()
+        for_each((job for job in snapshot.jobs if _is_held_by_slurm(job)), self._free)
+        if not to_place:
+            return
         queued = {item.job.job_id: item for item in snapshot.jobs}
         spot = {
             item.node
@@ -240,13 +243,8 @@ class InterruptionLoop:
 
     def _place(self, queued: QueuedJob, spot: set[str]) -> None:
         job_id = queued.job.job_id
-        if queued.reason in _HELD_FOR_GOOD:
-            # F20: Slurm would never start it again, and its user would wait for ever
-            log.error("job.held_after_interruption", job=job_id, reason=queued.reason)
-            moved = moved_by_us(queued)
-            if moved is not None:
-                self._slurm.update_job([job_id], {"partition": home_of(moved, self._settings)})
-            self._slurm.release([job_id])
+        if _reason(queued) in _HELD_FOR_GOOD:
+            self._free(queued)
             return
         changes: dict[str, str] = {}
         if queued.reason == "BeginTime":
@@ -261,6 +259,15 @@ class InterruptionLoop:
             self._slurm.update_job([job_id], changes)
             log.info("job.placed_again", job=job_id, interruptions=job.interruptions, **changes)
 
+    def _free(self, queued: QueuedJob) -> None:
+        """Let a job go home that Slurm would never start again, and its user would wait for ever (F20)."""
+        job_id = queued.job.job_id
+        log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
+        moved = moved_by_us(queued)
+        if moved is not None:
+            self._slurm.update_job([job_id], {"partition": home_of(moved, self._settings)})
+        self._slurm.release([job_id])
+
     def _with_own_exclusions(self, job_id: int, keep_off: str) -> str:
         if job_id not in self._own_exclusions:
             self._own_exclusions[job_id] = self._jobs.excluded_nodes(job_id)
@@ -273,3 +280,17 @@ class InterruptionLoop:
             jobs = {queued.job.job_id for queued in self._view.fresh().jobs}
             listed = {item.instance_id for item in instances}
             self._record.forget(instances_left=listed, jobs_left=jobs, now=self._clock.wall())
+
+
+def _reason(queued: QueuedJob) -> str:
+    """Why it waits; some releases of Slurm write blanks, others underscores."""
+    return (queued.reason or "").replace(" ", "_")
+
+
+def _is_held_by_slurm(queued: QueuedJob) -> bool:
+    """Whether we moved a job and Slurm holds it since a launch failed, as when slurmctld was killed."""
+    return (
+        queued.state == PENDING
+        and _reason(queued) == "launch_failed_requeued_held"
+        and moved_by_us(queued) is not None
+    )

@@ -344,6 +344,21 @@ def test_f26_a_requeued_job_keeps_its_id_and_starts_at_once(rig: Rig) -> None:
     assert rig.job_updates() == [{"starttime": "now"}]
 
 
+@pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
+@pytest.mark.parametrize("moved", [True, False])
+def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
+    rig: Rig, reason: str, *, moved: bool
+) -> None:
+    """Seen after a slurmctld was killed: nobody had interrupted it."""
+    ours = {"admin_comment": comment()} if moved else {}
+    rig.look([make_node("burst2", "MIXED")], [make_queued(9, reason=reason, queue="burst", **ours)])
+    rig.slurm.told.clear()
+    for step in rig.loop.steps():
+        step.run()
+    assert [call for call in rig.slurm.told if call[0] == "release"] == [("release", (9,))] * moved
+    assert len(rig.job_updates()) == moved
+
+
 def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     interrupt(rig, 7, 2)
     rig.jobs.excluded = {7: "burst9"}
