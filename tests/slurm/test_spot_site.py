@@ -108,6 +108,28 @@ def interruptions(site: Site) -> dict[str, int]:
     return dict(counters["interruptions"])
 
 
+def test_a_job_that_may_not_be_requeued_never_starts_on_spot(site: Site, tmp_path: Path) -> None:
+    """There is room on idle spot nodes and beside other jobs on them; its node is not one of them."""
+    go, runs = tmp_path / "go", tmp_path / "runs"
+    script = f"while [ ! -e {go} ]; do sleep 0.2; done"
+    wide = site.lab.sbatch(LONG, "--nodes=4", "--ntasks-per-node=1", script=script)
+    running_on(site, wide)
+    option_of = {name: instance_of(site, name)["option"] for name in ("burst1", "burst2", "burst3", "burst4")}
+    assert option_of == {"burst1": "spot", "burst2": "spot", "burst3": "spot", "burst4": "on-demand"}
+    jobs = [site.lab.sbatch(LONG, "--no-requeue", script=f"echo x >>{runs}; {script}") for _ in range(3)]
+    assert {running_on(site, job) for job in jobs} == {"burst4"}
+    full = site.lab.sbatch(LONG, "--no-requeue", script="true")  # the next one waits for it
+    site.wait_until("it was looked at", lambda: site.lab.job(full.job_id)["Reason"] == "Resources")
+    go.touch()
+    assert running_or_ran_on(site, full) == "burst4"
+    all_completed_once(site, [wide, *jobs, full])
+
+
+def running_or_ran_on(site: Site, job: Submission) -> str:
+    site.wait_until("it has started", lambda: "BatchHost" in site.lab.job(job.job_id))
+    return site.lab.job(job.job_id)["BatchHost"]
+
+
 def test_f22_at_a_rebalance_recommendation_nothing_new_starts_and_nobody_is_disturbed(
     site: Site, tmp_path: Path
 ) -> None:
