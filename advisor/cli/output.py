@@ -6,7 +6,8 @@ import enum
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,3 +58,19 @@ def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], No
         sys.stdout.flush()
     else:
         show(stdout)
+
+
+@contextmanager
+def ticking() -> Iterator[Callable[[str, int, int], None]]:
+    """Bars on standard error, on a terminal only; yields ``tick(what, done, total)``, a bar for each."""
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in bars:
+                bars[what] = progress.add_task(what, total=total)
+            progress.update(bars[what], completed=done, total=total)
+
+        yield tick

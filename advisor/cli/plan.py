@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit, ticking
 
 _ROWS = 15
 
@@ -50,8 +50,6 @@ def plan(
     Reserved nodes are paid all the time, rented ones while they are used; a job that would wait longer than b
     is rented for.
     """
-    from rich.progress import Progress
-
     from advisor.replay import planning
     from advisor.replay.sources import load_table
     from advisor.replay.waiting_rows import workload_from
@@ -66,14 +64,7 @@ def plan(
         node_cores=node_cores,
         on_demand_usd_per_core_hour=usd_per_core_hour,
     )
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
+    with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = planning.plan(table.name, workload_from(table, costs, options.seed), options, tick)
     if plot is not None:

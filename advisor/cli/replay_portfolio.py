@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit, ticking
 
 
 class Billing(enum.StrEnum):
@@ -88,8 +88,6 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     """Rent nodes for a log under each policy, and under a portfolio that chooses among them."""
     import time
 
-    from rich.progress import Progress
-
     from advisor.decide.portfolio import Budget
     from advisor.replay import portfolio as replay
     from advisor.replay.portfolio_charge import Options, usual_policies
@@ -108,14 +106,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         alpha=alpha,
         beta=beta,
     )
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
+    with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = replay.report(table, jobs=jobs, options=options, progress=tick)
     if plot is not None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from advisor.cli.choices import chosen
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit, ticking
 
 
 def register(app: typer.Typer) -> None:
@@ -37,22 +37,13 @@ def schedule(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Schedule a log under each order, with and without job classes, on the simulated cluster."""
-    from rich.progress import Progress
-
     from advisor.replay import schedule as replay
     from advisor.replay.sources import load_table
 
     orders = chosen(policies, tuple(replay.ORDERS), "--policies")
     known = (*replay.VARIANTS, replay.PROBE)
     wanted = replay.VARIANTS if variants is None else chosen(variants, known, "--variants")
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
+    with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = replay.report(table, cores=cores, policies=orders, variants=wanted, seed=seed, progress=tick)
     if plot is not None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from advisor.cli.choices import chosen
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit, ticking
 
 
 def register(app: typer.Typer) -> None:
@@ -48,19 +48,10 @@ def stability(  # noqa: PLR0917 - typer passes options by name
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Run long tasks on nodes that change, with and without matching them to those that stay."""
-    from rich.progress import Progress
-
     from advisor.replay import stability as replay
 
     wanted = chosen(schedulers, tuple(replay.SCHEDULERS), "--schedulers")
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        bars: dict[str, Any] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in bars:
-                bars[what] = progress.add_task(what, total=total)
-            progress.update(bars[what], completed=done, total=total)
-
+    with ticking() as tick:
         result = replay.report(
             nodes,
             tasks=tasks,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit, ticking
 
 OPTIMAL = "optimal"
 
@@ -80,8 +80,6 @@ def waiting(
 
     Figures are of the last 30 % of the jobs. Models learn on the way, from jobs that have finished.
     """
-    from rich.progress import Progress
-
     from advisor.replay.sources import load_table
     from advisor.replay.waiting import WaitingOptions, report
     from advisor.simulate.waiting.costs import CostModel
@@ -96,14 +94,7 @@ def waiting(
         costs=CostModel(reserved=reserved_price, spot=spot_price, spot_mean_seconds=3600.0 * spot_mean_hours),
         seed=seed,
     )
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
+    with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = report(table, options, progress=tick)
     if plot is not None:
