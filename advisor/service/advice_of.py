@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import RecordedAdvice, parse_admin_comment
+from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
 from advisor.slurm.protocol import QueuedJob
+
+_CAPACITIES: Final = frozenset(capacity.value for capacity in Capacity)
 
 
 def moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
@@ -21,3 +27,37 @@ def home_of(moved: RecordedAdvice, settings: Settings) -> str:
     ours = settings.cluster.on_premise_partitions
     names = (moved.origin or "").split(",")
     return ",".join(names) if set(names).issubset(ours) else ours[0]
+
+
+def own_features(queued: QueuedJob) -> tuple[str, ...] | None:
+    """A job's constraint without ours, which names nodes of the cloud; None when there is none of ours."""
+    own = tuple(word for word in queued.job.features if word not in _CAPACITIES)
+    return own if len(own) < len(queued.job.features) else None
+
+
+def changes_home(
+    partition: str, limit_seconds: float | None, features: Sequence[str] | None
+) -> dict[str, str]:
+    """What Slurm is told of a job that comes back on-premise.
+
+    Parameters
+    ----------
+    partition : str
+        See `home_of`.
+    limit_seconds : float or None
+        The user's own time limit: here the job is as fast as its user reckoned. None leaves it.
+    features : sequence of str or None
+        See `own_features`. None leaves its constraint.
+    """
+    changes = {"partition": partition}
+    if limit_seconds is not None:
+        changes["timelimit"] = f"{limit_seconds / 60.0:.0f}"
+    if features is not None:
+        changes["features"] = "&".join(features)
+    return changes
+
+
+def returned(queued: QueuedJob, moved: RecordedAdvice, settings: Settings) -> dict[str, str]:
+    """The same for a job that we moved."""
+    limit = moved.time_limit.asked_seconds if moved.time_limit is not None else None
+    return changes_home(home_of(moved, settings), limit, own_features(queued))

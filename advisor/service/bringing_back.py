@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from advisor.model.settings import Settings
+from advisor.service.advice_of import changes_home
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
@@ -124,12 +125,8 @@ class BringingBack:
         return True
 
     def _move(self, kept: Kept) -> None:
-        changes = {"partition": kept.partition, "starttime": "now"}
-        if kept.limit_seconds is not None:  # here it is as fast as its user reckoned
-            changes["timelimit"] = f"{kept.limit_seconds / 60.0:.0f}"
-        if kept.features is not None:  # a constraint of ours names nodes of the cloud
-            changes["features"] = "&".join(kept.features)
-        self._slurm.update_job([kept.job_id], changes)
+        changes = changes_home(kept.partition, kept.limit_seconds, kept.features)
+        self._slurm.update_job([kept.job_id], {**changes, "starttime": "now"})
 
     def _take_place(self, kept: Kept, sight: JobSight) -> bool:
         """Give the waiting job its placeholder's place, or slot."""

@@ -20,7 +20,7 @@ from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.service.advice_of import home_of, moved_by_us
+from advisor.service.advice_of import moved_by_us, returned
 from advisor.service.clock import Clock
 from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.isolating import for_each
@@ -265,7 +265,7 @@ class InterruptionLoop:
         log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
         moved = moved_by_us(queued)
         if moved is not None:
-            self._slurm.update_job([job_id], {"partition": home_of(moved, self._settings)})
+            self._slurm.update_job([job_id], returned(queued, moved, self._settings))
         self._slurm.release([job_id])
 
     def _with_own_exclusions(self, job_id: int, keep_off: str) -> str:

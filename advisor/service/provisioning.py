@@ -20,7 +20,7 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.service.advice_of import home_of, moved_by_us
+from advisor.service.advice_of import moved_by_us, returned
 from advisor.service.capping import Caps
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
@@ -39,7 +39,6 @@ log = structlog.get_logger(__name__)
 _PERIOD_SECONDS: Final = 1.0
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
 _LOOPBACK: Final = "127.0.0.1"
-_CAPACITIES: Final = frozenset(capacity.value for capacity in Capacity)
 
 
 class CloudFleet(Protocol):
@@ -384,13 +383,7 @@ class ProvisionLoop:
             if queued is None or moved is None:
                 self.returning.discard(job_id)
             elif queued.state == "PENDING" and queued.job.queue == self._settings.cluster.burst_partition:
-                partition = home_of(moved, self._settings)
-                changes = {"partition": partition, "starttime": "now"}
-                if moved.time_limit is not None:  # here it is as fast as its user reckoned
-                    changes["timelimit"] = f"{moved.time_limit.asked_seconds / 60.0:.0f}"
-                own = [word for word in queued.job.features if word not in _CAPACITIES]
-                if len(own) < len(queued.job.features):  # a constraint of ours names nodes of the cloud
-                    changes["features"] = "&".join(own)
-                self._slurm.update_job([job_id], changes)
-                log.info("job.returned", job=job_id, partition=partition)
+                changes = returned(queued, moved, self._settings)
+                self._slurm.update_job([job_id], {**changes, "starttime": "now"})
+                log.info("job.returned", job=job_id, partition=changes["partition"])
                 self.returning.discard(job_id)

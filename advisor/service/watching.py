@@ -27,7 +27,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.accounting import SOURCE
-from advisor.service.advice_of import home_of, moved_by_us
+from advisor.service.advice_of import home_of, moved_by_us, own_features
 from advisor.service.bringing_back import BringingBack
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
@@ -41,7 +41,6 @@ from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend, SlurmSnapsh
 
 log = structlog.get_logger(__name__)
 
-_CAPACITIES: Final = frozenset({"reserved", "spot", "on-demand"})
 _JOB_ID: Final = re.compile(r"\d+")
 
 AskQuantiles = Callable[[int], Sequence[float]]
@@ -157,7 +156,6 @@ class WatchLoop:
         hedge = advice.hedge
         if hedge is None:
             return
-        own = tuple(word for word in queued.job.features if word not in _CAPACITIES)
         is_small = advice.size == "small"
         self._record.put(
             Kept(
@@ -168,7 +166,7 @@ class WatchLoop:
                 stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
                 partition=home_of(advice, self._settings),
                 limit_seconds=advice.users_limit(queued.job.requested_time),
-                features=own if len(own) < len(queued.job.features) else None,
+                features=own_features(queued),
                 site_factor=self._settings.size.small_priority_offset if is_small else 0,
             )
         )
