@@ -359,6 +359,19 @@ def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
     assert len(rig.job_updates()) == moved
 
 
+def test_f20_a_held_job_goes_home_without_the_constraint_that_names_nodes_of_the_cloud(rig: Rig) -> None:
+    held = make_queued(
+        9,
+        reason="launch failed requeued held",
+        queue="burst",
+        admin_comment=comment(),
+        features=("on-demand",),
+    )
+    rig.look([make_node("burst2", "MIXED")], [held])
+    rig.loop.place_again()
+    assert rig.job_updates() == [{"partition": "onprem", "features": ""}]
+
+
 def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     interrupt(rig, 7, 2)
     rig.jobs.excluded = {7: "burst9"}
