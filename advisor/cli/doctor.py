@@ -27,6 +27,7 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     """
     from advisor.service.doctor import examine_service
     from advisor.service.doctor_cloud import examine_cloud
+    from advisor.service.doctor_places import examine_places
     from advisor.service.doctor_slurm import SlurmExamination
     from advisor.slurm.cli import CliBackend
 
@@ -35,6 +36,7 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     found = list(slurm.run())
     partitions = set(slurm.partitions) or None
     found += examine_service(loaded, partitions)
+    found += examine_places(loaded.settings)
     found += examine_cloud(loaded.settings)
     counts = Counter(diagnosis.level.value for diagnosis in found)
 

@@ -61,6 +61,24 @@ def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -
     said.flush()
 
 
+def ask(helper: Path, question: bytes, timeout: float = _TIMEOUT_SECONDS) -> Answer:
+    """Ask the helper one question, a line.
+
+    Raises
+    ------
+    OSError
+        Nobody listens, or not in time.
+    msgspec.DecodeError
+        What came back is no answer.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        connection.connect(str(helper))
+        connection.sendall(question + b"\n")
+        with connection.makefile("rb") as stream:
+            return msgspec.json.decode(stream.readline(_MOST_BYTES), type=Answer)
+
+
 class HelpedPlaces(Places):
     """Places kept with the helper's help.
 
@@ -79,7 +97,7 @@ class HelpedPlaces(Places):
     def reserve(self, wish: Wish) -> int:
         """See :class:`~advisor.slurm.places.Places`."""
         try:
-            found = self._asked(msgspec.json.encode(wish) + b"\n")
+            found = ask(self._helper, msgspec.json.encode(wish))
         except FileNotFoundError:
             raise TellAdmin(
                 f"nobody listens at {self._helper}: to keep users' places takes root, so enable "
@@ -92,11 +110,3 @@ class HelpedPlaces(Places):
             return found.placeholder
         kind = TellAdmin if found.is_for_admin else RetryLater
         raise kind(found.message or "the place helper named no job", code=found.code or "hedge.helper")
-
-    def _asked(self, line: bytes) -> Answer:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_TIMEOUT_SECONDS)
-            connection.connect(str(self._helper))
-            connection.sendall(line)
-            with connection.makefile("rb") as stream:
-                return msgspec.json.decode(stream.readline(_MOST_BYTES), type=Answer)

@@ -32,6 +32,8 @@ HARD_TO_WRITE: dict[str, Any] = {
     "rules": {"deny_users": ['o"neil', "zoë", "back\\slash"], "deny_accounts": []},
     "waiting": {"account_daily_cap_usd": {"chem istry": 12.5}, "long_job_seconds": "inf"},
     "ec2": {"key_name": None, "subnet_ids": ["subnet-1", "subnet-2"]},
+    "submit": {"budget_seconds": 0.075, "breaker_failures": 7},
+    "hedge": {"enabled": True, "helper_socket": "/run/elsewhere.sock"},
     "paths": {"slurm_bin": "/nowhere"},  # no slurmctld is asked: the doctor says so at once
 }
 
@@ -75,6 +77,7 @@ class Host:
             "burst_advisor_group": getgrgid(os.getgid()).gr_name,
             "burst_advisor_pip_arguments": "--no-deps",
             "burst_advisor_settings": HARD_TO_WRITE,
+            "burst_advisor_hook_settings": {"enabled": True},
             **variables,
         }
         done = subprocess.run(
@@ -171,6 +174,8 @@ def test_second_run_changes_nothing(played: Played) -> None:
         ("etc/systemd/system/advisor-serve.service", 0o644),
         ("etc/systemd/system/advisor-retrain.timer", 0o644),
         ("etc/systemd/system/advisor-.service.d/site.conf", 0o644),
+        ("etc/systemd/system/advisor-places.socket", 0o644),
+        ("etc/systemd/system/advisor-places@.service.d/site.conf", 0o644),
         ("usr/local/lib/advisor/resume", 0o755),
         ("usr/local/lib/advisor/advisor_programs.conf", 0o644),
         ("run/advisor", 0o750),
@@ -245,6 +250,27 @@ def test_units_start_the_command_that_was_installed(played: Played) -> None:
 def test_hook_asks_where_the_server_listens(played: Played) -> None:
     settings = (played.host.root / "etc" / "slurm" / "advisor_hook.conf").read_text()
     assert f"socket = {played.host.root}/run/advisor/submit.sock\n" in settings
+
+
+def test_hook_is_told_what_the_settings_say_of_it_and_what_the_variables_add(played: Played) -> None:
+    path = played.host.root / "etc" / "slurm" / "advisor_hook.conf"
+    lines = dict(line.split(" = ") for line in path.read_text().splitlines() if not line.startswith("#"))
+    assert (lines["budget_ms"], lines["breaker_failures"], lines["enabled"]) == ("75", "7", "true")
+
+
+def test_the_helper_stays_root_and_only_the_services_user_may_ask(played: Played) -> None:
+    """One file for all `advisor-` units says User=; systemd takes the helper's own of the same name instead."""
+    units = played.host.root / "etc" / "systemd" / "system"
+    general = (units / "advisor-.service.d" / "site.conf").read_text()
+    helper = (units / "advisor-places@.service.d" / "site.conf").read_text()
+    assert "\nUser=" in general
+    assert "User=" not in helper.partition("[Service]")[2]
+    assert f"Environment=ADVISOR_CONFIG={played.host.root}/etc/advisor/advisor.toml\n" in helper
+    command = f"ExecStart={played.host.root}/opt/advisor/bin/advisor place-helper\n"
+    assert command in (units / "advisor-places@.service").read_text()
+    door = (units / "advisor-places.socket.d" / "site.conf").read_text()
+    assert f"SocketUser={getpwuid(os.getuid()).pw_name}\n" in door
+    assert "ListenStream=\nListenStream=/run/elsewhere.sock\n" in door
 
 
 def test_no_credential_reaches_a_file(played: Played) -> None:
