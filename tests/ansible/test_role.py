@@ -259,7 +259,7 @@ def test_hook_is_told_what_the_settings_say_of_it_and_what_the_variables_add(pla
 
 
 def test_the_helper_stays_root_and_only_the_services_user_may_ask(played: Played) -> None:
-    """One file for all `advisor-` units says User=; systemd takes the helper's own of the same name instead."""
+    """One file for all `advisor-` units says User=; systemd takes the helper's own of that name instead."""
     units = played.host.root / "etc" / "systemd" / "system"
     general = (units / "advisor-.service.d" / "site.conf").read_text()
     helper = (units / "advisor-places@.service.d" / "site.conf").read_text()
