@@ -20,7 +20,9 @@ from typing import Any, Final, Self
 
 import tomlkit
 
+from advisor.config.hook import hook_settings
 from advisor.model.errors import RetryLater
+from advisor.model.settings import PathSettings, Settings, SubmitSettings
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.hypervisor import Hypervisor
 from advisor.testing.lab import Lab, LabOptions
@@ -29,8 +31,11 @@ HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
 _READY_SECONDS: Final = 120.0
 _ENTRY: Final = ("-c", "from advisor.cli.main import run; run()")
 
-Settings = Mapping[str, Mapping[str, Any]]
+Tables = Mapping[str, Mapping[str, Any]]
 """TOML tables: section to key to value."""
+
+PATIENT: Final = {"budget_seconds": 0.5}
+"""``[submit]`` of a site whose tests need an answer to each submission, however busy the machine is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,7 @@ class SiteOptions:
     """
 
     lab: LabOptions = field(default_factory=lambda: LabOptions(database=True))
-    settings: Settings = field(default_factory=dict)
+    settings: Tables = field(default_factory=dict)
     boot_seconds: float = 2.0
     hooks: Path = HOOKS
 
@@ -168,9 +173,18 @@ class Site:
         return replace(
             self.options.lab,
             hook=self.options.hooks / "job_submit.lua",
-            hook_settings={"socket": str(self.folder / "run" / "submit.sock")},
+            hook_settings=self._hook_settings(),
             cloud_programs=self.programs,
         )
+
+    def _hook_settings(self) -> dict[str, str]:
+        """What `advisor config hook` would write for this site."""
+        settings = Settings(
+            submit=SubmitSettings.model_validate(self.options.settings.get("submit", {})),
+            paths=PathSettings(run=self.folder / "run"),
+        )
+        lines = hook_settings(settings).splitlines()
+        return {name: value for name, _, value in (line.partition(" = ") for line in lines)}
 
     def _daemon(self, command: str) -> Daemon:
         return Daemon(command, self.config, self.folder / f"{command}.log", self.environment)
@@ -306,7 +320,10 @@ class Site:
         )
 
     def _write_config(self) -> None:
+        self.config.write_text(tomlkit.dumps(self._tables()), encoding="utf-8")
+
+    def _tables(self) -> dict[str, dict[str, Any]]:
         tables = self.default_settings()
         for section, values in self.options.settings.items():
             tables.setdefault(section, {}).update(values)
-        self.config.write_text(tomlkit.dumps(tables), encoding="utf-8")
+        return tables

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.testing.lab import LabOptions
-from advisor.testing.site import Site, SiteOptions
+from advisor.testing.site import PATIENT, Site, SiteOptions
 from tests.slurm.test_whole_site import LONG, write_the_past
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
@@ -27,6 +27,7 @@ def test_f18_users_see_why_and_their_jobs_run_on_premise(database_template: Path
     settings = {
         "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
+        "submit": PATIENT,
     }
     never = 10_000.0
     with tempfile.TemporaryDirectory(prefix="f18-") as folder:
@@ -43,10 +44,16 @@ def test_f18_users_see_why_and_their_jobs_run_on_premise(database_template: Path
             site.wait_until(
                 "protection", lambda: "cloud nodes in a row did not boot" in troubles(), seconds=90
             )
-            job = site.lab.sbatch(LONG)
-            assert site.lab.job(job.job_id)["Partition"] == "onprem"
-            shown = site.lab.run("scontrol", "-o", "show", "job", str(job.job_id)).stdout
-            assert '"why":"capacity.protected"' in shown
+            shown = ""
+
+            def told() -> bool:  # `advisor serve` hears of it with the next snapshot
+                nonlocal shown
+                job = site.lab.sbatch(LONG)
+                shown = site.lab.run("scontrol", "-o", "show", "job", str(job.job_id)).stdout
+                return '"why":"capacity.protected"' in shown
+
+            site.wait_until("who submits now is told", told)
+            assert "Partition=onprem" in shown
             assert "did not boot" in shown
             site.wait_until("what did not boot is given back", lambda: not running(site))
 

@@ -12,8 +12,8 @@ import pytest
 
 from advisor.ec2.clients import client
 from advisor.testing.lab import LabOptions, Submission
-from advisor.testing.site import Site, SiteOptions
-from tests.slurm.test_whole_site import LONG, all_completed_once, write_the_past
+from advisor.testing.site import PATIENT, Site, SiteOptions
+from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end, write_the_past
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
@@ -41,6 +41,7 @@ def site(database_template: Path) -> Iterator[Site]:
     settings = {
         "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
+        "submit": PATIENT,
     }
     with tempfile.TemporaryDirectory(prefix="spot-") as folder:
         site = Site(Path(folder), SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))
@@ -48,6 +49,12 @@ def site(database_template: Path) -> Iterator[Site]:
             write_the_past(site)
             site.start_advisor()
             yield site
+
+
+@pytest.fixture(autouse=True)
+def _empty(site: Site) -> None:
+    """No node is left from another test: an on-demand one would take what should start on spot."""
+    instances_end(site)
 
 
 def instance_of(site: Site, node: str) -> dict[str, Any]:

@@ -99,6 +99,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     snapshot.write(settings.paths.snapshot, make_snapshot(now=time.time(), features=("cloud", "spot", "x86")))
     hook_settings = {
         "socket": str(settings.paths.submit_socket), "breaker_failures": "3", "breaker_seconds": "0.5",
+        "budget_ms": "500",
     }  # fmt: skip
     options = LabOptions(
         nodes=1, hook=HOOK, hook_settings=hook_settings, burst_features=("cloud", "x86", "spot")

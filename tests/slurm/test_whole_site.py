@@ -20,7 +20,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.errors import TellAdmin
 from advisor.model.job import Job, JobOutcome, JobState
 from advisor.testing.lab import LabOptions, Submission
-from advisor.testing.site import Site, SiteOptions
+from advisor.testing.site import PATIENT, Site, SiteOptions
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
@@ -68,6 +68,7 @@ def site(database_template: Path) -> Iterator[Site]:
     settings = {
         "placement": {"boot_seconds": 5.0},
         "estimator": {"kernel_width": 5.0, "neighbours": 8},
+        "submit": PATIENT,
     }
     # Unix socket paths end at 107 bytes: pytest's own folders are too deep
     with tempfile.TemporaryDirectory(prefix="site-") as folder:
