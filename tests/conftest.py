@@ -22,14 +22,21 @@ def trace_folder() -> Path | None:
     return next((Path(c) for c in candidates if c and Path(c).is_dir()), None)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests on real logs are deselected, not skipped, where the logs are not at hand."""
-    if trace_folder() is not None:
-        return
-    gone = [item for item in items if item.get_closest_marker("traces")]
-    if gone:
+    """Tests on real logs are deselected, not skipped, where the logs are not at hand.
+
+    Where pytest-xdist spreads the tests, all that start a real Slurm share one process and come first: they
+    mostly wait, and two clusters at once would only make each other late. Other files stay whole.
+    """
+    if trace_folder() is None and (gone := [item for item in items if item.get_closest_marker("traces")]):
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
+    for item in items:
+        group = "slurm" if item.get_closest_marker("slurm") else item.path.relative_to(ROOT).as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
+    if config.getoption("dist", "no") != "no":
+        items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
 
 
 @pytest.fixture(scope="session")
