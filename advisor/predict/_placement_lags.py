@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import numpy as np
@@ -25,10 +25,18 @@ class Rows:
         self._slot: dict[Hashable, int] = {}
         self._keys: list[Hashable] = []
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     @property
     def table(self) -> Floats:
         """The jobs, shape (n, 5); a view until the next change."""
         return self._table[: len(self._keys)]
+
+    @property
+    def room(self) -> Floats:
+        """The jobs and room for more, until the next change: the first ``len(self)`` rows count."""
+        return self._table
 
     def add(self, key: Hashable, row: tuple[float, ...]) -> None:
         """Put a job in."""
@@ -50,12 +58,30 @@ class Rows:
             self._slot[last] = slot
 
 
-class Lags:
-    """The last few numbers of each category."""
+Numbers = tuple[float, ...]
+Summary = Callable[[Numbers], Numbers]
+"""From the last few numbers of a category, newest last, to what the features say of them."""
 
-    def __init__(self, length: int) -> None:
+
+class Lags:
+    """The last few numbers of each category, and what the features say of them.
+
+    A submission asks far more often than a number is added, so what was worked out once is kept until then.
+
+    Parameters
+    ----------
+    length : int
+        How many numbers are remembered.
+    summary : callable
+        Of the numbers of one category; of none as well.
+    """
+
+    def __init__(self, length: int, summary: Summary) -> None:
         self._length = length
+        self._summary = summary
         self._of: dict[Hashable, deque[float]] = {}
+        self._summaries: dict[Hashable, Numbers] = {}
+        self._of_none = summary(())
 
     def add(self, category: Hashable, number: float) -> None:
         """Note one more."""
@@ -63,26 +89,34 @@ class Lags:
         if lags is None:
             lags = self._of[category] = deque(maxlen=self._length)
         lags.append(number)
+        self._summaries.pop(category, None)
 
-    def of(self, category: Hashable) -> deque[float] | tuple[float, ...]:
-        """The last of a category, newest last; empty when there is none."""
-        return self._of.get(category, ())
+    def of(self, category: Hashable) -> Numbers:
+        """What the features say of a category."""
+        found = self._summaries.get(category)
+        if found is not None:
+            return found
+        lags = self._of.get(category)
+        if lags is None:
+            return self._of_none
+        found = self._summaries[category] = self._summary(tuple(lags))
+        return found
 
 
-def back(lags: deque[float] | tuple[float, ...], lag: int) -> float:
+def back(lags: Numbers, lag: int) -> float:
     """The number before the last, and so on (1: the last)."""
     return lags[-lag] if len(lags) >= lag else UNKNOWN
 
 
-def mean(lags: deque[float] | tuple[float, ...], last: int = 1_000) -> float:
+def mean(lags: Numbers, last: int = 1_000) -> float:
     """Mean of the last few."""
     if not lags:
         return UNKNOWN
-    chosen = list(lags)[-last:]
+    chosen = lags[-last:]
     return sum(chosen) / len(chosen)
 
 
-def median(lags: deque[float] | tuple[float, ...]) -> float:
+def median(lags: Numbers) -> float:
     """Median of what there is: numpy's takes longer for twenty numbers than all else for one job."""
     ordered = sorted(lags)
     middle = len(ordered) // 2

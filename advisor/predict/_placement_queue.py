@@ -48,7 +48,14 @@ QUEUE_FEATURES: Final = (
 
 @compiled
 def queue_features(
-    now: float, total: float, job: Floats, waiting: Floats, running: Floats, out: Floats
+    now: float,
+    total: float,
+    job: Floats,
+    waiting: Floats,
+    running: Floats,
+    out: Floats,
+    waiting_jobs: int,
+    running_jobs: int,
 ) -> None:
     """Fill ``out`` (one number per `QUEUE_FEATURES`) for a job that is submitted now.
 
@@ -62,7 +69,10 @@ def queue_features(
         The same of jobs that wait (``SINCE``: submission) and run (``SINCE``: start).
     out : float64, shape (27,)
         Written.
+    waiting_jobs, running_jobs : int
+        How many of the rows count.
     """
+    waiting, running = waiting[:waiting_jobs], running[:running_jobs]
     out[:] = 0.0
     _look_at_waiting(now, job, waiting, out)
     left = np.empty(len(running))

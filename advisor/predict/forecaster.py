@@ -7,6 +7,7 @@ one pass, quantiles, the interval at the level the calibration has come to, run 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
@@ -28,16 +29,21 @@ Bounds = Mapping[Target, tuple[float, float]]
 """Per target, the probabilities at which its interval is cut (:attr:`AdaptiveLevel.bounds`)."""
 
 _NUMBERS: Final = 4  # mean, variance, lower, upper
+_TOLD: Final = _NUMBERS + len(LEVELS)
+_ASKED_NUMBERS: Final = struct.Struct("=5d")
+_TOLD_NUMBERS: Final = struct.Struct(f"={2 * _TOLD}d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PackedTrees:
-    """A forest laid out for one row at a time: a node is 16 bytes, so that it costs one cache line.
+    """Two forests laid out for one row at a time: a node is 16 bytes, so that it costs one cache line.
 
     Attributes
     ----------
     roots : int32, shape (trees,)
-        First node of each tree.
+        First node of each tree: those of the waits, then those of the run times.
+    of_waits : int
+        How many trees are the first forest's.
     nodes : int32, shape (nodes, 4)
         Feature (below 0: a leaf), the threshold's bits, left and right child; of a leaf its row twice.
     thresholds : float32, shape (nodes, 4)
@@ -50,6 +56,7 @@ class PackedTrees:
     """
 
     roots: Integers
+    of_waits: int
     nodes: Integers
     thresholds: NDArray[np.float32]
     leaf_mean: Floats
@@ -57,23 +64,34 @@ class PackedTrees:
     places: Integers
 
     @classmethod
-    def of(cls, forest: DistributionForest) -> Self:
-        """Lay a forest out."""
-        single = forest.threshold.astype(np.float32)
-        single = np.where(single > forest.threshold, np.nextafter(single, np.float32(-np.inf)), single)
-        is_leaf = forest.feature < 0
-        nodes = np.empty((len(forest.feature), 4), np.int32)
-        nodes[:, 0] = forest.feature
-        nodes[:, 1] = single.view(np.int32)
-        nodes[:, 2:] = np.where(is_leaf[:, None], forest.leaf[:, None], forest.children)
+    def of(cls, waits: DistributionForest, runs: DistributionForest) -> Self:
+        """Lay two forests out."""
+        first = _nodes_of(waits)
+        second = _nodes_of(runs)
+        is_leaf = second[:, 0] < 0
+        second[:, 2:] += np.where(is_leaf, len(waits.leaf_mean), len(first))[:, None].astype(np.int32)
+        nodes = np.concatenate([first, second])
         return cls(
-            roots=forest.roots,
+            roots=np.concatenate([waits.roots, runs.roots + np.int32(len(first))]),
+            of_waits=len(waits.roots),
             nodes=nodes,
             thresholds=nodes.view(np.float32),
-            leaf_mean=forest.leaf_mean,
-            leaf_mass=forest.leaf_mass,
-            places=np.empty(len(forest.roots), np.int32),
+            leaf_mean=np.concatenate([waits.leaf_mean, runs.leaf_mean]),
+            leaf_mass=np.concatenate([waits.leaf_mass, runs.leaf_mass]),
+            places=np.empty(len(waits.roots) + len(runs.roots), np.int32),
         )
+
+
+def _nodes_of(forest: DistributionForest) -> Integers:
+    """Nodes as `PackedTrees` has them, of one forest by itself."""
+    single = forest.threshold.astype(np.float32)
+    single = np.where(single > forest.threshold, np.nextafter(single, np.float32(-np.inf)), single)
+    is_leaf = forest.feature < 0
+    nodes = np.empty((len(forest.feature), 4), np.int32)
+    nodes[:, 0] = forest.feature
+    nodes[:, 1] = single.view(np.int32)
+    nodes[:, 2:] = np.where(is_leaf[:, None], forest.leaf[:, None], forest.children)
+    return nodes
 
 
 class Forecaster:
@@ -86,10 +104,31 @@ class Forecaster:
     """
 
     def __init__(self, forests: RollingForests) -> None:
-        self._trees = {target: PackedTrees.of(forests.joined(target)) for target in TARGETS}
-        self._mass, self._row = np.empty(BINS), np.empty(len(FEATURES), np.float32)
-        self._quantiles, self._numbers = np.empty(len(LEVELS)), np.empty(_NUMBERS)
-        self._levels = np.empty(2)
+        self.use(PackedTrees.of(forests.joined("wait"), forests.joined("run")))
+
+    @classmethod
+    def warm(cls) -> None:
+        """Compile everything that a forecast needs, or load it from the cache."""
+        one_leaf = DistributionForest(
+            roots=np.zeros(1, np.int32),
+            feature=np.full(1, -1, np.int32),
+            threshold=np.zeros(1),
+            children=np.zeros((1, 2), np.int32),
+            leaf=np.zeros(1, np.int32),
+            leaf_mean=np.zeros(1),
+            leaf_mass=np.full((1, BINS), 1.0 / BINS, np.float32),
+        )
+        forecaster = cls.__new__(cls)
+        forecaster.use(PackedTrees.of(one_leaf, one_leaf))
+        forecaster.forecast(np.zeros(len(FEATURES)), None, dict.fromkeys(TARGETS, (0.05, 0.95)))
+
+    def use(self, trees: PackedTrees) -> None:
+        """Forecast by those trees; numbers go in and out by arrays that are made once."""
+        self._trees = trees
+        self._single = np.empty(len(FEATURES), np.float32)
+        self._mass = np.empty(BINS)
+        self._asked, self._told = np.empty(5), np.empty((2, _TOLD))
+        self._asked_bytes, self._told_bytes = self._asked.data, self._told.data
 
     def forecast(
         self, features: Floats, requested_time: float | None, bounds: Bounds
@@ -105,76 +144,96 @@ class Forecaster:
         bounds : mapping
             Where the intervals are cut.
         """
-        self._row[:] = features  # scikit-learn compares in single precision
         longest = math.inf if requested_time is None or math.isnan(requested_time) else requested_time
-        return {
-            "wait": self._estimate(self._trees["wait"], math.inf, bounds["wait"]),
-            "run": self._estimate(self._trees["run"], longest, bounds["run"]),
-        }
-
-    def _estimate(self, trees: PackedTrees, longest: float, bounds: tuple[float, float]) -> Estimate:
-        mean = descend(
-            self._row,
+        _ASKED_NUMBERS.pack_into(self._asked_bytes, 0, longest, *bounds["wait"], *bounds["run"])
+        trees = self._trees
+        forecast_row(
+            features,
+            self._single,
             trees.roots,
+            trees.of_waits,
             trees.nodes,
             trees.thresholds,
             trees.leaf_mean,
             trees.leaf_mass,
             trees.places,
             self._mass,
+            self._asked,
+            LEVELS,
+            EDGES,
+            self._told,
         )
-        self._levels[:] = bounds
-        _summarise(mean, self._mass, longest, self._levels, LEVELS, EDGES, self._quantiles, self._numbers)
-        mean, variance, lower, upper = self._numbers.tolist()
-        return Estimate(
-            seconds=mean,
-            variance=variance,
-            lower=lower,
-            upper=upper,
-            coverage=COVERAGE,
-            neighbours=0,
-            quantiles=tuple(self._quantiles.tolist()),
-        )
+        told = _TOLD_NUMBERS.unpack_from(self._told_bytes)
+        return {"wait": _estimate(told[:_TOLD]), "run": _estimate(told[_TOLD:])}
 
 
-def warm_kernels() -> None:
-    """Compile everything that a forecast needs, or load it from the cache."""
-    one_leaf = DistributionForest(
-        roots=np.zeros(1, np.int32),
-        feature=np.full(1, -1, np.int32),
-        threshold=np.zeros(1),
-        children=np.zeros((1, 2), np.int32),
-        leaf=np.zeros(1, np.int32),
-        leaf_mean=np.zeros(1),
-        leaf_mass=np.full((1, BINS), 1.0 / BINS, np.float32),
+def _estimate(told: tuple[float, ...]) -> Estimate:
+    mean, variance, lower, upper, *_ = told
+    return Estimate(
+        seconds=mean,
+        variance=variance,
+        lower=lower,
+        upper=upper,
+        coverage=COVERAGE,
+        neighbours=0,
+        quantiles=told[_NUMBERS:],
     )
-    trees, row = PackedTrees.of(one_leaf), np.zeros(len(FEATURES), np.float32)
-    mass, quantiles, numbers = np.empty(BINS), np.empty(len(LEVELS)), np.empty(_NUMBERS)
-    mean = descend(
-        row,
-        trees.roots,
-        trees.nodes,
-        trees.thresholds,
-        trees.leaf_mean,
-        trees.leaf_mass,
-        trees.places,
-        mass,
-    )
-    _summarise(mean, mass, math.inf, np.array([0.05, 0.95]), LEVELS, EDGES, quantiles, numbers)
 
 
 @compiled
-def descend(
-    row: NDArray[np.float32],
+def forecast_row(  # noqa: PLR0917 (compiled functions take positions only)
+    features: Floats,
+    single: NDArray[np.float32],
     roots: Integers,
+    of_waits: int,
     nodes: Integers,
     thresholds: NDArray[np.float32],
     leaf_mean: Floats,
     leaf_mass: NDArray[np.float32],
     places: Integers,
     mass: Floats,
-) -> float:
-    """Average the leaves that a row falls into: ``mass`` is filled, the mean returned.
+    asked: Floats,
+    levels: Floats,
+    edges: Floats,
+    told: Floats,
+) -> None:
+    """Forecast one job's wait and run time in one call: what it costs inside sbatch is mostly the calling.
+
+    Parameters
+    ----------
+    features : float64, shape (features,)
+        Of the job.
+    single : float32, shape (features,)
+        Room for them in single precision, in which scikit-learn compares.
+    roots, of_waits, nodes, thresholds, leaf_mean, leaf_mass, places
+        As in `PackedTrees`.
+    mass : float64, shape (bins,)
+        Room for the probability of each bin.
+    asked : float64, shape (5,)
+        Longest run time; the lower and upper level of the wait's interval, and of the run time's.
+    levels, edges
+        Of the quantiles, of the bins.
+    told : float64, shape (2, 4 + levels)
+        Filled, for wait and run time: mean, variance, lower and upper bound, quantiles.
+    """
+    for feature in range(len(features)):
+        single[feature] = features[feature]
+    _descend(single, roots, nodes, thresholds, places)
+    mean = _average(places[:of_waits], nodes, leaf_mean, leaf_mass, mass)
+    _summarise(mean, mass, math.inf, asked[1:3], levels, edges, told[0])
+    mean = _average(places[of_waits:], nodes, leaf_mean, leaf_mass, mass)
+    _summarise(mean, mass, asked[0], asked[3:5], levels, edges, told[1])
+
+
+@compiled
+def _descend(
+    row: NDArray[np.float32],
+    roots: Integers,
+    nodes: Integers,
+    thresholds: NDArray[np.float32],
+    places: Integers,
+) -> None:
+    """Find the leaf node of every tree that a row falls into.
 
     All trees go down one level at a time: their loads from memory do not wait for each other.
     """
@@ -189,6 +248,14 @@ def descend(
             if feature >= 0:
                 moving = True
                 places[tree] = nodes[node, 2] if row[feature] <= thresholds[node, 1] else nodes[node, 3]
+
+
+@compiled
+def _average(
+    places: Integers, nodes: Integers, leaf_mean: Floats, leaf_mass: NDArray[np.float32], mass: Floats
+) -> float:
+    """Average those leaves: ``mass`` is filled, the mean returned."""
+    trees = len(places)
     mean = 0.0
     mass[:] = 0.0
     for tree in range(trees):
@@ -207,10 +274,10 @@ def _summarise(
     bounds: Floats,
     levels: Floats,
     edges: Floats,
-    quantiles: Floats,
-    numbers: Floats,
+    told: Floats,
 ) -> None:
-    """Fill ``quantiles``, and ``numbers``: mean, variance, two bounds. Nothing above ``longest``."""
+    """Fill ``told``: mean, variance, two bounds, quantiles. Nothing above ``longest``."""
+    numbers, quantiles = told[:4], told[4:]
     cut(mass, levels, edges, quantiles)
     cut(mass, bounds, edges, numbers[2:])
     numbers[0] = min(mean, longest)

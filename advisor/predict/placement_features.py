@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import deque
+import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict._placement_lags import UNKNOWN, Lags, Rows, back, mean, median
-from advisor.predict._placement_queue import PROCESSORS, QUEUE_FEATURES, queue_features
+from advisor.predict._placement_lags import UNKNOWN, Lags, Numbers, Rows, back, mean, median
+from advisor.predict._placement_queue import COLUMNS, PROCESSORS, QUEUE_FEATURES, queue_features
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +64,15 @@ _HISTORY_FEATURES: Final = (
 )
 FEATURES: Final = (*_REQUEST_FEATURES, *QUEUE_FEATURES, *_HISTORY_FEATURES)
 """Names of the columns, in order."""
+
+_REQUEST: Final = struct.Struct(f"={len(_REQUEST_FEATURES)}d")
+_HISTORY: Final = struct.Struct(f"={len(_HISTORY_FEATURES)}d")
+_QUEUE_JOB: Final = struct.Struct(f"={COLUMNS}d")
+_QUEUE_AT: Final = len(_REQUEST_FEATURES)
+_HISTORY_AT: Final = _QUEUE_AT + len(QUEUE_FEATURES)
+_DOUBLE_BYTES: Final = 8
+_ALL: Final = None
+"""The one category of waits of whatever job."""
 
 
 class EventKind(enum.IntEnum):
@@ -135,11 +144,22 @@ class PlacementFeatures:
         self._offset = clock_offset_seconds
         self._jobs: dict[Hashable, _Live] = {}
         self._waiting, self._running = Rows(), Rows()
-        self._runs = {name: Lags(8) for name in ("user", "size", "request", "executable", "alike")}
-        self._waits = {name: Lags(4) for name in ("queue", "user", "queue_size")}
-        self._recent_waits: deque[float] = deque(maxlen=20)
+        self._runs = {
+            "user": Lags(8, _user_runs),
+            "size": Lags(8, _last_two),
+            "request": Lags(8, _last_two),
+            "executable": Lags(8, _last_two),
+            "alike": Lags(8, _alike_runs),
+        }
+        self._waits = {name: Lags(4, _last_and_mean) for name in ("queue", "user", "queue_size")}
+        self._recent_waits = Lags(20, _recent_means)
         self._last: dict[int, _Live] = {}
-        self._queue_out = np.empty(len(QUEUE_FEATURES))
+        # the features are put together here: numpy's own ways are long for so few numbers
+        self._out = np.empty(len(FEATURES))
+        self._queue_out = self._out[_QUEUE_AT:_HISTORY_AT]
+        self._out_bytes = self._out.data
+        self._row = np.empty(COLUMNS)
+        self._row_bytes = self._row.data
 
     def submit(self, key: Hashable, submission: Submission) -> Floats:
         """Give the features of a job and put it into the queue.
@@ -161,7 +181,7 @@ class PlacementFeatures:
             if before is not None:
                 before.before = None  # no chain of all jobs
             self._last[submission.user] = job
-        self._waiting.add(key, self._row(submission, submission.time))
+        self._waiting.add(key, _queue_row(submission, submission.time))
 
     def withdraw(self, key: Hashable) -> None:
         """Take a job back as if it had never been submitted."""
@@ -182,11 +202,11 @@ class PlacementFeatures:
         job = self._jobs.get(key)
         if job is not None:
             self._waiting.remove(key)
-            self._running.add(key, self._row(job.submission, time))
+            self._running.add(key, _queue_row(job.submission, time))
 
     def would_start(self, processors: int) -> bool:
         """Whether a job of that size would start now: nobody waits, and so many processors are free."""
-        if len(self._waiting.table):
+        if len(self._waiting):
             return False
         return self.total_processors - float(self._running.table[:, PROCESSORS].sum()) >= processors
 
@@ -211,12 +231,12 @@ class PlacementFeatures:
             return
         job.start = time
         self._waiting.remove(key)
-        self._running.add(key, self._row(job.submission, time))
+        self._running.add(key, _queue_row(job.submission, time))
         self._remember_wait(job.submission, time)
 
     def _remember_wait(self, submission: Submission, start: float) -> None:
         wait = max(0.0, start - submission.time)
-        self._recent_waits.append(wait)
+        self._recent_waits.add(_ALL, wait)
         self._waits["queue"].add(submission.queue, wait)
         self._waits["user"].add(submission.user, wait)
         self._waits["queue_size"].add((submission.queue, submission.processors.bit_length()), wait)
@@ -244,7 +264,7 @@ class PlacementFeatures:
             return
         job.start = math.nan
         self._running.remove(key)
-        self._waiting.add(key, self._row(job.submission, job.submission.time))
+        self._waiting.add(key, _queue_row(job.submission, job.submission.time))
 
     def tell(self, kind: EventKind, key: Hashable, time: float) -> None:
         """Take in what happened to a job that was submitted before."""
@@ -272,77 +292,116 @@ class PlacementFeatures:
             "alike": (user, processors, request, submission.queue),
         }
 
-    @staticmethod
-    def _row(submission: Submission, since: float) -> tuple[float, ...]:
-        return (
-            float(submission.processors),
-            _request(submission),
-            since,
-            float(submission.queue),
-            float(submission.user),
-        )
-
     def features(self, submission: Submission) -> Floats:
         """Features of a job if it were submitted now; shape (features,), in the order of `FEATURES`."""
-        now = submission.time
-        row = np.array(self._row(submission, now))
+        return self.look(submission).copy()
+
+    def look(self, submission: Submission) -> Floats:
+        """The same in an array that the next call fills anew: for one submission at a time."""
+        now, processors, _, user, group, queue, executable = submission
+        request = _request(submission)
+        _QUEUE_JOB.pack_into(self._row_bytes, 0, processors, request, now, queue, user)
+        waiting, running = self._waiting, self._running
         queue_features(
-            now, self.total_processors, row, self._waiting.table, self._running.table, self._queue_out
+            now,
+            self.total_processors,
+            self._row,
+            waiting.room,
+            running.room,
+            self._queue_out,
+            len(waiting),
+            len(running),
         )
         clock = now + self._offset
-        request = UNKNOWN if math.isnan(submission.request) else submission.request
-        asked = (
-            request,
-            submission.processors,
-            submission.processors * _request(submission),
-            submission.queue,
-            submission.user,
-            submission.group,
-            submission.executable,
+        _REQUEST.pack_into(
+            self._out_bytes,
+            0,
+            UNKNOWN if math.isnan(submission.request) else submission.request,
+            processors,
+            processors * request,
+            queue,
+            user,
+            group,
+            executable,
             clock % 86_400.0,
             clock // 86_400.0 % 7.0,
             now,
         )
-        return np.array([*asked, *self._queue_out.tolist(), *self._history(submission)])
-
-    def _history(self, submission: Submission) -> list[float]:
-        now = submission.time
-        runs = {
-            name: self._runs[name].of(category) for name, category in self._categories(submission).items()
-        }
-        user, alike = runs["user"], runs["alike"]
-        size_bits = (submission.queue, submission.processors.bit_length())
-        waits = (
-            self._waits["queue"].of(submission.queue),
-            self._waits["user"].of(submission.user),
-            self._waits["queue_size"].of(size_bits),
+        _HISTORY.pack_into(
+            self._out_bytes,
+            _DOUBLE_BYTES * _HISTORY_AT,
+            *self._history(submission),
+            *self._last_job(submission),
         )
-        numbers = [back(user, lag) for lag in (1, 2, 3)]
-        numbers += [max(user), median(user)] if user else [UNKNOWN, UNKNOWN]
-        for name in ("size", "request", "executable"):
-            numbers += [back(runs[name], 1), back(runs[name], 2)]
-        numbers += [back(alike, 1), mean(alike, 6), max(alike) if alike else UNKNOWN, float(len(alike))]
-        numbers += [mean(self._recent_waits, 5), mean(self._recent_waits)]
-        for lags in waits:
-            numbers += [back(lags, 1), mean(lags)]
-        return numbers + self._last_job(submission, now)
+        return self._out
 
-    def _last_job(self, submission: Submission, now: float) -> list[float]:
+    def _history(self, submission: Submission) -> Numbers:
+        runs, waits = self._runs, self._waits
+        user, size, request, executable, alike = self._categories(submission).values()
+        queue = submission.queue
+        return (
+            *runs["user"].of(user),
+            *runs["size"].of(size),
+            *runs["request"].of(request),
+            *runs["executable"].of(executable),
+            *runs["alike"].of(alike),
+            *self._recent_waits.of(_ALL),
+            *waits["queue"].of(queue),
+            *waits["user"].of(user),
+            *waits["queue_size"].of((queue, submission.processors.bit_length())),
+        )
+
+    def _last_job(self, submission: Submission) -> Numbers:
+        now = submission.time
         last = self._last.get(submission.user)
         if last is None:
-            return [1e9, 0.0, 0.0, 0.0, 0.0]
+            return (1e9, 0.0, 0.0, 0.0, 0.0)
         before = last.submission
         is_alike = before.processors == submission.processors and _request(before) == _request(submission)
         since = now - before.time
         if not math.isnan(last.end):
-            return [since, float(is_alike), 1.0, last.end - last.start, last.start - before.time]
+            return (since, float(is_alike), 1.0, last.end - last.start, last.start - before.time)
         if not math.isnan(last.start):
-            return [since, float(is_alike), 2.0, now - last.start, last.start - before.time]
-        return [since, float(is_alike), 3.0, 0.0, since]
+            return (since, float(is_alike), 2.0, now - last.start, last.start - before.time)
+        return (since, float(is_alike), 3.0, 0.0, since)
 
 
 def _request(submission: Submission) -> float:
     return DEFAULT_REQUEST_SECONDS if math.isnan(submission.request) else submission.request
+
+
+def _queue_row(submission: Submission, since: float) -> Numbers:
+    return (
+        float(submission.processors),
+        _request(submission),
+        since,
+        float(submission.queue),
+        float(submission.user),
+    )
+
+
+# What the features say of the last few numbers of a category.
+
+
+def _last_two(lags: Numbers) -> Numbers:
+    return back(lags, 1), back(lags, 2)
+
+
+def _user_runs(lags: Numbers) -> Numbers:
+    extremes = (max(lags), median(lags)) if lags else (UNKNOWN, UNKNOWN)
+    return back(lags, 1), back(lags, 2), back(lags, 3), *extremes
+
+
+def _alike_runs(lags: Numbers) -> Numbers:
+    return back(lags, 1), mean(lags, 6), max(lags) if lags else UNKNOWN, float(len(lags))
+
+
+def _last_and_mean(lags: Numbers) -> Numbers:
+    return back(lags, 1), mean(lags)
+
+
+def _recent_means(lags: Numbers) -> Numbers:
+    return mean(lags, 5), mean(lags)
 
 
 def features_of(

@@ -23,7 +23,7 @@ from advisor.model.estimate import Estimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.predict.fitness import Target
-from advisor.predict.forecaster import Bounds, Forecaster, warm_kernels
+from advisor.predict.forecaster import Bounds, Forecaster
 from advisor.predict.placement_features import PlacementFeatures, Submission
 from advisor.predict.queue_events import Codes, Floats, tell
 from advisor.predict.rolling import ForecastOptions
@@ -99,12 +99,15 @@ class LivePlacement:
 
     def features(self, job: Job) -> Floats:
         """What the forests look at, of a job that is submitted now."""
-        submission = self._codes.submission(job, job.submit_time - self._origin, learn=False)
-        return self._observer.features(submission)
+        return self._look(job).copy()
 
     def forecast(self, job: Job) -> dict[Target, Estimate]:
         """Wait and run time of a job that is submitted now."""
-        return self._forecaster.forecast(self.features(job), job.requested_time, self._bounds)
+        return self._forecaster.forecast(self._look(job), job.requested_time, self._bounds)
+
+    def _look(self, job: Job) -> Floats:
+        submission = self._codes.submission(job, job.submit_time - self._origin, learn=False)
+        return self._observer.look(submission)
 
     def advised(self, job: Job, tasks: int) -> None:
         """A job joins the on-premise queue; a look will show it.
@@ -229,4 +232,4 @@ class PlacementFollower:
 def warm() -> None:
     """Compile, or load from the cache, all that a first forecast needs; forests may come at any time."""
     PlacementFeatures(1).features(Submission(0.0, 1, 60.0, 0, 0, 0, 0))
-    warm_kernels()
+    Forecaster.warm()
