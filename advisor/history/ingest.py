@@ -15,7 +15,9 @@ from advisor.model.job import JobOutcome
 _BATCH_JOBS = 10_000
 _FIRST_HISTORY_SECONDS = 365 * 86400.0
 OVERLAP_SECONDS = 3600.0
-"""How far each sacct call looks back behind the last known end: slurmdbd gets records late and unordered."""
+"""How far a sacct call looks back behind the last known end: slurmdbd gets records late and unordered."""
+SHORT_OVERLAP_SECONDS = 120.0
+"""How far most calls of a service that asks again and again look back; the long way every now and then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,9 @@ def _rows_done(cursor: str | None, size: int) -> int:
         return 0
 
 
-def sacct_since(store: HistoryStore, now: float, *, source: str = "slurm") -> float:
+def sacct_since(
+    store: HistoryStore, now: float, *, source: str = "slurm", overlap_seconds: float = OVERLAP_SECONDS
+) -> float:
     """From when on sacct is to be asked: the last known end less the overlap, at first a year ago.
 
     The place kept is the last *end seen*, not the time of the last call: while slurmdbd is away slurmctld
@@ -117,7 +121,7 @@ def sacct_since(store: HistoryStore, now: float, *, source: str = "slurm") -> fl
         last_end = float("nan")
     if last_end != last_end:  # noqa: PLR0124 - NaN: nothing read yet, or a cursor nobody understands
         return max(0.0, now - _FIRST_HISTORY_SECONDS)
-    return max(0.0, min(last_end, now) - OVERLAP_SECONDS)
+    return max(0.0, min(last_end, now) - overlap_seconds)
 
 
 def ingest_sacct(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from advisor.decide.wording import parse_admin_comment
-from advisor.history.ingest import IngestReport, sacct_since
+from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.errors import BadInput
@@ -29,6 +29,7 @@ from advisor.slurm.protocol import SlurmBackend
 log = structlog.get_logger(__name__)
 
 _MOST_LINKS = 100_000
+_FAR_LOOK_SECONDS = 600.0
 
 AskNodePrice = Callable[[str, float], float | None]
 """Dollars an hour of what a node was at a moment (epoch seconds), as it was launched."""
@@ -84,6 +85,7 @@ class LearnLoop:
         self._clock = clock
         self._usd_per_hour = usd_per_hour
         self._linked: dict[int, str] = {}
+        self._looked_far = -math.inf  # monotonic seconds
         self.jobs_learned = 0
         self.last_ingest: IngestReport | None = None
 
@@ -128,10 +130,17 @@ class LearnLoop:
             del self._linked[next(iter(self._linked))]
 
     def ingest_accounting(self) -> None:
-        """Add what sacct says has ended."""
-        now = self._clock.wall()
-        since = sacct_since(self._store, now, source=SOURCE)
+        """Add what sacct says has ended: what is new each time, the last hour again every ten minutes.
+
+        slurmdbd gets some records late; asking it for a busy hour four times a minute is a load of its own.
+        """
+        now, moment = self._clock.wall(), self._clock.monotonic()
+        is_far = moment - self._looked_far >= _FAR_LOOK_SECONDS
+        overlap = OVERLAP_SECONDS if is_far else SHORT_OVERLAP_SECONDS
+        since = sacct_since(self._store, now, source=SOURCE, overlap_seconds=overlap)
         self.last_ingest = ingest_accounting(self._store, self._slurm, since, now)
+        if is_far:
+            self._looked_far = moment
         if self.last_ingest.added:
             log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
 
