@@ -41,6 +41,8 @@ class SnapshotRow:
         Time limit, seconds; None where unknown or unlimited.
     start_time : float or None
         Seconds; None while the job waits.
+    tasks : int
+        Tasks of a job array that this row stands for: as many jobs alike.
     """
 
     key: Hashable
@@ -48,15 +50,17 @@ class SnapshotRow:
     submit_time: float
     requested_time: float | None = None
     start_time: float | None = None
+    tasks: int = 1
 
 
 @dataclass(slots=True)
 class _Live:
-    """A job that waits or runs; times since the tracker's origin."""
+    """A job that waits or runs, or the tasks of an array; times since the tracker's origin."""
 
     processors: int
     request: float
     submit: float
+    tasks: int
     start: float = math.nan
     has_work_left: bool = False
 
@@ -113,7 +117,7 @@ class ClusterTracker:
         tracker = cls(total_processors)
         tracker._origin = min((row.submit_time for row in jobs), default=time)
         for row in jobs:
-            tracker._add(row.key, row.processors, row.requested_time, row.submit_time)
+            tracker._add(row.key, row.processors, row.requested_time, row.submit_time, row.tasks)
         started = [(row.start_time, row.key) for row in jobs if row.start_time is not None]
         for start, key in sorted(started, key=lambda pair: pair[0]):
             tracker._begin(tracker._jobs[key], start - tracker._origin)
@@ -127,14 +131,18 @@ class ClusterTracker:
         for key, job in previous._jobs.items():
             submit = job.submit + origin
             if submit > self._taken_at and not job.is_running:
-                self.submit(key, processors=job.processors, requested_time=job.request, time=submit)
+                self.submit(
+                    key, processors=job.processors, requested_time=job.request, time=submit, tasks=job.tasks
+                )
 
-    def submit(self, key: Hashable, *, processors: int, requested_time: float | None, time: float) -> bool:
-        """A job enters the queue. False when the key is already known: nothing changes then."""
+    def submit(
+        self, key: Hashable, *, processors: int, requested_time: float | None, time: float, tasks: int = 1
+    ) -> bool:
+        """A job or an array of so many tasks enters the queue. False: the key is known, nothing changes."""
         self._advance(time)
         if key in self._jobs:
             return False
-        self._add(key, processors, requested_time, time)
+        self._add(key, processors, requested_time, time, tasks)
         return True
 
     def start(self, key: Hashable, time: float) -> bool:
@@ -153,7 +161,7 @@ class ClusterTracker:
         if job is None:
             return False
         if job.is_running:
-            self._running.remove(job.processors, job.start)
+            self._running.remove(job.processors, job.start, job.tasks)
             self._settle(job)
         else:
             self._leave_queue(job)
@@ -185,27 +193,29 @@ class ClusterTracker:
         while self._limits and self._limits[0][0] <= self._now:
             self._settle(heapq.heappop(self._limits)[2])
 
-    def _add(self, key: Hashable, processors: int, requested_time: float | None, time: float) -> None:
+    def _add(
+        self, key: Hashable, processors: int, requested_time: float | None, time: float, tasks: int
+    ) -> None:
         if requested_time is None or not math.isfinite(requested_time) or requested_time < 0:
             request = float(round(self._request_sum / self._known_requests)) if self._known_requests else 0.0
         else:
             request = requested_time
-            self._request_sum += requested_time
-            self._known_requests += 1
-        job = _Live(processors, request, time - (self._origin or 0.0))
+            self._request_sum += tasks * requested_time
+            self._known_requests += tasks
+        job = _Live(processors, request, time - (self._origin or 0.0), tasks)
         self._jobs[key] = job
-        self._waiting.add(processors, job.submit)
-        self._queued_work += processors * request
+        self._waiting.add(processors, job.submit, tasks)
+        self._queued_work += tasks * processors * request
 
     def _begin(self, job: _Live, start: float) -> None:
         self._leave_queue(job)
         job.start = start
-        self._running.add(job.processors, start)
+        self._running.add(job.processors, start, job.tasks)
         self._most_busy = max(self._most_busy, self._running.processors)
         limit = start + job.request
         job.has_work_left = True
-        self._owed += job.processors * limit
-        self._owing += job.processors
+        self._owed += job.tasks * job.processors * limit
+        self._owing += job.tasks * job.processors
         self._started += 1
         if len(self._limits) > 2 * self._running.count + 64:  # drop jobs that ended before their limit
             self._limits = [entry for entry in self._limits if entry[2].has_work_left]
@@ -216,13 +226,13 @@ class ClusterTracker:
         """The job has no work left: its request is used up or it has ended."""
         if job.has_work_left:
             job.has_work_left = False
-            self._owing -= job.processors
-            owed = self._owed - job.processors * (job.start + job.request)
+            self._owing -= job.tasks * job.processors
+            owed = self._owed - job.tasks * job.processors * (job.start + job.request)
             self._owed = owed if self._owing else 0.0  # rounding, if any, ends here
 
     def _leave_queue(self, job: _Live) -> None:
-        self._waiting.remove(job.processors, job.submit)
-        queued = self._queued_work - job.processors * job.request
+        self._waiting.remove(job.processors, job.submit, job.tasks)
+        queued = self._queued_work - job.tasks * job.processors * job.request
         self._queued_work = queued if self._waiting.count else 0.0
 
 
@@ -236,15 +246,15 @@ class _Sums:
         self.processors = 0
         self.since = 0.0
 
-    def add(self, processors: int, since: float) -> None:
-        self.count += 1
-        self.processors += processors
-        self.since += since
+    def add(self, processors: int, since: float, tasks: int) -> None:
+        self.count += tasks
+        self.processors += tasks * processors
+        self.since += tasks * since
 
-    def remove(self, processors: int, since: float) -> None:
-        self.count -= 1
-        self.processors -= processors
-        self.since = self.since - since if self.count else 0.0
+    def remove(self, processors: int, since: float, tasks: int) -> None:
+        self.count -= tasks
+        self.processors -= tasks * processors
+        self.since = self.since - tasks * since if self.count else 0.0
 
     @property
     def mean_processors(self) -> float:

@@ -14,7 +14,6 @@ from advisor.predict.tracker import ClusterTracker, SnapshotRow
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
-_MOST_TASKS: Final = 100_000
 _REMEMBERED: Final = 120_960
 """States kept: a week of looks every five seconds."""
 
@@ -40,14 +39,14 @@ def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
     if not (queued.is_queued or queued.holds_processors):
         return
     job = queued.job
-    for task in range(min(job.array_tasks, _MOST_TASKS)):
-        yield SnapshotRow(
-            key=(job.job_id, task),
-            processors=job.processors,
-            submit_time=job.submit_time,
-            requested_time=job.requested_time,
-            start_time=queued.start_time if queued.holds_processors else None,
-        )
+    yield SnapshotRow(
+        key=job.job_id,
+        processors=job.processors,
+        submit_time=job.submit_time,
+        requested_time=job.requested_time,
+        start_time=queued.start_time if queued.holds_processors else None,
+        tasks=job.array_tasks,
+    )
 
 
 def burst_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[Node, ...]:

@@ -269,6 +269,25 @@ def test_snapshot_equals_the_events_that_led_to_it():
     assert live.state(450.0).free_processors == 7
 
 
+def test_a_row_of_an_array_is_as_many_jobs_alike():
+    array = {"processors": 3, "submit_time": 350.0, "requested_time": 70.0}
+    tasks = [SnapshotRow(key=("task", number), **array) for number in range(1000)]
+    later = SnapshotRow(key="later", processors=1, submit_time=360.0)  # counts as the mean of those before
+    one_by_one = ClusterTracker.from_snapshot([*SNAPSHOT, *tasks, later], total_processors=8, time=400.0)
+    row = SnapshotRow(key="array", tasks=1000, **array)
+    at_once = ClusterTracker.from_snapshot([*SNAPSHOT, row, later], total_processors=8, time=400.0)
+    assert at_once.state(400.0) == one_by_one.state(400.0)
+    for task in tasks:
+        one_by_one.start(task.key, 410.0)
+    at_once.start("array", 410.0)
+    assert at_once.state(420.0) == one_by_one.state(420.0)
+    assert at_once.state(500.0) == one_by_one.state(500.0)  # over their limit
+    for task in tasks:
+        one_by_one.finish(task.key, 510.0)
+    at_once.finish("array", 510.0)
+    assert at_once.state(520.0) == one_by_one.state(520.0)
+
+
 def test_empty_snapshot():
     state = ClusterTracker.from_snapshot([], total_processors=8, time=400.0).state(401.0)
     assert (state.queue_size, state.running_jobs, state.free_processors) == (0, 0, 8)
