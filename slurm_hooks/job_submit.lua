@@ -83,7 +83,8 @@ local has_socket, socket = pcall(require, "socket")
 local has_unix, unix = pcall(require, "socket.unix")
 if not (has_socket and has_unix) then log("error", "lua-socket is missing: no advice will be asked for") end
 
--- -------------------------------------------------------------------------- JSON, flat objects
+-- -------------------------------------------------------------------------- JSON, flat objects: the request;
+-- and the answer of a server that knows no other, or that refuses
 
 local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
 
@@ -219,6 +220,28 @@ local function decode(line)
   return nil
 end
 
+-- The compact answer, which the server gives to who asks for it: no quotes, no escapes, fields by place, "" for what is not to be set. One match tells that it is whole and free of control characters; a newer
+-- server may say more at the end. Reading JSON instead cost as much as all the rest of this file.
+local TEXT, SIGNED, COUNT = "\t([^%c]*)", "\t(%-?%d*)", "\t(%d*)"
+local COMPACT = "^(%d+)" .. COUNT .. TEXT .. TEXT .. TEXT .. SIGNED .. COUNT .. COUNT .. TEXT .. TEXT .. "[\t\n]"
+
+local function decode_compact(line)
+  local v, seq, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
+    = line:match(COMPACT)
+  if not v or site_factor == "-" then return nil end
+  return {
+    v = tonumber(v), seq = tonumber(seq), ok = true, is_compact = true,
+    partition = partition ~= "" and partition or nil,
+    features = features ~= "" and features or nil,
+    prefer = prefer ~= "" and prefer or nil,
+    site_factor = tonumber(site_factor), -- of "" it is nil
+    nice = tonumber(nice),
+    time_limit = tonumber(time_limit),
+    message = message ~= "" and message or nil,
+    admin_comment = admin_comment ~= "" and admin_comment or nil,
+  }
+end
+
 -- ------------------------------------------------------------------- one bounded exchange
 
 local connection -- kept between submissions: 20 us instead of 200 us a question
@@ -263,7 +286,7 @@ local function receive_line(client, deadline)
     size = size + #chunk
     parts[#parts + 1] = chunk
     local newline = chunk:find("\n", 1, true)
-    if newline == #chunk then return table.concat(parts) end
+    if newline == #chunk then return #parts == 1 and chunk or table.concat(parts) end
     if newline then return nil, "more than one line" end
   end
   return nil, "answer too long"
@@ -369,59 +392,76 @@ end
 
 local sequence = 0
 
--- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through
--- its hundred field names, so each is read once, and only what the server looks at.
+-- The request under way. One table for all: a new one each time is work for the garbage collector of
+-- slurmctld's Lua, which has all of its job records to look through.
+local parts, count, too_long = {}, 0, nil
+
+local function put(key, value)
+  if value == nil then return end
+  parts[count + 1], parts[count + 2] = key, encode_value(value)
+  count = count + 2
+end
+
+local function put_decisive(key, value)
+  if value and #value > DECISIVE_BYTES then too_long = key:match("%l+") end
+  put(key, value)
+end
+
+-- A submission as one line, or nil and what is too long in it; and what `fits` looks at once more. Every name
+-- costs slurmctld a search through its hundred field names, so each is read once, and only what the server
+-- looks at.
 local function describe(job, part_list)
   sequence = sequence + 1
-  local parts = {('{"v":%d,"op":"advise","seq":%.0f'):format(PROTOCOL, sequence)}
-  local count, too_long = 1, nil
-  local function put(name, value)
-    if value == nil then return end
-    if type(value) == "string" and #value > DECISIVE_BYTES then too_long = name end
-    count = count + 1
-    parts[count] = ',"' .. name .. '":' .. encode_value(value)
-  end
+  parts[1] = ('{"v":%d,"op":"advise","compact":true,"seq":%.0f'):format(PROTOCOL, sequence)
+  count, too_long = 1, nil
   local partition = text(job.partition)
   local default_name, default = default_partition(part_list)
   local requeue = number(job.requeue, 16)
-  put("uid", number(job.user_id, 32))
-  put("user", cut(job.user_name))
-  put("gid", number(job.group_id, 32))
-  put("partition", partition)
-  put("default_partition", default_name)
-  put("account", cut(job.account) or cut(job.default_account))
-  put("qos", cut(job.qos) or cut(job.default_qos))
-  put("name", cut(job.name))
-  put("comment", text(job.comment))
-  put("features", text(job.features))
-  put("licenses", cut(job.licenses))
-  put("reservation", cut(job.reservation))
-  put("dependency", cut(job.dependency))
-  put("req_nodes", cut(job.req_nodes))
-  put("generic_resources", cut(generic_resources(job)))
-  put("burst_buffer", cut(job.burst_buffer))
-  put("array", text(job.array_inx))
-  if requeue then put("requeue", requeue ~= 0) end
+  local asked = {
+    account = text(job.account) or text(job.default_account),
+    qos = text(job.qos) or text(job.default_qos),
+    time_limit = number(job.time_limit, 32),
+    min_cpus = number(job.min_cpus, 32),
+    min_nodes = number(job.min_nodes, 32),
+  }
+  put(',"uid":', number(job.user_id, 32))
+  put(',"user":', cut(job.user_name))
+  put(',"gid":', number(job.group_id, 32))
+  put_decisive(',"partition":', partition)
+  put(',"default_partition":', default_name)
+  put(',"account":', cut(asked.account))
+  put(',"qos":', cut(asked.qos))
+  put(',"name":', cut(job.name))
+  put_decisive(',"comment":', text(job.comment))
+  put_decisive(',"features":', text(job.features))
+  put(',"licenses":', cut(job.licenses))
+  put(',"reservation":', cut(job.reservation))
+  put(',"dependency":', cut(job.dependency))
+  put(',"req_nodes":', cut(job.req_nodes))
+  put(',"generic_resources":', cut(generic_resources(job)))
+  put(',"burst_buffer":', cut(job.burst_buffer))
+  put_decisive(',"array":', text(job.array_inx))
+  if requeue then put(',"requeue":', requeue ~= 0) end
   local begin = number(job.begin_time, 64)
-  if begin and begin > 0 then put("begin_time", begin) end
-  if number(job.priority, 32) == 0 then put("held", true) end
-  put("interactive", job.script == nil)
-  put("time_limit", number(job.time_limit, 32))
-  put("partition_time_limit", partition_limit(partition and part_list[partition] or default))
-  put("min_cpus", number(job.min_cpus, 32))
-  put("num_tasks", number(job.num_tasks, 32))
-  put("cpus_per_task", number(job.cpus_per_task, 16))
-  put("min_nodes", number(job.min_nodes, 32))
-  put("ntasks_per_node", number(job.ntasks_per_node, 16))
-  put("memory_per_cpu", number(job.min_mem_per_cpu, 64))
-  put("memory_per_node", number(job.min_mem_per_node, 64))
-  if breaker.failed > 0 then put("hook_failed", breaker.failed) end
-  if breaker.skipped > 0 then put("hook_skipped", breaker.skipped) end
+  if begin and begin > 0 then put(',"begin_time":', begin) end
+  if number(job.priority, 32) == 0 then put(',"held":', true) end
+  put(',"interactive":', job.script == nil)
+  put(',"time_limit":', asked.time_limit)
+  put(',"partition_time_limit":', partition_limit(partition and part_list[partition] or default))
+  put(',"min_cpus":', asked.min_cpus)
+  put(',"num_tasks":', number(job.num_tasks, 32))
+  put(',"cpus_per_task":', number(job.cpus_per_task, 16))
+  put(',"min_nodes":', asked.min_nodes)
+  put(',"ntasks_per_node":', number(job.ntasks_per_node, 16))
+  put(',"memory_per_cpu":', number(job.min_mem_per_cpu, 64))
+  put(',"memory_per_node":', number(job.min_mem_per_node, 64))
+  if breaker.failed > 0 then put(',"hook_failed":', breaker.failed) end
+  if breaker.skipped > 0 then put(',"hook_skipped":', breaker.skipped) end
   if too_long then return nil, too_long .. " too long" end
   parts[count + 1] = "}\n"
-  local line = table.concat(parts)
+  local line = table.concat(parts, "", 1, count + 1)
   if #line > REQUEST_BYTES then return nil, "request too long" end
-  return line
+  return line, asked
 end
 
 -- ------------------------------------------------------------------------ judging the answer
@@ -431,7 +471,7 @@ local function is_integer(value, low, high)
 end
 
 local function is_text(value, limit, pattern)
-  return type(value) == "string" and #value > 0 and #value <= limit and not value:find("%c")
+  return type(value) == "string" and #value > 0 and #value <= limit
     and (not pattern or value:find(pattern) ~= nil)
 end
 
@@ -453,7 +493,10 @@ local function judge(answer)
   if answer.seq ~= sequence then return nil, "answer to another question" end
   if type(answer.ok) ~= "boolean" then return nil, "neither ok nor refused" end
   for name, is_valid in pairs(IS_VALID) do
-    if answer[name] ~= nil and not is_valid(answer[name]) then return nil, "bad " .. name end
+    local value = answer[name]
+    if value ~= nil and not (is_valid(value) and (answer.is_compact or not tostring(value):find("%c"))) then
+      return nil, "bad " .. name
+    end
   end
   return answer
 end
@@ -469,24 +512,26 @@ local function admits(name, allowed, denied)
   return not denied or name ~= nil and not is_listed(denied, name)
 end
 
+local function over(asked, limit)
+  return asked and limit and asked > limit
+end
+
 -- Would slurmctld reject or park the job there? Then it stays where it is.
-local function fits(job, part_list, partitions)
+local function fits(asked, part_list, partitions)
   for name in partitions:gmatch("[^,]+") do
     local partition = part_list[name]
     if not partition then return false, "partition " .. name .. " is not open to this user" end
     if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
-    local function over(asked, limit) return asked and limit and asked > limit end
-    if over(number(job.time_limit, 32), number(partition.max_time, 32))
-      or over(number(job.min_nodes, 32), number(partition.max_nodes, 32))
-      or over(number(job.min_nodes, 32), number(partition.total_nodes, 32))
-      or over(number(job.min_cpus, 32), number(partition.total_cpus, 32)) then
+    if over(asked.time_limit, number(partition.max_time, 32))
+      or over(asked.min_nodes, number(partition.max_nodes, 32))
+      or over(asked.min_nodes, number(partition.total_nodes, 32))
+      or over(asked.min_cpus, number(partition.total_cpus, 32)) then
       return false, "job is over the limits of partition " .. name
     end
-    local account = text(job.account) or text(job.default_account)
-    if not admits(account, partition.allow_accounts, partition.deny_accounts) then
+    if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
       return false, "partition " .. name .. " does not take this account"
     end
-    if not admits(text(job.qos) or text(job.default_qos), partition.allow_qos, partition.deny_qos) then
+    if not admits(asked.qos, partition.allow_qos, partition.deny_qos) then
       return false, "partition " .. name .. " does not take this QOS"
     end
   end
@@ -495,13 +540,13 @@ end
 
 -- A moved job's longer limit: never shorter than the user's, never where he gave none (INFINITE is none as
 -- well), never above MaxTime of a partition it may start in.
-local function raised_limit(job, part_list, answer)
-  local asked, limit = number(job.time_limit, 32), answer.time_limit
-  if not (asked and limit and answer.partition) then return nil end
+local function raised_limit(asked, part_list, answer)
+  local limit = answer.time_limit
+  if not (asked.time_limit and limit and answer.partition) then return nil end
   for name in answer.partition:gmatch("[^,]+") do
     limit = math.min(limit, number(part_list[name].max_time, 32) or limit)
   end
-  return limit > asked and limit or nil
+  return limit > asked.time_limit and limit or nil
 end
 
 -- A constraint of the user's may only be narrowed, and Slurm uses his --prefer instead of the constraint
@@ -511,7 +556,7 @@ local function may_require(job, features)
 end
 
 -- what to set, in order; what the user set himself is not in it
-local function changes_for(job, part_list, answer)
+local function changes_for(job, asked, part_list, answer)
   local changes = {}
   local function change(name, value) changes[#changes + 1] = {name, value} end
   if answer.partition then change("partition", answer.partition) end
@@ -524,7 +569,7 @@ local function changes_for(job, part_list, answer)
   if answer.admin_comment and not text(job.admin_comment) then
     change("admin_comment", answer.admin_comment)
   end
-  local limit = raised_limit(job, part_list, answer)
+  local limit = raised_limit(asked, part_list, answer)
   if limit then change("time_limit", limit) end
   return changes
 end
@@ -532,21 +577,24 @@ end
 -- ---------------------------------------------------------------------------------- the hook
 
 local function ask(job, part_list)
-  local line, reason = describe(job, part_list)
+  local line, asked = describe(job, part_list)
   if not line then
-    log("info", "job left alone: " .. reason)
+    log("info", "job left alone: " .. asked)
     return nil
   end
   local raw, err = exchange(line)
   if not raw then return nil, err end
-  local answer = decode(raw)
-  if answer then answer, err = judge(answer) else err = "not a flat JSON object" end
+  local answer = decode_compact(raw) or decode(raw)
+  if answer then answer, err = judge(answer) else err = "not an answer" end
   if not answer then
     drop()
     return nil, err
   end
   breaker.success()
-  if answer.ok then return answer end
+  if answer.ok then
+    answer.asked = asked
+    return answer
+  end
   log("info", "no advice: the server says " .. tostring(answer.error))
   return nil
 end
@@ -568,13 +616,13 @@ local function submit(job, part_list)
     return
   end
   if answer.partition then
-    local possible, reason = fits(job, part_list, answer.partition)
+    local possible, reason = fits(answer.asked, part_list, answer.partition)
     if not possible then
       log("info", "job left alone: " .. reason)
       return
     end
   end
-  for _, change in ipairs(changes_for(job, part_list, answer)) do job[change[1]] = change[2] end
+  for _, change in ipairs(changes_for(job, answer.asked, part_list, answer)) do job[change[1]] = change[2] end
   if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
 end
 

@@ -2,8 +2,10 @@
 
 A request names its ``op``: ``advise`` (the hook's), ``ping`` or ``metrics``. The reply carries the request's
 ``seq`` back. An ``advise`` reply is flat, because the reader on the other side is a small Lua scanner, and
-says only what to set; a refusal is ``{"v":1,"seq":..,"ok":false,"error":CODE}``. Unknown fields are ignored
-both ways, so that a newer hook works with an older server; another version number is refused.
+says only what to set; who asks with ``"compact":true`` gets it without names and quotes
+(:func:`encode_reply`), for unescaping the AdminComment cost slurmctld as much as the rest of the hook. A
+refusal is ``{"v":1,"seq":..,"ok":false,"error":CODE}``. Unknown fields are ignored both ways, so that a newer
+hook works with an older server; another version number is refused.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         As submitted.
     dry : bool
         True for a question that submits nothing: it is not spooled and not counted as queued.
+    compact : bool
+        The asker reads the compact reply.
     hook_failed, hook_skipped : int
         Questions of the hook that failed, or that its open breaker did not ask, since the last answer.
     """
@@ -106,6 +110,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     held: bool = False
     burst_buffer: str | None = None
     dry: bool = False
+    compact: bool = False
     hook_failed: int = 0
     hook_skipped: int = 0
 
@@ -237,6 +242,31 @@ def _decode_replacing(line: bytes) -> Request:
 def encode_line(message: msgspec.Struct) -> bytes:
     """One message as one line, with its line end."""
     return _encoder.encode(message) + b"\n"
+
+
+_COMPACT_TABS: Final = 9
+
+
+def encode_reply(reply: AdviseReply, *, compact: bool) -> bytes:
+    r"""The reply to ``advise`` as one line.
+
+    The compact form is the version, ``seq``, ``partition``, ``features``, ``prefer``, ``site_factor``,
+    ``nice``, ``time_limit``, ``message`` and ``admin_comment``, in that order, with a tab between two and
+    nothing for what is not to be set; later versions may add fields at the end. A text that has a tab or a
+    line end of its own is sent as JSON, which the asker must read in any case.
+    """
+    if not compact:
+        return encode_line(reply)
+    line = (
+        f"{reply.v}\t{reply.seq}\t{reply.partition or ''}\t{reply.features or ''}\t{reply.prefer or ''}"
+        f"\t{'' if reply.site_factor is None else reply.site_factor}"
+        f"\t{'' if reply.nice is None else reply.nice}"
+        f"\t{'' if reply.time_limit is None else reply.time_limit}"
+        f"\t{reply.message or ''}\t{reply.admin_comment or ''}\n"
+    )
+    if line.count("\t") != _COMPACT_TABS or line.count("\n") != 1:
+        return encode_line(reply)
+    return line.encode()
 
 
 def refusal(error: str, seq: int = 0) -> bytes:

@@ -190,7 +190,7 @@ class SubmitServer:
             self._metrics.protocol_error("server.failed")
             log.exception("advice.failed")
             return
-        connection.sendall(protocol.encode_line(answered.reply))
+        connection.sendall(protocol.encode_reply(answered.reply, compact=request.compact))
         # the rest is ours: slurmctld has its answer
         seconds = time.perf_counter() - arrived
         self._write_down(request, answered, seconds)

@@ -177,7 +177,7 @@ def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
     slurm.submit(unset)
     sent = json.loads(network.requests[-1])
     assert set(sent) == {
-        "v", "op", "seq", "uid", "user", "gid", "default_partition", "interactive", "min_cpus",
+        "v", "op", "compact", "seq", "uid", "user", "gid", "default_partition", "interactive", "min_cpus",
     }  # fmt: skip
     assert sent["interactive"] is False
     assert slurm.violations == []

@@ -67,3 +67,15 @@ def test_any_bytes_are_a_request_or_an_error(raw: bytes) -> None:
     except ProtocolError:
         return
     assert isinstance(request, msgspec.Struct)
+
+
+def test_a_compact_reply_has_its_fields_by_place() -> None:
+    reply = AdviseReply(v=1, seq=3, ok=True, id="x", partition="burst", nice=0, admin_comment='{"a":"\\""}')
+    assert protocol.encode_reply(reply, compact=True) == b'1\t3\tburst\t\t\t\t0\t\t\t{"a":"\\""}\n'
+    assert protocol.encode_reply(reply, compact=False) == protocol.encode_line(reply)
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\nb"])
+def test_a_text_that_would_break_the_compact_form_goes_as_json(text: str) -> None:
+    reply = AdviseReply(v=1, seq=3, ok=True, message=text)
+    assert json.loads(protocol.encode_reply(reply, compact=True))["message"] == text

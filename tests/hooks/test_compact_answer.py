@@ -1,0 +1,125 @@
+"""The compact answer says what the JSON one says, and is judged as a whole as well."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.service import protocol
+from advisor.service.protocol import AdviseReply
+from tests.hooks.slurm_double import LUA_VERSIONS, Network, SlurmDouble, Submitted
+
+GOOD = AdviseReply(
+    v=1,
+    seq=0,
+    ok=True,
+    partition="burst",
+    features="x86&spot",
+    prefer="spot",
+    site_factor=-10,
+    nice=5,
+    time_limit=90,
+    message='100 % "sooner"',
+    admin_comment='{"id":"a\\\\b","n":{"x":1}}',
+)
+texts = st.none() | st.text(st.characters(codec="utf-8"), max_size=60)
+words = st.none() | st.text("ab_.,&|\t é", max_size=8)
+numbers = st.none() | st.integers(-3_000_000_000, 5_000_000_000)
+replies = st.builds(
+    AdviseReply,
+    v=st.just(1),
+    seq=st.just(0),
+    ok=st.just(True),
+    partition=words,
+    features=words,
+    prefer=words,
+    site_factor=numbers,
+    nice=numbers,
+    time_limit=numbers,
+    message=texts,
+    admin_comment=texts,
+)
+
+
+def told(lua: str, line_of: Callable[[int], bytes], folder: Path) -> Submitted:
+    """What the hook does with an answer."""
+    network = Network(lambda line: line_of(json.loads(line)["seq"]))
+    slurm = SlurmDouble(lua, network, folder)
+    done = slurm.submit({"time_limit": 60.0})
+    assert done.code == 0
+    assert slurm.violations == []
+    return done
+
+
+@given(lua=st.sampled_from(LUA_VERSIONS), reply=replies)
+def test_says_what_json_says(lua: str, reply: AdviseReply) -> None:
+    def line_of(seq: int, *, compact: bool) -> bytes:
+        answer = msgspec.structs.replace(reply, seq=seq)
+        # "" is no value that the server ever sends, and in the compact form it is none at all
+        emptied = {name: None for name in reply.__struct_fields__ if getattr(reply, name) == ""}
+        emptied = {name: None for name in emptied if name not in ("id", "placement", "mode", "reason")}
+        return protocol.encode_reply(msgspec.structs.replace(answer, **emptied), compact=compact)
+
+    with tempfile.TemporaryDirectory() as folder:
+        as_json = told(lua, lambda seq: line_of(seq, compact=False), Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        compact = told(lua, lambda seq: line_of(seq, compact=True), Path(folder))
+    assert (compact.changes, compact.messages) == (as_json.changes, as_json.messages)
+
+
+def test_all_of_it_is_set(lua: str, tmp_path: Path) -> None:
+    done = told(lua, compact_line, tmp_path)
+    assert done.changes == {
+        "partition": "burst",
+        "features": "x86&spot",
+        "prefer": "spot",
+        "site_factor": -10,
+        "nice": 2147483648 + 5,
+        "admin_comment": GOOD.admin_comment,
+        "time_limit": 90,
+    }
+    assert done.messages == [GOOD.message]
+
+
+def compact_line(seq: int) -> bytes:
+    line = protocol.encode_reply(msgspec.structs.replace(GOOD, seq=seq), compact=True)
+    assert line.count(b"\t") == 9
+    return line
+
+
+def test_a_newer_server_may_say_more(lua: str, tmp_path: Path) -> None:
+    done = told(lua, lambda seq: compact_line(seq)[:-1] + b"\tnew\n", tmp_path)
+    assert done.changes["partition"] == "burst"
+
+
+def test_a_server_that_knows_no_compact_form_is_understood(lua: str, tmp_path: Path) -> None:
+    done = told(lua, lambda seq: protocol.encode_line(msgspec.structs.replace(GOOD, seq=seq)), tmp_path)
+    assert done.changes["admin_comment"] == GOOD.admin_comment
+
+
+WRONG: dict[str, Callable[[bytes], bytes]] = {
+    "another version": lambda line: b"2" + line[1:],
+    "another job's": lambda line: line.replace(b"1\t1\t", b"1\t2\t", 1),
+    "no number": lambda line: line.replace(b"\t-10\t", b"\tten\t"),
+    "half a number": lambda line: line.replace(b"\t-10\t", b"\t-\t"),
+    "a number too large": lambda line: line.replace(b"\t-10\t", b"\t-2000000001\t"),
+    "a control character": lambda line: line.replace(b"sooner", b"soo\x01er"),
+    "no such partition name": lambda line: line.replace(b"burst", b"bu st"),
+    "a field too few": lambda line: line.replace(b"\t90\t", b"\t"),
+    "a message too long": lambda line: line.replace(b"sooner", b"s" * 600),
+    "two lines": lambda line: line * 2,
+    "cut short": lambda line: line[:40],
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_one_wrong_field_spoils_all(lua: str, tmp_path: Path, kind: str) -> None:
+    done = told(lua, lambda seq: WRONG[kind](compact_line(seq)), tmp_path)
+    assert (done.changes, done.messages) == ({}, [])
