@@ -98,11 +98,15 @@ class FinishedJobs:
             batch = following
         return added
 
-    def recent(self, count: int, *, source: str | None = None) -> list[JobOutcome]:
-        """The ``count`` jobs that ended last, oldest end first."""
+    def recent(
+        self, count: int, *, source: str | None = None, partition: str | None = None
+    ) -> list[JobOutcome]:
+        """The ``count`` jobs that ended last (in a partition), oldest end first."""
         query = sa.select(job).order_by(job.c.end_time.desc(), job.c.position.desc()).limit(count)
         if source is not None:
             query = query.where(job.c.source == source)
+        if partition is not None:
+            query = query.where(job.c.partition_name == partition)
         with self._database.reading() as connection:
             found = [outcome_of(row) for row in connection.execute(query)]
         return found[::-1]

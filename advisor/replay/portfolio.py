@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio import AdaptivePeriod, TimeConstrainedSelector, Worth, unless_champion
+from advisor.decide.portfolio import AdaptivePeriod, Worth
+from advisor.decide.portfolio_choice import Chooser
 from advisor.model.table import JobTable
 from advisor.replay.portfolio_charge import (
     CHAMPION,
@@ -28,10 +29,10 @@ from advisor.replay.portfolio_charge import (
     leaders_of,
     prepared,
     prior_of,
+    rows_of,
     utility_of,
 )
 from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
-from advisor.simulate.portfolio.online import OnlineSimulator
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
 
 Floats = NDArray[np.float64]
@@ -71,15 +72,15 @@ class PolicyUse:
 
 
 class Selection:
-    """Chooses by simulating the policies on the queue as it is; see :func:`unless_champion`."""
+    """Chooses by simulating the policies on the queue as it is (:class:`Chooser`)."""
 
     def __init__(
         self, policies: Sequence[RentingPolicy], options: Options, cluster: RentedCluster, margin: float
     ) -> None:
         self._options = options
-        self._margin = margin
-        self._simulator = OnlineSimulator(policies, cluster.rules)
-        self._selector = TimeConstrainedSelector(len(policies), np.random.default_rng(options.seed))
+        self._chooser = Chooser(
+            policies, cluster.rules, margin=margin, hold_seconds=options.hold_seconds, seed=options.seed
+        )
         self._period = AdaptivePeriod()
         self.use = PolicyUse()
 
@@ -95,14 +96,7 @@ class Selection:
             beta=options.beta,
         )
         began = time.perf_counter()
-        best, _, loss = self._selector.choose(
-            lambda chosen: worth.loss(
-                self._simulator.simulate(situation, chosen, champion, options.hold_seconds)
-            ),
-            options.budget,
-            champion,
-        )
-        applied = unless_champion(loss, best, champion, self._margin)
+        applied = self._chooser.choose(situation, worth, options.budget, champion).applied
         self.use.add(cluster.now, applied, situation.present, 1000 * (time.perf_counter() - began))
         rest = cluster.cloud.tick_seconds * (situation.present / LONG_QUEUE) ** 2
         cluster.apply(applied, self._period.after(applied), rest)
@@ -113,6 +107,29 @@ def replay_selection(jobs: JobTable, options: Options) -> Totals:
     champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
     charge = Charge(np.array([champion]), [0])
     return _run(jobs, options.policies, options, charge, lambda _: None).totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """What every contender made of a log, and who was in charge when.
+
+    Attributes
+    ----------
+    alone : list of Totals
+        Each policy's.
+    selections : list of Run
+        One a margin.
+    scores : ndarray
+        Each policy's utility at the end, its prior included.
+    champions, leaders : ndarray of int
+        Champion, and leading selection or ``CHAMPION``, when 0, 1, ... checkpoints were known.
+    """
+
+    alone: list[Totals]
+    selections: list[Run]
+    scores: Floats
+    champions: NDArray[np.int64]
+    leaders: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,8 +154,8 @@ class Replayed:
     portfolio: Run
 
 
-def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
-    """Each policy, each selection, then the portfolio that is led by the best of them so far."""
+def standing(known: JobTable, options: Options, tell: Progress, before: Floats) -> Standing:
+    """Judge each policy and each selection on a log; ``before``: the policies' priors (`prior_of`)."""
     policies = options.policies
     shadows = []
     for done, policy in enumerate(policies):
@@ -147,25 +164,45 @@ def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
             replay_policy(known, options.cloud, options.runtimes, policy, options.checkpoint_seconds)
         )
     tell("policies", len(policies), len(policies))
-    before = prior_of(policies, options)
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
-
-    def go(leaders: Sequence[int] | NDArray[np.int64], what: str) -> Run:
-        charge = Charge(champions, leaders)
-        return _run(known, policies, options, charge, lambda done: tell(what, done, len(known)))
-
-    selections = [go([at], "selection") for at in range(len(options.margins))]
-    leaders = leaders_of(
-        [shadows[champion][1][k] for k, champion in enumerate(champions[1:])],
-        [run.checkpoints for run in selections],
-        before[champions[0]],
-        options,
-    )
-    return Replayed(
-        alone=[totals for totals, _ in shadows],
+    selections = [
+        _run(
+            known,
+            policies,
+            options,
+            Charge(champions, [at]),
+            lambda done: tell("selection", done, len(known)),
+        )
+        for at in range(len(options.margins))
+    ]
+    leaders = np.full(len(champions), CHAMPION, np.int64)
+    if selections:
+        leaders = leaders_of(
+            [shadows[champion][1][k] for k, champion in enumerate(champions[1:])],
+            [run.checkpoints for run in selections],
+            before[champions[0]],
+            options,
+        )
+    totals = [totals for totals, _ in shadows]
+    return Standing(
+        alone=totals,
         selections=selections,
+        scores=utility_of(before + rows_of(totals), options),
+        champions=champions,
         leaders=leaders,
-        portfolio=go(leaders, "portfolio"),
+    )
+
+
+def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
+    """Each policy, each selection, then the portfolio that is led by the best of them so far."""
+    policies = options.policies
+    found = standing(known, options, tell, prior_of(policies, options))
+    charge = Charge(found.champions, found.leaders)
+    return Replayed(
+        alone=found.alone,
+        selections=found.selections,
+        leaders=found.leaders,
+        portfolio=_run(known, policies, options, charge, lambda done: tell("portfolio", done, len(known))),
     )
 
 
@@ -244,7 +281,7 @@ def _run(
     while not cluster.advance(chooses=True):
         champion, leader = charge.after(known.checkpoints(cluster))
         told += 1
-        if told % 1000 == 0:
+        if told % 100 == 0:
             tell(cluster.arrived)
         if leader == CHAMPION:
             use.add(cluster.now, champion, int(cluster.state.cluster["waiting"][0]), float("nan"))

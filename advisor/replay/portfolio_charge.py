@@ -19,7 +19,7 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._cluster import CHARGED, JOBS, SLOWDOWN, WORK
-from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
+from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, Totals, replay_policy
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
 
 Floats = NDArray[np.float64]
@@ -123,8 +123,12 @@ def prior_of(policies: Sequence[RentingPolicy], options: Options) -> Floats:
     """What each policy makes of the synthetic workload, weighed as ``PRIOR_JOBS``; rows as checkpoints."""
     workload = prepared(load_table(PRIOR_WORKLOAD), options.cloud, None)
     every = [replay_policy(workload, options.cloud, options.runtimes, policy)[0] for policy in policies]
-    rows = [[one.charged_seconds, one.work_seconds, one.slowdown_sum, one.jobs] for one in every]
-    return np.array(rows) * (PRIOR_JOBS / len(workload))
+    return rows_of(every) * (PRIOR_JOBS / len(workload))
+
+
+def rows_of(totals: Sequence[Totals]) -> Floats:
+    """Totals as rows like checkpoints, shape (n, 4)."""
+    return np.array([[one.charged_seconds, one.work_seconds, one.slowdown_sum, one.jobs] for one in totals])
 
 
 def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options) -> NDArray[np.int64]:

@@ -47,6 +47,12 @@ class NodePrices:
             except OSError as error:  # known in memory still
                 log.warning("node_prices.not_saved", file=str(self._state.path), error=error.strerror)
 
+    def launched_at(self, node: str) -> float | None:
+        """When the node was launched last, epoch seconds; None when that is not known."""
+        with self._lock:
+            known = self._launches.get(node)
+        return known[-1][0] if known else None
+
     def usd_per_hour(self, node: str, time: float) -> float | None:
         """Price of what the node was at a moment (epoch seconds); None when that is not known."""
         with self._lock:

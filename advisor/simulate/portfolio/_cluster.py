@@ -207,7 +207,7 @@ def _is_due(state: ClusterState) -> bool:
     return bool((has_changed and rested) or it.now >= it.last_choice + it.period)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> int:
     """Go on to the end, or until the policy is to be chosen (modes ``CHOOSING`` and ``RESUMED``).
 

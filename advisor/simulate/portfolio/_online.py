@@ -63,7 +63,7 @@ def _run(
                 this.weight = weight_of(after.order, this.estimate, this.processors)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
     profile: Records,
     job: Records,

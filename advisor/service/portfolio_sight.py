@@ -1,0 +1,196 @@
+"""The burst partition as the portfolio's simulator takes it: rented nodes, waiting jobs. Pure.
+
+A simulated node is a whole node here: jobs that share one count as one node each, so that a limit is rather
+too high than too low for Slurm, which packs them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from advisor.decide.wording import parse_admin_comment
+from advisor.model.cluster import Node, NodePower
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.service.site_view import burst_nodes, jobs_by_node
+from advisor.simulate._state import Records
+from advisor.simulate.portfolio._state import NODE
+from advisor.simulate.portfolio.online import Situation, empty_jobs
+from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
+
+_UNKNOWN_SECONDS: Final = 3600.0
+_COMPLETING_SECONDS: Final = 5.0
+_MOST_JOBS: Final = 500
+"""Waiting jobs (and array tasks) looked at: simulating takes time by their square."""
+_LIMITED: Final = ("QOS", "Assoc", "Licenses", "JobArrayTaskLimit", "Reservation", "PartitionDown")
+"""Beginnings of Slurm's reasons that no node of ours mends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BurstSight:
+    """The burst partition at a moment.
+
+    Attributes
+    ----------
+    situation : Situation
+        For the simulator.
+    rented : tuple of Node
+        Nodes of ``situation.profile``, in its order.
+    waiting : tuple of QueuedJob
+        Jobs of ``situation.jobs``, in their order; an array's row once for each of its tasks.
+    usable : int
+        Nodes that a job may be given, rented or not.
+    asleep : tuple of Node
+        Those that are powered down or on their way there.
+    """
+
+    situation: Situation
+    rented: tuple[Node, ...]
+    waiting: tuple[QueuedJob, ...]
+    usable: int
+    asleep: tuple[Node, ...]
+
+
+class LastTwo:
+    """Mean of the last two run times (Deng et al., section 3.2): of jobs alike, else of the user's."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[object, ...], tuple[float, ...]] = {}
+
+    def ended(self, job: Job, run_seconds: float) -> None:
+        """Take in a job that ran."""
+        for key in self._keys(job):
+            self._runs[key] = (*self._runs.get(key, ()), run_seconds)[-2:]
+
+    def mean(self, job: Job) -> float | None:
+        """Expected run time, seconds; None for a stranger."""
+        for key in self._keys(job):
+            if known := self._runs.get(key):
+                return sum(known) / len(known)
+        return None
+
+    @staticmethod
+    def _keys(job: Job) -> tuple[tuple[object, ...], ...]:
+        return (job.user, job.requested_time, job.processors), (job.user,)
+
+
+def expected_run(queued: QueuedJob, last: LastTwo) -> float:
+    """Run time to reckon with: as predicted at its submission, else its user's last two, else its limit."""
+    recorded = parse_admin_comment(queued.admin_comment)
+    predicted = recorded.numbers.get("predicted_cloud_run") if recorded is not None else None
+    found = predicted if predicted is not None and predicted > 0.0 else last.mean(queued.job)
+    limit = queued.job.requested_time
+    if found is None:
+        return limit if limit is not None else _UNKNOWN_SECONDS
+    return max(1.0, found if limit is None else min(found, limit))
+
+
+def nodes_of(job: Job, processors_per_node: int) -> int:
+    """Whole nodes a job takes."""
+    return max(job.nodes or 1, math.ceil(job.processors / max(processors_per_node, 1)))
+
+
+def sight_of(
+    snapshot: SlurmSnapshot,
+    settings: Settings,
+    *,
+    last: LastTwo,
+    launched: Callable[[str], float | None],
+    boot_seconds: float,
+) -> BurstSight:
+    """Look at a snapshot.
+
+    Parameters
+    ----------
+    snapshot : SlurmSnapshot
+        Of the whole cluster.
+    settings : Settings
+        In force.
+    last : LastTwo
+        What is known of run times.
+    launched : callable
+        When a node was rented, epoch seconds; None when that is not known.
+    boot_seconds : float
+        What a boot takes.
+    """
+    usable = [
+        node
+        for node in burst_nodes(snapshot, settings)
+        if node.is_cloud and not (node.is_down or node.is_draining) and node.power is not NodePower.UNKNOWN
+    ]
+    rented = tuple(node for node in usable if node.power in (NodePower.UP, NodePower.POWERING_UP))
+    per_node = min((node.processors for node in usable), default=1)
+    waiting = _waiting(snapshot, settings, widest=len(usable), per_node=per_node)
+    jobs = empty_jobs(len(waiting))
+    for row, queued in zip(jobs, waiting, strict=True):
+        row["submit"] = min(queued.job.submit_time, snapshot.time)
+        row["estimate"] = row["run"] = expected_run(queued, last)
+        row["processors"] = nodes_of(queued.job, per_node)
+    profile = np.zeros(len(rented), NODE)
+    on_node = jobs_by_node(snapshot)
+    for row, node in zip(profile, rented, strict=True):
+        since = min(launched(node.name) or snapshot.time, snapshot.time)
+        ends = [_expected_end(queued, snapshot.time, last) for queued in on_node.get(node.name, ())]
+        _describe(row, node, ends, since=since, now=snapshot.time, boot_seconds=boot_seconds)
+    return BurstSight(
+        situation=Situation(now=snapshot.time, profile=profile, jobs=jobs, present=len(waiting)),
+        rented=rented,
+        waiting=waiting,
+        usable=len(usable),
+        asleep=tuple(node for node in usable if node.power in (NodePower.DOWN, NodePower.POWERING_DOWN)),
+    )
+
+
+def _waiting(
+    snapshot: SlurmSnapshot, settings: Settings, *, widest: int, per_node: int
+) -> tuple[QueuedJob, ...]:
+    """Jobs that wait for nodes of the burst partition and nothing else, by submission, tasks one by one."""
+    mine = [
+        queued
+        for queued in snapshot.jobs
+        if queued.state == PENDING
+        and queued.is_queued
+        and queued.partitions == (settings.cluster.burst_partition,)
+        and not queued.reason.startswith(_LIMITED)
+        and nodes_of(queued.job, per_node) <= widest
+    ]
+    mine.sort(key=lambda queued: (queued.job.submit_time, queued.job.job_id))
+    tasks = (queued for queued in mine for _ in range(min(queued.job.array_tasks, _MOST_JOBS)))
+    return tuple(islice(tasks, _MOST_JOBS))
+
+
+def _expected_end(queued: QueuedJob, now: float, last: LastTwo) -> tuple[float, float]:
+    """Start and expected end; a job beyond what was expected takes twice its time so far."""
+    begun = min(queued.start_time or now, now)
+    end = begun + expected_run(queued, last)
+    return begun, end if end > now else now + max(now - begun, 1.0)
+
+
+def _describe(
+    row: Records,
+    node: Node,
+    ends: Sequence[tuple[float, float]],
+    *,
+    since: float,
+    now: float,
+    boot_seconds: float,
+) -> None:
+    """Fill in a node of the profile."""
+    is_booting = node.power is NodePower.POWERING_UP
+    free = max(since + boot_seconds, now + 1.0) if is_booting else now
+    row["since"] = since
+    row["begun"] = min((begun for begun, _ in ends), default=since if is_booting else now)
+    row["row"] = 0 if ends or not is_booting else -1
+    if ends:
+        # a job that waits for the boot has all its time before it
+        free = max(end for _, end in ends) + (free - now if is_booting else 0.0)
+    elif node.is_busy:
+        free = max(free, now + _COMPLETING_SECONDS)
+    row["ready"] = free
+    row["estimate"] = free - row["begun"]
