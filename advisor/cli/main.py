@@ -21,6 +21,7 @@ COMMANDS: tuple[str, ...] = (
     "nodes",
     "pools",
     "spend",
+    "portfolio",
     "doctor",
     "advise",
     "why",
@@ -71,17 +72,20 @@ for _name in COMMANDS:
     import_module(f"advisor.cli.{_name}").register(app)
 
 
+def _complain(text: str) -> None:
+    """On standard error, in red; a path is never broken in two."""
+    stderr.print(text, style="bold red", markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
 def run() -> None:
     """Entry point. Exit codes: 0 done, 2 bad input or configuration, 1 anything else."""
     try:
         app()
     except BadInput as error:
-        stderr.print(f"error: {error}", style="bold red", markup=False, highlight=False, emoji=False)
+        _complain(f"error: {error}")
         sys.exit(2)
     except AdvisorError as error:
-        stderr.print(
-            f"error ({error.code}): {error}", style="bold red", markup=False, highlight=False, emoji=False
-        )
+        _complain(f"error ({error.code}): {error}")
         sys.exit(2 if error.code in _EXIT_AS_BAD_INPUT else 1)
     except KeyboardInterrupt:
         stderr.print("interrupted", markup=False)

@@ -98,6 +98,17 @@ def moves(site: Site) -> bool:
     return moved
 
 
+def sent(site: Site, *options: str, script: str = "true") -> Submission:
+    """Submit a job that the advice sends to the cloud; if it does not, say why."""
+    job = site.lab.sbatch(*options, script=script)
+    shown = site.lab.job(job.job_id)
+    if shown["Partition"] != "burst":
+        log = (site.lab.folder / "log" / "slurmctld.log").read_text(encoding="utf-8", errors="replace")
+        hook = [line for line in log.splitlines() if "advisor hook" in line][-10:]
+        raise AssertionError(f"it stayed: {shown}; {hook}; {site.advisor('status', check=False).stdout}")
+    return job
+
+
 def ran_on(site: Site, job: Submission) -> str:
     return site.lab.job(job.job_id)["BatchHost"]
 
@@ -203,7 +214,7 @@ def test_submit_server_stopped(site: Site) -> None:
 def test_f14_control_away_while_slurm_wants_a_node(site: Site) -> None:
     instances_end(site)
     site.control.kill()
-    job = site.lab.sbatch(LONG)
+    job = sent(site, LONG)
     folder = site.state / "handover"
     site.wait_until("resume leaves a file", lambda: any(folder.glob("*.json")))
     assert alive(site) == []
@@ -216,7 +227,7 @@ def test_f14_control_away_while_slurm_wants_a_node(site: Site) -> None:
 def test_f14_slurmctld_restarted_during_a_resume(site: Site) -> None:
     instances_end(site)
     before = len(site.ec2.instances())
-    job = site.lab.sbatch(LONG)
+    job = sent(site, LONG)
     site.wait_until("an instance is launched", lambda: len(site.ec2.instances()) > before)
     site.lab.restart_slurmctld()
     all_completed_once(site, [job])
@@ -227,8 +238,7 @@ def test_f14_slurmctld_restarted_during_a_resume(site: Site) -> None:
 def test_f01_no_capacity_brings_the_job_back(site: Site) -> None:
     instances_end(site)
     site.ec2.capacity({"c5.xlarge|*|*": 0})
-    job = site.lab.sbatch(LONG)
-    assert site.lab.job(job.job_id)["Partition"] == "burst"
+    job = sent(site, LONG)
     try:
         all_completed_once(site, [job])
         assert ran_on(site, job) == "onprem1"
