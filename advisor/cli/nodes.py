@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
-    """Show cloud nodes: power, instance, capacity, age, price, jobs, and what EC2 said about its end.
+    """Show cloud nodes: power, instance, capacity, age, price, jobs, how long it will last, what EC2 said.
 
     Reads what the control process wrote last; neither Slurm nor EC2 is asked.
     """
@@ -33,11 +33,24 @@ def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
 def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:
     table = Table(box=None, pad_edge=False, caption=f"seen {age:.0f} s ago")
-    for name in ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "EC2 said"):
+    for name in ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "outlook"):
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in _cells(row)))
     console.print(table if rows else Text("no cloud node is up"))
+
+
+def _expected(row: dict[str, Any]) -> str:
+    """Tier and probability of staying; a report of an older release has neither."""
+    if row.get("retiring"):
+        return "retired"
+    if not row.get("tier"):
+        return ""
+    survives = row.get("survival_probability")
+    if survives is None:
+        return str(row["tier"])
+    hours = row["survival_horizon_seconds"] / 3600.0
+    return f"{row['tier']}, {survives:.0%} for {hours:g} h"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -52,5 +65,5 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         "-" if age is None else f"{age / 60.0:.0f} min",
         "-" if price is None else f"{price:.3f}",
         jobs or "-",
-        ", ".join(row["notices"]) or "-",
+        "; ".join(filter(None, (_expected(row), *row["notices"]))) or "-",
     )

@@ -66,6 +66,7 @@ def acquire(
     busy_cores: float,
     target_cores: float | None,
     fresh_rate: float = 0.5,
+    bounds: tuple[float, float] = (0.0, math.inf),
     rules: AcquirerRules | None = None,
 ) -> AcquirerPlan:
     """Decide which nodes to retire and how many cores to ask for.
@@ -84,12 +85,16 @@ def acquire(
         A fixed size to keep (section 4.3); by default the size follows the utilisation (section 4.4).
     fresh_rate : float
         Expected own rate of a node that would be got instead.
+    bounds : (float, float)
+        Fewest and most cores where the size follows the utilisation.
     rules : AcquirerRules, optional
         How to choose.
     """
     rules = rules or AcquirerRules()
     total = float(cores.sum())
-    wanted = _wanted_cores(total, busy_cores, rules) if target_cores is None else target_cores
+    wanted = target_cores
+    if wanted is None:
+        wanted = min(bounds[1], max(bounds[0], _wanted_cores(total, busy_cores, rules)))
     order = np.argsort(-own_rate if rules.own_rate else since_change, kind="stable")
     quota = round(rules.share * len(cores))
     if rules.own_rate:

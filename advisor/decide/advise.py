@@ -11,6 +11,7 @@ from advisor.decide.placement import as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
+from advisor.decide.steady import steady_wish
 from advisor.decide.time_limit import stretched
 from advisor.decide.waiting import worth_paying
 from advisor.model.advice import Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
@@ -59,7 +60,9 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         mode=mode,
         answers=tuple(answers),
         size=size,
-        prefer=_preferred_features(chosen, settings) if moved and acts else (),
+        prefer=_preferred_features(job, estimates, state.cloud, settings, chosen if moved else None)
+        if acts and placement is Placement.BURST
+        else (),
         require=_required_features(job, state.cloud, settings) if moved and acts else (),
         priority_offset=_priority_offset(placement, size, settings) if acts else 0,
         time_limit=stretched(job, settings.placement) if moved and acts else None,
@@ -149,5 +152,10 @@ def _required_features(job: Job, cloud: CloudState, settings: Settings) -> tuple
     return () if feature is None else (feature,)
 
 
-def _preferred_features(chosen: Capacity | None, settings: Settings) -> tuple[str, ...]:
+def _preferred_features(
+    job: Job, estimates: Estimates, cloud: CloudState, settings: Settings, chosen: Capacity | None
+) -> tuple[str, ...]:
+    """An idle node that will stay, where a long job can have one: nothing is launched then, of no kind."""
+    if steady := steady_wish(job, estimates, cloud, settings):
+        return steady
     return (chosen.value,) if chosen is not None and settings.capacity.prefer_features else ()

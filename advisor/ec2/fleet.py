@@ -66,6 +66,8 @@ class Fleet:
         A random number from 0 to 1, for those waits.
     connect : callable
         Makes clients; tests have an EC2 of their own.
+    order : callable
+        In which order pools are tried; by default as the settings name them.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class Fleet:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
         connect: Callable[..., Any] = client,
+        order: Callable[[Sequence[Pool]], Sequence[Pool]] = tuple,
     ) -> None:
+        self._order = order
         self.settings = settings
         self.cluster = cluster
         self.journal = journal
@@ -167,7 +171,7 @@ class Fleet:
         """Go through the pools until every node of the batch has an instance or no pool is left."""
         left = nodes
         failure = _NO_POOL
-        for pool in pools_for(wish, self.settings):
+        for pool in self._order(pools_for(wish, self.settings)):
             if not left:
                 break
             if not self.breakers.allows(pool):

@@ -44,6 +44,8 @@ class CloudState:
     nodes_with : mapping
         How many usable cloud nodes have each feature. slurmctld refuses a job that asks for, or prefers, a
         feature of fewer nodes than it needs.
+    steady_free_nodes : int
+        Idle cloud nodes that are marked as expected to stay (``matching.steady_feature``).
     """
 
     boot_seconds: float | None = None
@@ -61,6 +63,7 @@ class CloudState:
     memory_mb_per_node: int = 0
     features: tuple[str, ...] = ()
     nodes_with: MappingProxyType[str, float] = field(default_factory=lambda: _NOTHING)
+    steady_free_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

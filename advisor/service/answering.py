@@ -198,14 +198,14 @@ def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: KnownN
 def _node_features(
     request: AdviseRequest, job: Job, advice: Advice, cloud: CloudState
 ) -> tuple[str | None, str | None]:
-    """``(features, prefer)`` for a moved job.
+    """``(features, prefer)`` for a moved job, and for a long one that its user sent to the cloud himself.
 
     slurmctld rejects a job that names, or prefers, a feature of fewer nodes than it needs, so no other is
     named. A job that may not be requeued gets a hard constraint, for a preference could still end on spot.
     Where Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated
     in it; where his is more than a plain conjunction nothing is added to it.
     """
-    if advice.partition is None or not job.plain_constraint:
+    if not job.plain_constraint:
         return None, None
     own = (request.features,) if request.features else ()
     if advice.require:

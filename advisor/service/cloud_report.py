@@ -21,6 +21,8 @@ from advisor.service.pricing import AskPrices
 from advisor.service.provisioning import ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
 from advisor.service.site_view import burst_nodes, jobs_by_node
+from advisor.service.stability_acquirer import REASON
+from advisor.service.stability_loop import MatchLoop
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import SlurmSnapshot
 
@@ -50,6 +52,8 @@ class CloudReport:
         Prices in force.
     clock : Clock
         Time.
+    match : MatchLoop, optional
+        What is expected of nodes.
     """
 
     def __init__(
@@ -64,7 +68,9 @@ class CloudReport:
         view: SharedView,
         prices: AskPrices,
         clock: Clock,
+        match: MatchLoop | None = None,
     ) -> None:
+        self._match = match
         self._settings = settings
         self._cloud = cloud
         self._provision = provision
@@ -127,6 +133,7 @@ class CloudReport:
             "age_seconds": None,
             "usd_per_hour": None,
             "notices": {},
+            **self._expected(node),
         }
         if instance is not None:
             launched = instance.launch_time
@@ -141,6 +148,18 @@ class CloudReport:
                 "notices": notices.get(instance.instance_id, {}),
             }
         return row
+
+    def _expected(self, node: Node | None) -> dict[str, Any]:
+        """How long the node is expected to last, and whether the acquirer has given it up."""
+        outlook = self._match.outlook.get(node.name) if self._match is not None and node is not None else None
+        reason = (node.reason or "") if node is not None else ""
+        return {
+            "tier": outlook.tier.value if outlook is not None else None,
+            "survival_probability": outlook.survives if outlook is not None else None,
+            "survival_horizon_seconds": self._settings.matching.horizon_seconds,
+            "retiring": node is not None and node.is_draining and reason.startswith(REASON),
+            "weight": node.weight if node is not None else None,
+        }
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool a launch may go to, in the order of the options, and what is known of it."""

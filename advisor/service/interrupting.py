@@ -30,7 +30,7 @@ from advisor.service.site_view import burst_nodes, jobs_by_node
 from advisor.service.view import SharedView
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
-from advisor.slurm.running_jobs import JobEnd
+from advisor.slurm.running_jobs import JobEnd, JobWishes
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,10 @@ class JobWarnings(Protocol):
 
     def excluded_nodes(self, job_id: int) -> str:
         """Nodes the job must not get."""
+        ...
+
+    def wishes_of(self, job_id: int) -> JobWishes:
+        """Which nodes the job asks for, prefers and refuses."""
         ...
 
     def end_of(self, job_id: int) -> JobEnd | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from advisor.decide.capacity import is_never_spot
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
-from advisor.model.cluster import ClusterState, Node
+from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service import snapshot as snapshots
@@ -20,7 +20,7 @@ from advisor.service.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.service.loops import Step
 from advisor.service.placement_loop import PlacementLoop
 from advisor.service.pricing import AskPrices
-from advisor.service.site_view import burst_nodes, cluster_state, is_paid_for
+from advisor.service.site_view import active_features, burst_nodes, cluster_state, is_paid_for
 from advisor.service.snapshot import Snapshot
 from advisor.service.status_file import write as write_status
 from advisor.service.view import SharedView
@@ -53,6 +53,8 @@ class LookLoop:
         Prices in force; the settings' own without it.
     placement : PlacementLoop, optional
         Told what was seen; knows the record of the advisor's own placement rule.
+    looked : callable, optional
+        Called after each look that succeeded.
     """
 
     name = "look"
@@ -69,6 +71,7 @@ class LookLoop:
         clock: Clock,
         prices: AskPrices | None = None,
         placement: PlacementLoop | None = None,
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -79,6 +82,7 @@ class LookLoop:
         self._clock = clock
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._placement = placement
+        self._looked = looked
         self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
@@ -105,6 +109,7 @@ class LookLoop:
         state = cluster_state(snapshot, self._settings)
         self._view.update(snapshot, state)
         self._seen = snapshot, state
+        self._looked()
 
     def read_config(self) -> None:
         """Once a minute: an admin may change slurm.conf and reconfigure at any time."""
@@ -173,9 +178,23 @@ class LookLoop:
             processors_per_node=processors,
             memory_mb_per_node=min((node.memory_mb for node in usable), default=0),
             features=tuple(sorted(common)),
+            # slurmctld matches submissions with the active features
             nodes_with=MappingProxyType(
-                Counter(feature for node in usable for feature in set(node.features))
+                Counter(feature for node in usable for feature in set(active_features(node)))
             ),
+            steady_free_nodes=self._steady_free(usable),
+        )
+
+    def _steady_free(self, usable: Sequence[Node]) -> int:
+        """Idle nodes that the match loop has marked; while it is off the feature means nothing."""
+        matching = self._settings.matching
+        if not matching.enabled:
+            return 0
+        return sum(
+            node.power is NodePower.UP
+            and not node.is_busy
+            and matching.steady_feature in active_features(node)
+            for node in usable
         )
 
     def write_status(self) -> None:

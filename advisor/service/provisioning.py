@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -136,6 +136,8 @@ class ProvisionLoop:
         Prices in force; the settings' own without it.
     interruptions : InterruptionRecord, optional
         How often each job has lost its node to EC2.
+    kept : callable, optional
+        Nodes that the acquirer has asked for: spot, as they are for no job in particular.
     """
 
     name = "provision"
@@ -153,7 +155,9 @@ class ProvisionLoop:
         clock: Clock,
         prices: AskPrices | None = None,
         interruptions: InterruptionRecord | None = None,
+        kept: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        self._kept = kept
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=self._prices)
         self._interruptions = interruptions
@@ -227,7 +231,7 @@ class ProvisionLoop:
     def _resume(self, hand_over: HandOver) -> None:
         wanted = self._still_wanted(hand_over)
         jobs = self._jobs_of(hand_over)
-        capacity_of = self._capacities(jobs)
+        capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, jobs)
 
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
             return self._caps.put_aside(nodes, jobs, capacity_of)
@@ -318,6 +322,12 @@ class ProvisionLoop:
             node: Capacity.ON_DEMAND if wish is Capacity.SPOT and node in never_spot else wish
             for node, wish in wishes.items()
         }
+
+    def _kept_capacities(self, nodes: Iterable[str], jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
+        """Nodes to keep are spot if any is; one that slurmctld has given to a job is what its advice says."""
+        kept = set(self._kept()) - jobs.keys()
+        capacity = Capacity.SPOT if self._settings.capacity.use_spot else Capacity.ON_DEMAND
+        return dict.fromkeys((node for node in nodes if node in kept), capacity)
 
     def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
         """Which capacity a job was advised, from its AdminComment; None leaves it to the fleet.

@@ -61,6 +61,8 @@ class ReconcileLoop:
     ----------
     instances, last_listed : tuple of Instance
         What EC2 listed: in this round, nothing when it could not be read; and when it was last read.
+    listed_at : float or None
+        When that was, epoch seconds.
     orphans_collected, nodes_lost : int
         Since the start.
     """
@@ -95,6 +97,7 @@ class ReconcileLoop:
         self._is_read = False
         self.instances: tuple[Instance, ...] = ()
         self.last_listed: tuple[Instance, ...] = ()
+        self.listed_at: float | None = None
         self.orphans_collected = 0
         self.nodes_lost = 0
 
@@ -131,6 +134,7 @@ class ReconcileLoop:
         listed = self._fleet.instances()
         self._young = self._fleet.unlisted_nodes(listed)
         self.instances = self.last_listed = tuple(listed)
+        self.listed_at = self._clock.wall()
         self._is_read = True
 
     def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:

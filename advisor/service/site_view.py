@@ -74,6 +74,11 @@ def is_paid_for(node: Node) -> bool:
     return node.power in (NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN)
 
 
+def active_features(node: Node) -> tuple[str, ...]:
+    """Features the node has now; those it may have, where Slurm was not asked."""
+    return node.features if node.active_features is None else node.active_features
+
+
 class StateLog:
     """The states of the last days, to ask later what a job met at its submission.
 

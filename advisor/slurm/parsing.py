@@ -56,7 +56,8 @@ NODE_COLUMNS: Final = (
     "NodeAddr",
     "Features",
     "Reason",
-    "Weight",
+    "features_act",
+    "Weight",  # last: a number
 )
 _MAX_TASKS: Final = 4_000_001  # Slurm's own limit of MaxArraySize
 _STATE: Final = re.compile(r"[A-Z_]{1,40}")
@@ -180,6 +181,8 @@ def _node(row: Mapping[str, str]) -> Node | None:
         features=tuple(word for word in (records.text(row["Features"]) or "").split(",") if word),
         address=records.text(row["NodeAddr"], 255),
         reason=records.text(row["Reason"]) if row["Reason"].strip().lower() != "none" else None,
+        active_features=tuple(word for word in (records.text(row["features_act"]) or "").split(",") if word),
+        weight=records.whole(row["Weight"]),
     )
 
 

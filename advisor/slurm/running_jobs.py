@@ -22,7 +22,7 @@ _SIGNAL: Final = re.compile(
 )
 _ASKED_AT_MOST: Final = 15  # once a second: slurmdbd is told of a job a few seconds after its submission
 _DIRECTIVE: Final = re.compile(r"#SBATCH\s+(.*)")
-_FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue)=(\S*)")
+_FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue|Features|Prefer)=(\S*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,15 @@ class JobEnd:
     state: str
     end_time: float
     may_requeue: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWishes:
+    """Which nodes a job may and would like to have: expressions of features, and nodes; empty for none."""
+
+    features: str = ""
+    prefer: str = ""
+    excluded: str = ""
 
 
 def parse_signal(text: str) -> AskedSignal | None:
@@ -109,8 +118,16 @@ class RunningJobs:
 
     def excluded_nodes(self, job_id: int) -> str:
         """Nodes a job must not get (``--exclude``), as an expression; empty for none."""
-        excluded = self._shown(job_id).get("ExcNodeList", "")
-        return "" if excluded == "(null)" else excluded
+        return self.wishes_of(job_id).excluded
+
+    def wishes_of(self, job_id: int) -> JobWishes:
+        """Which nodes a job asks for, prefers and refuses, be it by its user or by us."""
+        shown = self._shown(job_id)
+        features, prefer, excluded = (
+            "" if (value := shown.get(name, "")) == "(null)" else value
+            for name in ("Features", "Prefer", "ExcNodeList")
+        )
+        return JobWishes(features=features, prefer=prefer, excluded=excluded)
 
     def end_of(self, job_id: int) -> JobEnd | None:
         """How a job has ended, or is; None when slurmctld has forgotten it."""

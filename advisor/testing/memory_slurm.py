@@ -18,12 +18,12 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
-from advisor.slurm.running_jobs import JobEnd
+from advisor.slurm.running_jobs import JobEnd, JobWishes
 
 BURST: Final = "burst"
 ON_PREMISE: Final = "onprem"
 ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
-_JOB_FIELDS: Final = frozenset({"partition", "starttime", "timelimit", "features", "excnodelist"})
+_JOB_FIELDS: Final = frozenset({"partition", "starttime", "timelimit", "features", "excnodelist", "prefer"})
 _POWER_WORD: Final = {
     NodePower.DOWN: {"POWERED_DOWN"},
     NodePower.POWERING_UP: {"POWERING_UP"},
@@ -69,6 +69,9 @@ class MemoryNode:
     silent_since: float | None = None
     job_id: int | None = None
     reason: str | None = None
+    weight: int = 100
+    features: tuple[str, ...] = ("cloud",)
+    active: tuple[str, ...] = ("cloud",)
 
     @property
     def words(self) -> frozenset[str]:
@@ -124,6 +127,7 @@ class MemoryJob:
     nodes: tuple[str, ...] = ()
     had: tuple[str, ...] = ()
     excluded: str = ""
+    prefer: str = ""
     restarts: int = 0
     runs: int = 0
     ends: list[str] = field(default_factory=list)
@@ -150,6 +154,8 @@ class MemorySlurm:
         Told of each node that somebody forces down, before it is; it may raise.
     is_away : bool
         slurmctld does not run: no call is answered, and nothing starts.
+    features : tuple of str
+        Of every node, as slurm.conf says.
     """
 
     now: Callable[[], float]
@@ -160,9 +166,13 @@ class MemorySlurm:
     observe: Callable[[str, str], None] = lambda _name, _stage: None
     powered_down: Callable[[MemoryNode], None] = lambda _node: None
     is_away: bool = False
+    features: tuple[str, ...] = ("cloud",)
 
     def __post_init__(self) -> None:
-        self.nodes = {f"burst{n}": MemoryNode(f"burst{n}") for n in range(1, self.node_count + 1)}
+        self.nodes = {
+            name: MemoryNode(name, features=self.features, active=self.features)
+            for name in (f"burst{n}" for n in range(1, self.node_count + 1))
+        }
         self.jobs: dict[int, MemoryJob] = {}
         self._faults: deque[str] = deque()
 
@@ -220,8 +230,10 @@ class MemorySlurm:
                 self._free(node)
                 node.is_down = True
         elif node.power is NodePower.POWERING_DOWN and now - node.since > self.times.suspend:
-            # usable again at once: SlurmctldParameters has idle_on_node_suspend
-            self.nodes[node.name] = MemoryNode(node.name, since=now)
+            # usable again at once: SlurmctldParameters has idle_on_node_suspend; the rest stays as it was set
+            self.nodes[node.name] = MemoryNode(
+                node.name, since=now, weight=node.weight, features=node.features, active=node.active
+            )
 
     def _look_at_job(self, job: MemoryJob, now: float) -> None:
         nodes = [self.nodes[name] for name in job.nodes]
@@ -265,7 +277,11 @@ class MemorySlurm:
             and node.silent_since is None
             and node.name not in excluded
         ]
-        free.sort(key=lambda node: node.power is NodePower.DOWN)
+        # nodes that are up come first, whatever they weigh
+        free.sort(key=lambda node: (node.power is NodePower.DOWN, node.weight))
+        liked = [node for node in free if set(filter(None, job.prefer.split("&"))) <= set(node.active)]
+        if len(liked) >= job.nodes_wanted:
+            free = liked
         if len(free) < job.nodes_wanted:
             return
         chosen = free[: job.nodes_wanted]
@@ -330,11 +346,18 @@ class MemorySlurm:
         reason: str | None = None,
         address: str | None = None,
         hostname: str | None = None,
+        weight: int | None = None,
+        features: Sequence[str] | None = None,
     ) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; one field more is one that is not known here."""
 
         def update() -> None:
             for node in self._known(nodes):
+                node.weight = node.weight if weight is None else weight
+                if features is not None:
+                    if not set(features) <= set(node.features):
+                        raise RetryLater("Invalid feature specification", code="slurm.command_failed")
+                    node.active = tuple(features)
                 node.address = address or node.address
                 node.reason = reason or node.reason
                 if state is not None:
@@ -357,6 +380,10 @@ class MemorySlurm:
                 self._free(node)
                 if node.power in (NodePower.UP, NodePower.POWERING_UP):
                     self._power_down(node)
+            case "POWER_UP":
+                if node.power is NodePower.DOWN and not node.is_down:
+                    node.power, node.since = NodePower.POWERING_UP, self.now()
+                    self.program("resume", (node.name,), {})
             case "POWER_DOWN_ASAP":
                 if node.power in (NodePower.UP, NodePower.POWERING_UP):
                     node.powers_down_after_job = True
@@ -378,6 +405,7 @@ class MemorySlurm:
                     raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
                 job.partition = changes.get("partition", job.partition)
                 job.excluded = changes.get("excnodelist", job.excluded)
+                job.prefer = changes.get("prefer", job.prefer)
                 if changes.get("starttime") == "now":
                     job.begin_time = self.now()
 
@@ -416,6 +444,14 @@ class MemorySlurm:
     def excluded_nodes(self, job_id: int) -> str:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
         found: str = self._call("excluded_nodes", lambda: self.jobs[job_id].excluded)
+        return found
+
+    def wishes_of(self, job_id: int) -> JobWishes:
+        """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
+        job = self.jobs[job_id]
+        found: JobWishes = self._call(
+            "wishes_of", lambda: JobWishes(prefer=job.prefer, excluded=job.excluded)
+        )
         return found
 
     def end_of(self, job_id: int) -> JobEnd | None:
@@ -467,7 +503,9 @@ def _as_node(node: MemoryNode) -> Node:
         processors=4,
         memory_mb=8000,
         partitions=(BURST,),
-        features=("cloud",),
+        features=node.features,
         address=node.address or node.name,
         reason=node.reason,
+        active_features=node.active,
+        weight=node.weight,
     )

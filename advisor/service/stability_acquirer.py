@@ -1,0 +1,286 @@
+"""The acquirer: where cloud nodes are kept, the shaky ones are exchanged, and their number follows their use.
+
+Once an hour `advisor.decide.acquirer` says how many nodes there should be and which are not worth keeping.
+New ones are asked for first, by powering nodes up in Slurm: the launch then goes the way of every launch
+(hand-over, caps, journal, pools). A node is given up only when others are up in its stead, and only so that
+slurmctld lets its jobs end: ``POWER_DOWN_ASAP`` drains it and powers it down when it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import structlog
+
+from advisor.decide.acquirer import AcquirerPlan, AcquirerRules, acquire
+from advisor.decide.capacity import is_never_spot
+from advisor.ec2.state_file import StateFile
+from advisor.model.cluster import Node, NodePower
+from advisor.model.settings import Settings
+from advisor.service.clock import Clock
+from advisor.service.isolating import for_each
+from advisor.service.loops import Step
+from advisor.service.purse import Purse
+from advisor.service.site_view import burst_nodes, jobs_by_node
+from advisor.service.stability import NodeOutlook, StabilityKnowledge, hazard_of
+from advisor.service.view import SharedView
+from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+REASON: Final = "burst advisor: retired"
+_ASKED_SECONDS: Final = 1800.0  # a node that has not come by then does not come: the longest ResumeTimeout
+_MARGIN: Final = 1.25  # a node must be so many times as likely to go as a fresh one to be worth the exchange
+_IN_USE: Final = 1e-3  # cores: an idle site shrinks to what it keeps
+_LEAST_HAZARD: Final = 1e-6
+_DEAR: Final = 1e6  # an on-demand instance on a node that may be spot: exchanged first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """The nodes that may be spot, by what they are now."""
+
+    up: tuple[NodeOutlook, ...]
+    booting: tuple[Node, ...]
+    asleep: tuple[Node, ...]
+    retiring: tuple[Node, ...]
+
+
+class AcquireLoop:
+    """Keeps nodes.
+
+    Parameters
+    ----------
+    settings : Settings
+        Section ``acquirer``.
+    knowledge : StabilityKnowledge
+        What is expected of nodes, and of fresh ones.
+    slurm : SlurmBackend
+        Told to power nodes up and, when they are empty, down.
+    view : SharedView
+        Nodes and jobs.
+    purse : Purse
+        Nothing is asked for once the day's money is gone.
+    state : StateFile
+        When it was planned last, and what was asked for.
+    clock : Clock
+        Time.
+    spot_open : callable
+        Whether spot capacity can be had at all now.
+
+    Attributes
+    ----------
+    retired, asked : int
+        Nodes since the start.
+    """
+
+    name = "acquire"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        knowledge: StabilityKnowledge,
+        slurm: SlurmBackend,
+        view: SharedView,
+        purse: Purse,
+        state: StateFile,
+        clock: Clock,
+        spot_open: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._settings = settings
+        self._rules = settings.acquirer
+        self._knowledge = knowledge
+        self._slurm = slurm
+        self._view = view
+        self._purse = purse
+        self._state = state
+        self._clock = clock
+        self._spot_open = spot_open
+        content = state.read()
+        planned = content.get("planned")
+        self._planned = float(planned) if isinstance(planned, int | float) else None
+        target = content.get("target")
+        self._target = target if isinstance(target, int) and target >= 0 else None
+        self._asked = _times(content.get("asked"))
+        self._victims: list[tuple[str, str]] = []  # node, instance; worst first
+        self._busy_sum = self._samples = 0.0
+        self._told: dict[str, str] = {}  # node that was retired: its instance
+        self.retired = self.asked = 0
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return self._settings.loops.match_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.loops.Loop`."""
+        return (Step("plan", self.plan), Step("ask for nodes", self.ask), Step("retire", self.retire))
+
+    def wanted(self) -> Collection[str]:
+        """Nodes asked for that are not up yet: they are to be spot."""
+        return frozenset(self._asked)
+
+    # ------------------------------------------------------------------ planning
+
+    def plan(self) -> None:
+        """Count what is used; once an hour decide how many nodes there should be, and which should go."""
+        snapshot = self._view.fresh()
+        kept = self._look(snapshot)
+        self._busy_sum += self._busy_cores(snapshot, kept)
+        self._samples += 1
+        now, period = self._clock.wall(), self._settings.loops.acquire_seconds
+        if self._planned is not None and 0.0 <= now - self._planned < period:
+            return
+        nodes = [item.node for item in kept.up] or kept.asleep
+        per_node = max((node.processors for node in nodes), default=1)
+        plan = self._decide(kept, self._busy_sum / self._samples, per_node)
+        left = sum(item.node.processors for item in kept.up) - sum(
+            kept.up[row].node.processors for row in plan.retire
+        )
+        self._target = round((left + plan.cores) / per_node)
+        self._victims = [(kept.up[row].node.name, kept.up[row].instance_id) for row in plan.retire]
+        self._planned, self._busy_sum, self._samples = now, 0.0, 0.0
+        self._save()
+        going = [name for name, _ in self._victims]
+        log.info("acquirer.plan", nodes=len(kept.up), target=self._target, retire=going)
+
+    def _decide(self, kept: _Kept, busy: float, per_node: int) -> AcquirerPlan:
+        rules, count = self._rules, len(kept.up)
+        most = rules.most_nodes or count + len(kept.booting) + len(kept.asleep)
+        share = max(rules.share, 1.0 / count) if count else rules.share
+        if not (self._spot_open() and self._settings.capacity.use_spot):
+            share = 0.0  # nothing better can be had now
+        fresh = max(_LEAST_HAZARD, self._knowledge.fresh_hazard())
+        return acquire(
+            np.array([item.node.processors for item in kept.up], np.int64),
+            np.array([item.age for item in kept.up], np.float64),
+            np.array([_rate(item, fresh) for item in kept.up], np.float64),
+            busy_cores=max(busy, _IN_USE),
+            target_cores=None,
+            fresh_rate=_MARGIN,
+            bounds=(float(rules.kept_nodes * per_node), float(most * per_node)),
+            rules=AcquirerRules(
+                share=share,
+                own_rate=rules.rank == "survival",
+                lowest=rules.lowest_utilisation,
+                highest=rules.highest_utilisation,
+            ),
+        )
+
+    def _look(self, snapshot: SlurmSnapshot) -> _Kept:
+        outlook = self._knowledge.outlook(snapshot)
+        mine = [node for node in burst_nodes(snapshot, self._settings) if not is_never_spot(node.features)]
+        usable = [node for node in mine if not (node.is_down or node.is_draining)]
+        return _Kept(
+            up=tuple(outlook[node.name] for node in usable if node.name in outlook),
+            booting=tuple(node for node in usable if node.power is NodePower.POWERING_UP),
+            asleep=tuple(node for node in usable if node.power is NodePower.DOWN and not node.is_busy),
+            retiring=tuple(node for node in mine if node.is_draining and node.power is NodePower.UP),
+        )
+
+    def _busy_cores(self, snapshot: SlurmSnapshot, kept: _Kept) -> float:
+        """Processors that jobs hold on nodes that are kept, or that are about to leave."""
+        names = {item.node.name for item in kept.up} | {node.name for node in (*kept.booting, *kept.retiring)}
+        return float(
+            sum(
+                queued.job.processors // (queued.job.nodes or 1)
+                for name, jobs in jobs_by_node(snapshot).items()
+                if name in names
+                for queued in jobs
+            )
+        )
+
+    # ------------------------------------------------------------------ acting
+
+    def ask(self) -> None:
+        """Power up as many nodes as are missing once those to retire have gone."""
+        if self._target is None:
+            return
+        kept = self._look(self._view.fresh())
+        self._forget_asked(kept)
+        leaving = {name for name, _ in self._victims}
+        staying = sum(item.node.name not in leaving for item in kept.up)
+        missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())
+        if missing <= 0 or self._purse.exhausted(self._settings.waiting)[0]:
+            return
+        names = [node.name for node in kept.asleep if node.name not in self._asked][:missing]
+        if names:
+            now = self._clock.wall()
+            self._asked |= dict.fromkeys(names, now)
+            self._save()  # first: the launch must know what it is for
+            self.asked += len(names)
+            log.info("acquirer.asked", nodes=names)
+            for_each(names, lambda name: self._slurm.update_node([name], state="POWER_UP"))
+
+    def _forget_asked(self, kept: _Kept) -> None:
+        now, up = self._clock.wall(), {item.node.name for item in kept.up}
+        left = {
+            name: time
+            for name, time in self._asked.items()
+            if name not in up and 0.0 <= now - time < _ASKED_SECONDS
+        }
+        if left != self._asked:
+            self._asked = left
+            self._save()
+
+    def retire(self) -> None:
+        """Give up what should go, as far as enough others are up; jobs there end in peace."""
+        if not self._victims or self._target is None:
+            return
+        kept = self._look(self._view.fresh())
+        instance_of = {item.node.name: item.instance_id for item in kept.up}
+        self._told = {name: told for name, told in self._told.items() if instance_of.get(name) == told}
+        # what it is told now the next look may not show yet
+        spare = len(instance_of) - len(self._told) - self._target
+        while self._victims and spare > 0:
+            name, instance_id = self._victims[0]
+            if name in instance_of and instance_of[name] == instance_id and name not in self._told:
+                self._slurm.update_node([name], state="POWER_DOWN_ASAP", reason=f"{REASON} ({instance_id})")
+                self._told[name] = instance_id
+                self.retired += 1
+                spare -= 1
+                log.info("acquirer.retired", node=name, instance=instance_id)
+            self._victims.pop(0)
+
+    def gauges(self) -> dict[str, tuple[float, str]]:
+        """For the metrics."""
+        return {
+            "cloud_nodes_target": (float(self._target or 0), "Cloud nodes to keep up by the last plan."),
+            "cloud_nodes_retired": (float(self.retired), "Kept nodes given up since the start."),
+            "cloud_nodes_asked": (float(self.asked), "Nodes asked for to be kept since the start."),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """For `advisor status`."""
+        return {
+            "kept_nodes": self._rules.kept_nodes,
+            "target_nodes": self._target,
+            "planned": self._planned,
+            "to_retire": [name for name, _ in self._victims],
+            "asked_for": sorted(self._asked),
+            "nodes_retired": self.retired,
+            "nodes_asked": self.asked,
+        }
+
+    def _save(self) -> None:
+        try:
+            self._state.write({"planned": self._planned, "target": self._target, "asked": self._asked})
+        except OSError as error:  # known in memory still
+            log.warning("acquirer.not_saved", file=str(self._state.path), error=error.strerror)
+
+
+def _rate(item: NodeOutlook, fresh: float) -> float:
+    """How many times as likely to be taken as a fresh node; one got for a job that paid for more is dear."""
+    return _DEAR if item.pool is None else hazard_of(item.survives) / fresh
+
+
+def _times(content: object) -> dict[str, float]:
+    return {
+        str(name): float(time)
+        for name, time in (content.items() if isinstance(content, dict) else ())
+        if isinstance(time, int | float)
+    }

@@ -1,0 +1,267 @@
+"""A site with spot pools of different temper: the real loops between a Slurm and an EC2 in memory, for days.
+
+Every instance has a life drawn when it is launched, from the law of its pool; what the advisor knows of it is
+what it sees. All that happens to a job on a kept node is written down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from advisor.ec2.fleet import Fleet
+from advisor.ec2.interruptions import Interruptions
+from advisor.ec2.journal import Journal
+from advisor.ec2.pools import Breakers
+from advisor.ec2.prices import Prices
+from advisor.ec2.state_file import StateFile
+from advisor.model import Mode
+from advisor.model.settings import (
+    AcquirerSettings,
+    ClusterSettings,
+    Ec2Settings,
+    LoopSettings,
+    MatchingSettings,
+    PathSettings,
+    Settings,
+    WaitingSettings,
+)
+from advisor.service.cloud_record import CloudRecord
+from advisor.service.handover import HandoverFolder, decode
+from advisor.service.interrupting import InterruptionLoop
+from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.listening import NoticeLoop
+from advisor.service.loops import Loop, LoopRunner
+from advisor.service.provisioning import ProvisionLoop
+from advisor.service.reconciling import ReconcileLoop
+from advisor.service.stability import PoolOrder, StabilityKnowledge
+from advisor.service.stability_acquirer import AcquireLoop
+from advisor.service.stability_loop import MatchLoop
+from advisor.service.stability_record import LifeRecord
+from advisor.service.view import SharedView
+from advisor.slurm.node_sets import expand
+from advisor.testing.manual_clock import ManualClock
+from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
+from advisor.testing.memory_slurm import MemoryJob, MemoryNode, MemorySlurm, SlurmTimes
+from tests.service.site import make_cluster
+
+FEATURES = ("cloud", "spot", "steady")
+SHAKY, STEADY = "subnet-shaky", "subnet-steady"
+USUAL_HOURS = {SHAKY: 1.5, STEADY: 60.0}
+"""Mean life in each pool."""
+
+
+def settings_of(
+    folder: Path,
+    *,
+    acquirer: Mapping[str, Any] | None = None,
+    matching: Mapping[str, Any] | None = None,
+    subnets: Sequence[str] = (SHAKY, STEADY),
+    cap_usd: float = 0.0,
+) -> Settings:
+    return Settings(
+        cluster=ClusterSettings(default_mode=Mode.ACT),
+        waiting=WaitingSettings(daily_cap_usd=cap_usd),
+        loops=LoopSettings(orphan_grace_seconds=120.0, match_seconds=20.0),
+        ec2=Ec2Settings(
+            image_id="ami-1",
+            interruption_queue_url="memory",
+            subnet_ids=tuple(subnets),
+            spot_usd_per_hour=0.1,
+            on_demand_usd_per_hour=0.3,
+        ),
+        matching=MatchingSettings(**({"enabled": True} | dict(matching or {}))),
+        acquirer=AcquirerSettings(**dict(acquirer or {})),
+        paths=PathSettings(state=folder, run=folder),
+    )
+
+
+class StabilityWorld:
+    """One site over time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        generator: np.random.Generator,
+        nodes: int = 12,
+        features: tuple[str, ...] = FEATURES,
+        idle_seconds: float = 1e9,
+        notice_seconds: float = 120.0,
+    ) -> None:
+        self.settings = settings
+        self.generator = generator
+        self.notice_seconds = notice_seconds
+        self.clock = ManualClock()
+        self.ec2 = MemoryEc2(now=lambda: self.clock.wall)
+        self.ec2.launched = self._launched
+        self.ec2.terminating = self._terminating
+        self.slurm = MemorySlurm(
+            now=lambda: self.clock.wall,
+            program=self._program,
+            answers=self._answers,
+            node_count=nodes,
+            features=features,
+            times=SlurmTimes(idle=idle_seconds),
+        )
+        self.slurm.powered_down = self._powered_down
+        self.wrongs: list[str] = []
+        self.taken_at: dict[str, float] = {}
+        self.reclaims = 0
+        self._messages = 0
+        self.boot()
+
+    # ------------------------------------------------------------------ the service
+
+    def boot(self) -> None:
+        """Put the process together from what is on the disk."""
+        settings, clock, slurm = self.settings, self.clock.clock, self.slurm
+        folder = settings.paths.state
+        self.view = SharedView(clock, 60.0)
+        self.cloud = CloudRecord(folder / "cloud.json", clock)
+        self.folder = HandoverFolder(folder / "handover")
+        self.folder.prepare()
+        breakers = Breakers(StateFile(folder / "pools.json"), clock.wall)
+        order = PoolOrder()
+        self.fleet = Fleet(
+            settings.ec2,
+            settings.cluster.name,
+            Journal(folder / "launches.jsonl", now=clock.wall),
+            breakers,
+            now=clock.wall,
+            monotonic=clock.monotonic,
+            sleep=lambda _seconds: None,
+            connect=self.ec2.connect,
+            order=order,
+        )
+        said = InterruptionRecord(StateFile(folder / "interruptions.json"))
+        self.record = LifeRecord(StateFile(folder / "lives.json"))
+        shared: dict[str, Any] = {"slurm": slurm, "view": self.view, "clock": clock}
+        cloud: dict[str, Any] = {
+            "fleet": self.fleet,
+            "cloud": self.cloud,
+            "prices": lambda: Prices.of_settings(settings.ec2),
+            "interruptions": said,
+        }
+        reconcile = ReconcileLoop(settings, **cloud, **shared)
+        self.knowledge = StabilityKnowledge(
+            settings,
+            record=self.record,
+            said=said,
+            instances=lambda: (reconcile.last_listed, reconcile.listed_at),
+            clock=clock,
+        )
+        order.use(self.knowledge.steadiest_first)
+        self.acquire = AcquireLoop(
+            settings,
+            knowledge=self.knowledge,
+            purse=self.cloud.purse,
+            state=StateFile(folder / "acquirer.json"),
+            **shared,
+        )
+        self.match = MatchLoop(settings, knowledge=self.knowledge, jobs=slurm, said=said, **shared)
+        loops: list[Loop] = [
+            NoticeLoop(
+                source=Interruptions(settings.ec2, settings.cluster.name, connect=self.ec2.connect),
+                instances=lambda: reconcile.last_listed,
+                record=said,
+                heard=lambda: None,
+                clock=clock,
+            ),
+            InterruptionLoop(
+                settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=said, **shared
+            ),
+            ProvisionLoop(settings, folder=self.folder, kept=self.acquire.wanted, **cloud, **shared),
+            reconcile,
+            self.match,
+        ]
+        if settings.acquirer.kept_nodes:
+            loops.append(self.acquire)
+        self.runners = [LoopRunner(loop, clock) for loop in loops]
+
+    def live(self, seconds: float, tick: float = 20.0) -> None:
+        """Time passes, and all loops have their turn."""
+        until = self.clock.wall + seconds
+        while self.clock.wall < until:
+            self.clock.pass_by(tick)
+            self.ec2.advance()
+            self.slurm.advance()
+            self.take_lives()
+            self.turn()
+
+    def turn(self) -> None:
+        """One round of every loop."""
+        self.view.update(self.slurm.snapshot(self.clock.wall), make_cluster(time=self.clock.wall))
+        for runner in self.runners:
+            runner.run_once()
+            for step, failure in runner.health.open_failures.items():
+                if failure.code.startswith("loop."):
+                    self.wrongs.append(f"{runner.loop.name}: {step}: {failure.message}")
+
+    # ------------------------------------------------------------------ EC2's side
+
+    def _launched(self, item: MemoryInstance) -> None:
+        if item.market == "spot":
+            hours = self.generator.exponential(USUAL_HOURS[item.subnet_id or ""])
+            self.taken_at[item.instance_id] = self.clock.wall + 60.0 + 3600.0 * hours
+
+    def take_lives(self) -> None:
+        """EC2 takes back whose time has come."""
+        for name in [name for name, time in self.taken_at.items() if time <= self.clock.wall]:
+            del self.taken_at[name]
+            if self.ec2.instances[name] in self.ec2.alive():
+                self.ec2.reclaim(name, self.notice_seconds)
+                self.reclaims += 1
+
+    def pools_in_use(self) -> list[str]:
+        return sorted(item.subnet_id or "" for item in self.ec2.alive())
+
+    def instance_of(self, node: MemoryNode) -> MemoryInstance | None:
+        return next((item for item in self.ec2.alive() if item.private_ip == node.address), None)
+
+    # ------------------------------------------------------------------ Slurm's side
+
+    def _program(self, operation: str, nodes: tuple[str, ...], jobs: Mapping[str, int]) -> None:
+        rows = [{"job_id": job, "nodes_resume": node} for node, job in jobs.items()]
+        self._messages += 1
+        line = json.dumps(
+            {
+                "v": 1,
+                "op": operation,
+                "time": self.clock.wall,
+                "nodes": ",".join(nodes),
+                "resume_file": json.dumps({"jobs": rows}) if rows else None,
+                "id": f"{self._messages:020d}-1-00000000",
+            }
+        ).encode()
+        self.folder.put(decode(line + b"\n"), line + b"\n")
+
+    def _answers(self, _node: str, address: str, since: float) -> bool:
+        return any(
+            item.private_ip == address and item.launched_at >= since
+            for item in self.ec2.alive()
+            if item.state_at(self.clock.wall) == "running"
+        )
+
+    def _runs(self, node: MemoryNode) -> MemoryJob | None:
+        job = self.slurm.jobs.get(node.job_id or 0)
+        return job if job is not None and job.state == "RUNNING" and self.instance_of(node) else None
+
+    def _terminating(self, item: MemoryInstance) -> None:
+        node = next((n for n in self.slurm.nodes.values() if n.address == item.private_ip), None)
+        if node is not None and (job := self._runs(node)) is not None:
+            self.wrongs.append(f"{item.instance_id} is terminated under job {job.job_id}")
+
+    def _powered_down(self, node: MemoryNode) -> None:
+        if (job := self._runs(node)) is not None:
+            self.wrongs.append(f"{node.name} is powered down under job {job.job_id}")
+
+    def holders(self, feature: str = "steady") -> set[str]:
+        return {name for name, node in self.slurm.nodes.items() if feature in node.active}
+
+    def excluded_of(self, job: MemoryJob) -> set[str]:
+        return set(expand(job.excluded)) if job.excluded else set()

@@ -1,0 +1,125 @@
+"""The acquirer for 24 simulated hours: nodes are exchanged, and nobody's job is killed for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import structlog
+
+from advisor.model import Capacity
+from advisor.testing.memory_slurm import ENDED
+from tests.service.cloud_world import comment
+from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, settings_of
+
+HOUR = 3600.0
+KEPT = {"kept_nodes": 6, "most_nodes": 10}
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No flush to the disk, and no line of log for each of a day's events."""
+    monkeypatch.setattr(os, "fsync", lambda _file: None)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+def submit_some(world: StabilityWorld, rate_per_hour: float, step: float, mean_seconds: float) -> None:
+    for _ in range(world.generator.poisson(rate_per_hour * step / HOUR)):
+        seconds = float(np.clip(world.generator.exponential(mean_seconds), 60.0, 6 * HOUR))
+        advice = comment(Capacity.SPOT, round(seconds, -2))
+        world.slurm.submit(seconds, limit_seconds=2.0 * seconds, admin_comment=advice)
+
+
+def day(world: StabilityWorld, rate_per_hour: float = 4.0, mean_seconds: float = 3000.0) -> None:
+    step = 600.0
+    for _ in range(int(24 * HOUR / step)):
+        submit_some(world, rate_per_hour, step, mean_seconds)
+        world.live(step, tick=100.0)
+
+
+@pytest.mark.parametrize(("seed", "rank"), [(0, "survival"), (1, "survival"), (2, "last-change")])
+def test_24_hours_of_exchanges_kill_no_job(tmp_path: Path, seed: int, rank: str) -> None:
+    """`StabilityWorld.wrongs`: a machine ended, or a node powered down, under a job that ran well there."""
+    settings = settings_of(tmp_path, acquirer=KEPT | {"rank": rank})
+    world = StabilityWorld(settings, generator=np.random.default_rng(seed))
+    day(world)
+    assert world.wrongs == []
+    assert world.acquire.retired > 0
+    lost = sum(job.restarts for job in world.slurm.jobs.values())
+    assert lost <= world.reclaims  # EC2 took their nodes, not we
+    world.taken_at.clear()
+    world.live(6 * HOUR, tick=100.0)
+    assert {job.state for job in world.slurm.jobs.values()} <= ENDED
+    assert all(job.ends == ["COMPLETED"] for job in world.slurm.jobs.values())
+    assert world.wrongs == []
+
+
+def test_the_kept_nodes_end_up_in_the_steady_pool(tmp_path: Path) -> None:
+    """The first pool that the settings name is the shaky one."""
+    world = StabilityWorld(settings_of(tmp_path, acquirer=KEPT), generator=np.random.default_rng(11))
+    world.live(200.0)
+    assert world.pools_in_use() == [SHAKY] * 6
+    day(world)
+    pools = world.pools_in_use()
+    assert pools.count(STEADY) > pools.count(SHAKY)
+    known = world.knowledge
+    assert known.fresh_survives(f"spot|c5.xlarge|{STEADY}") > known.fresh_survives(f"spot|c5.xlarge|{SHAKY}")
+
+
+def test_where_no_node_is_kept_nothing_is_acquired(tmp_path: Path) -> None:
+    world = StabilityWorld(settings_of(tmp_path), generator=np.random.default_rng(0), idle_seconds=60.0)
+    world.slurm.submit(600.0)
+    world.live(2 * HOUR)
+    assert (world.acquire.asked, world.acquire.retired, world.ec2.alive()) == (0, 0, [])
+
+
+def test_the_size_follows_the_use_within_its_bounds(tmp_path: Path) -> None:
+    rules = {"kept_nodes": 2, "most_nodes": 6, "rank": "survival"}
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer=rules, subnets=[STEADY]), generator=np.random.default_rng(5)
+    )
+    world.taken_at.clear()
+    world.live(600.0)
+    assert len(world.ec2.alive()) == 2
+    advice = comment(Capacity.SPOT, 4 * HOUR)
+    jobs = [world.slurm.submit(3.5 * HOUR, limit_seconds=4 * HOUR, admin_comment=advice) for _ in range(4)]
+    world.live(2.5 * HOUR, tick=60.0)
+    assert all(job.state == "RUNNING" for job in jobs)
+    assert len(world.ec2.alive()) in (5, 6)  # four in use are 80 % of five
+    world.live(4 * HOUR, tick=60.0)
+    assert all(job.restarts == 0 and job.state == "COMPLETED" for job in jobs)
+    assert len(world.ec2.alive()) == 2
+    assert world.wrongs == []
+
+
+def test_the_daily_cap_holds_for_kept_nodes_too(tmp_path: Path) -> None:
+    """A node without a job is promised a day's price: 2.4 USD at 0.1 USD an hour, 7.2 should spot fail."""
+    settings = settings_of(tmp_path, acquirer={"kept_nodes": 4}, cap_usd=15.0)
+    world = StabilityWorld(settings, generator=np.random.default_rng(5))
+    world.live(900.0)
+    assert 0 < len(world.ec2.alive()) < 4
+    world.live(3 * HOUR, tick=60.0)
+    assert world.cloud.purse.spent_today()[0] <= 15.0
+    assert world.wrongs == []
+
+
+def test_a_restart_forgets_neither_what_was_asked_nor_the_hour(tmp_path: Path) -> None:
+    world = StabilityWorld(settings_of(tmp_path, acquirer=KEPT), generator=np.random.default_rng(3))
+    world.turn()
+    asked = world.acquire.wanted()
+    assert len(asked) == 6
+    planned = world.acquire.report()["planned"]
+    world.boot()
+    assert world.acquire.wanted() == asked
+    world.live(300.0)
+    assert world.acquire.report()["planned"] == planned
+    assert {item.market for item in world.ec2.alive()} == {"spot"}
+    assert len(world.ec2.alive()) == 6
