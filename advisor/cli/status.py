@@ -194,9 +194,24 @@ def _rows(result: dict[str, Any]) -> list[tuple[str, str]]:
             f"{count} {power.replace('_', ' ')}" for power, count in control["cloud_nodes"].items()
         )
         rows.append(("cloud nodes", nodes))
+    if text := _matching(control.get("matching"), control.get("acquirer")):
+        rows.append(("nodes that last", text))
     if text := _places(control.get("places") or {}):
         rows.append(("places kept", text))
     return rows
+
+
+def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) -> str:
+    """How many nodes are expected to stay, and what is done with that; empty where no node is up."""
+    parts = [f"{count} {tier}" for tier, count in ((matching or {}).get("nodes") or {}).items() if count]
+    if matching and parts:
+        steered, held = matching["jobs_steered"], matching["jobs_held_off"]
+        did = f"{steered:,} jobs steered, {held:,} held off for a while"
+        parts.append(f"by {matching['by']}: {did}" if matching["enabled"] else "only watched")
+    if acquirer:
+        kept, target = acquirer["kept_nodes"], acquirer["target_nodes"]
+        parts.append(f"{target if target is not None else kept} kept, {acquirer['nodes_retired']:,} retired")
+    return ", ".join(parts)
 
 
 def _places(places: dict[str, Any]) -> str:

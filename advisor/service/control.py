@@ -40,6 +40,10 @@ from advisor.service.provisioning import CloudFleet, ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
 from advisor.service.size_knowledge import SizeKnowledge
 from advisor.service.socket_file import SocketFile, permitted_uids
+from advisor.service.stability import PoolOrder, StabilityKnowledge
+from advisor.service.stability_acquirer import AcquireLoop
+from advisor.service.stability_loop import MatchLoop
+from advisor.service.stability_record import LifeRecord
 from advisor.service.view import SharedView
 from advisor.service.watching import WatchLoop, watch_loop
 from advisor.slurm.places import Places
@@ -73,6 +77,8 @@ class Control:
         What EC2 says about the end of instances; None: only what it lists is looked at.
     places : Places or None
         Keeps places on-premise; None: nothing is watched.
+    pool_order : PoolOrder or None
+        The fleet's, told which pools are steady.
 
     Raises
     ------
@@ -92,6 +98,7 @@ class Control:
         notifier: Notifier | None = None,
         spot: SpotParts | None = None,
         places: Places | None = None,
+        pool_order: PoolOrder | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
@@ -144,13 +151,21 @@ class Control:
             )
             self.runners[self.watch.name] = LoopRunner(self.watch, self.clock)
         self.report: CloudReport | None = None
+        self.match: MatchLoop | None = None
+        self.acquire: AcquireLoop | None = None
         if fleet is not None:
-            self._add_cloud(fleet, slurm, spot)
+            self._add_cloud(fleet, slurm, spot, pool_order)
         self.metrics.registry.register(LoopCollector(self.health, self._gauges))
         self._page: MetricsPage | None = None
         self._socket: ControlSocket | None = None
 
-    def _add_cloud(self, fleet: CloudFleet, slurm: SlurmBackend, spot: SpotParts | None) -> None:
+    def _add_cloud(
+        self,
+        fleet: CloudFleet,
+        slurm: SlurmBackend,
+        spot: SpotParts | None,
+        pool_order: PoolOrder | None,
+    ) -> None:
         record = InterruptionRecord(StateFile(self.settings.paths.state / "interruptions.json"))
         provision = ProvisionLoop(
             self.settings,
@@ -162,6 +177,7 @@ class Control:
             clock=self.clock,
             prices=self.prices,
             interruptions=record,
+            kept=lambda: self.acquire.wanted() if self.acquire is not None else (),
         )
         reconcile = ReconcileLoop(
             self.settings,
@@ -194,6 +210,7 @@ class Control:
                 clock=self.clock,
             )
             self.runners[notices.name] = LoopRunner(notices, self.clock)
+            self._add_stability(reconcile, slurm, spot, record, pool_order)
         self.report = CloudReport(
             self.settings,
             cloud=self.cloud,
@@ -204,10 +221,49 @@ class Control:
             view=self.view,
             prices=self.prices,
             clock=self.clock,
+            match=self.match,
         )
         self.metrics.registry.register(CloudCollector(self.report))
         if self._prices is not None:
             self.runners[PriceLoop.name] = LoopRunner(PriceLoop(self._prices), self.clock)
+
+    def _add_stability(
+        self,
+        reconcile: ReconcileLoop,
+        slurm: SlurmBackend,
+        spot: SpotParts,
+        record: InterruptionRecord,
+        pool_order: PoolOrder | None,
+    ) -> None:
+        """Nodes that last: watched and shown everywhere, acted upon where the site says so."""
+        settings, state = self.settings, self.settings.paths.state
+        knowledge = StabilityKnowledge(
+            settings,
+            record=LifeRecord(StateFile(state / "lives.json")),
+            said=record,
+            instances=lambda: (reconcile.last_listed, reconcile.listed_at),
+            clock=self.clock,
+        )
+        shared: dict[str, Any] = {
+            "knowledge": knowledge,
+            "slurm": slurm,
+            "view": self.view,
+            "clock": self.clock,
+        }
+        self.match = MatchLoop(settings, jobs=spot.jobs, said=record, **shared)
+        self.runners[self.match.name] = LoopRunner(self.match, self.clock)
+        keeps = settings.acquirer.kept_nodes > 0
+        if pool_order is not None and (keeps or settings.matching.enabled):
+            pool_order.use(knowledge.steadiest_first)
+        if keeps:
+            self.acquire = AcquireLoop(
+                settings,
+                purse=self.cloud.purse,
+                state=StateFile(state / "acquirer.json"),
+                spot_open=lambda: self._is_open()[0],
+                **shared,
+            )
+            self.runners[self.acquire.name] = LoopRunner(self.acquire, self.clock)
 
     def prices(self) -> Prices:
         """Prices in force, asking nobody."""
@@ -285,9 +341,17 @@ class Control:
         if at_work:
             log.warning("control.loop_did_not_end", loops=at_work)
             return False
+        self._let_go()
         self.store.close()
         log.info("control.stopped")
         return True
+
+    def _let_go(self) -> None:
+        if self.match is not None:
+            try:
+                self.match.stop()
+            except AdvisorError as error:  # the next process does it, or the bound in it
+                log.warning("match.not_let_go", code=error.code, message=str(error))
 
     def feed_watchdog(self) -> None:
         """Tell systemd we are alive, unless a loop is stuck."""
@@ -314,6 +378,8 @@ class Control:
             "cloud_report": self.report.everything() if self.report is not None else None,
             "placement": self.placement.report() if self.placement is not None else None,
             "places": self.watch.report() if self.watch is not None else None,
+            "matching": self.match.report() if self.match is not None else None,
+            "acquirer": self.acquire.report() if self.acquire is not None else None,
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
             "loops": {
                 name: {
@@ -353,6 +419,8 @@ class Control:
         usd, _ = self.cloud.purse.spent_today()
         return {
             **(self.placement.gauges() if self.placement is not None else {}),
+            **(self.match.gauges() if self.match is not None else {}),
+            **(self.acquire.gauges() if self.acquire is not None else {}),
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
             "jobs_learned": (float(self.learn.jobs_learned), "Jobs learned since the start."),
             "cloud_spent_today_usd": (usd, "Dollars spent in the cloud since midnight UTC."),

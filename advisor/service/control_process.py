@@ -24,6 +24,7 @@ from advisor.service.control import Control
 from advisor.service.interrupting import SpotParts
 from advisor.service.notify import Notifier
 from advisor.service.place_helper import HelpedPlaces
+from advisor.service.stability import PoolOrder
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.places import Places
@@ -46,11 +47,12 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     _make_folder(settings.paths.state, "paths.state")
     _make_folder(settings.paths.run, "paths.run")
     fleet, breakers, prices, spot = None, None, None, None
+    pool_order = PoolOrder()
     commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
     if settings.ec2.image_id:
         breakers = Breakers(StateFile(settings.paths.state / "pools.json"), Clock().wall)
         journal = Journal(settings.paths.state / "launches.jsonl")
-        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers)
+        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=pool_order)
         spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
         prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
     else:
@@ -65,6 +67,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         notifier=notifier,
         spot=spot,
         places=_places(settings, commands),
+        pool_order=pool_order,
     )
 
 
