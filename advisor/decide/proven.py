@@ -25,9 +25,11 @@ from advisor.model.advice import Answer, Quantity, Verdict
 def win_probability(case: PlacementCase) -> float:
     """Probability that the cloud is faster: of wait > boot + (s(c) - 1) * run, taken as independent."""
     waits, runs = case.wait.quantiles, case.run.quantiles
-    penalty = case.penalty_seconds
     pairs = len(waits) * len(runs)
-    return (pairs - sum([bisect_right(waits, penalty(run)) for run in runs])) / pairs
+    # `penalty_seconds` of each run, written out: twenty calls less inside sbatch
+    boot, slowdown = case.boot_seconds, case.performance_ratio - 1.0
+    penalties = [boot + slowdown * run for run in runs] if slowdown else [boot] * len(runs)
+    return (pairs - sum([bisect_right(waits, penalty) for penalty in penalties])) / pairs
 
 
 def worst_seconds(case: PlacementCase) -> float:

@@ -191,6 +191,11 @@ def _numbers_of(advice: Advice) -> dict[str, Quantity]:
     return {name: value for answer in advice.answers for name, value in answer.numbers}
 
 
+def _values_of(advice: Advice) -> dict[str, float]:
+    """The same without their units."""
+    return {name: number.value for answer in advice.answers for name, number in answer.numbers}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAdvice:
     """What an AdminComment says about a job's advice.
@@ -264,9 +269,9 @@ def admin_comment(advice: Advice) -> str:
         record["d"] = detail
     # four digits, put together by hand: this runs inside sbatch
     numbers = [
-        f'"{name}":{value.value:.4g}'
-        for name, value in _numbers_of(advice).items()
-        if math.isfinite(value.value) and (name in NAMES or _is_plain(name))
+        f'"{name}":{number:.4g}'
+        for name, number in _values_of(advice).items()
+        if -math.inf < number < math.inf and (name in NAMES or _is_plain(name))
     ]
     while True:
         text = f'{_ascii_json(record)[:-1]},"n":{{{",".join(numbers)}}}}}'

@@ -87,6 +87,7 @@ class RecentSubmissions:
         cloud = self._base.cloud if self._base is not None else CloudState()
         # dataclasses.replace() would read each field by name at every question
         self._cloud_fields = {field.name: getattr(cloud, field.name) for field in fields(CloudState)}
+        self._cloud_now: CloudState | None = None
         self._usd = self._at_risk = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._reserved_nodes = 0
@@ -108,6 +109,7 @@ class RecentSubmissions:
 
     def _count(self, job: Submission) -> None:
         if not job.on_premise:
+            self._cloud_now = None
             self._usd += job.committed_usd
             self._at_risk += job.at_risk_seconds
             self._reserved_nodes += job.reserved_nodes
@@ -187,6 +189,12 @@ class RecentSubmissions:
     def _cloud(self, base: CloudState) -> CloudState:
         if not (self._usd or self._reserved_nodes):
             return base
+        if self._cloud_now is None:
+            self._cloud_now = self._spent(base)
+        return self._cloud_now
+
+    def _spent(self, base: CloudState) -> CloudState:
+        """The cloud with what the jobs moved since have committed."""
         by_account = dict(base.spent_today_by_account)
         for account, usd in self._usd_by_account.items():
             by_account[account] = by_account.get(account, 0.0) + usd

@@ -117,7 +117,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         explicit_time_limit=request.time_limit is not None,
         deferred=request.held or (request.begin_time or 0) > now,
         burst_buffer=request.burst_buffer,
-        plain_constraint=_CONJUNCTION.match(request.features or "") is not None,
+        plain_constraint=not request.features or _CONJUNCTION.match(request.features) is not None,
         gres=request.generic_resources,
         node_list=request.req_nodes,
     )

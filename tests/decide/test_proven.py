@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.decide.placement import as_case
 from advisor.decide.proven import is_candidate, proven, win_probability, worst_seconds
@@ -141,3 +144,17 @@ def test_each_refusal_is_explained(waits, record, words) -> None:
     )
     assert advice.placement is Placement.ON_PREMISE
     assert words in explanation(advice)
+
+
+@given(
+    waits=st.lists(st.floats(0, 1e6), min_size=1, max_size=20).map(sorted),
+    runs=st.lists(st.floats(0, 1e6), min_size=1, max_size=20).map(sorted),
+    boot=st.floats(0, 600),
+    ratio=st.sampled_from([0.5, 1.0, 1.2, 1.64]),
+)
+def test_the_chance_is_the_share_of_pairs_in_which_the_cloud_is_faster(
+    waits: list[float], runs: list[float], boot: float, ratio: float
+) -> None:
+    case = replace(make_case(waits, runs), boot_seconds=boot, performance_ratio=ratio)
+    faster = sum(wait > case.penalty_seconds(run) for wait in waits for run in runs)
+    assert win_probability(case) == faster / (len(waits) * len(runs))

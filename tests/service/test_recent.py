@@ -157,3 +157,28 @@ def test_what_jobs_advised_since_may_lose_is_at_risk() -> None:
     assert found.at_risk_seconds == 150.0
     recent.rebase(SiteState(time=NOW + 2, cluster=make_cluster(), record=record))
     assert recent.state(NOW + 3).record == record
+
+
+moves = st.builds(
+    Submission,
+    time=st.just(NOW + 1),
+    processors=st.just(1),
+    on_premise=st.booleans(),
+    committed_usd=st.floats(0, 100),
+    account=st.sampled_from([None, "a", "b"]),
+    reserved_nodes=st.integers(0, 3),
+)
+
+
+@given(st.lists(moves, max_size=12))
+def test_what_is_kept_of_the_cloud_is_what_a_fresh_account_says(jobs: list[Submission]) -> None:
+    base = SiteState(time=NOW, cluster=make_cluster(), cloud=CloudState(reserved_free_nodes=5))
+    asked_often, asked_once = RecentSubmissions(), RecentSubmissions()
+    asked_often.rebase(base)
+    for job in jobs:
+        asked_often.add(job)
+        asked_once.rebase(base)  # counts all of it anew
+        asked_once.add(job)
+        assert asked_often.state(NOW + 1).cloud == asked_once.state(NOW + 1).cloud
+    asked_often.rebase(None)
+    assert asked_often.state(NOW + 1).cloud == CloudState()

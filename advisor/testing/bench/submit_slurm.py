@@ -17,11 +17,13 @@ import re
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from advisor.model.errors import TellAdmin
+from advisor.service.client import SubmitClient
 from advisor.testing.bench.timing import processor_seconds
 from advisor.testing.lab import Lab, LabOptions
 
@@ -76,9 +78,34 @@ def measure(
             for number in range(first, min(rounds, first + _ROUNDS_A_LAB)):
                 tell(f"sbatch, round {number + 1} of {rounds}")
                 for name in in_turn(number):
-                    lab.hook(hooks[name], options.hook_settings, restart=False)
+                    _load(lab, hooks[name], options.hook_settings)
+                    before = _advice_given(socket)
                     runs[name].append(_run(lab, serve_pid, submissions, clients))
+                    _check(name, _advice_given(socket) - before, submissions)
     return result_of(runs, submissions, clients)
+
+
+def _load(lab: Lab, hook: Path | None, settings: Mapping[str, str]) -> None:
+    """Load a hook, or none; never one straight after another.
+
+    slurmctld looks for a newer file by whole seconds, and a run is shorter: without dropping its plug-in in
+    between it went on with the hook of the run before.
+    """
+    lab.hook(None, settings, restart=False)
+    if hook is not None:
+        lab.hook(hook, settings, restart=False)
+
+
+def _advice_given(socket: Path) -> int:
+    with SubmitClient(socket) as client:
+        return client.ping().advice_given
+
+
+def _check(name: str, advised: int, submissions: int) -> None:
+    """A run counts only if its hook was the one that ran: each of ours asks, the first one included."""
+    expected = submissions + 1 if name == "with_hook" else 0
+    if advised != expected:
+        raise TellAdmin(f"{name}: {advised} submissions advised, not {expected}", code="bench.hook")
 
 
 def in_turn(number: int) -> tuple[str, ...]:
