@@ -107,25 +107,36 @@ class SizeModel:
             del self._followed[next(iter(self._followed))]
 
     def started(self, job_id: int, time: float) -> None:
-        """Note that a job runs since ``time``; a job nobody submitted is left out."""
+        """Note that a job runs since ``time``; a job nobody submitted is left out.
+
+        One that had run for the divider before it was requeued has shown that it is large: it goes on as if
+        it had run since then, so that its user's next jobs are judged by that until it has ended.
+        """
         followed = self._followed.get(job_id)
-        if followed is not None:
+        if followed is not None and not self._has_shown(followed, time):
             followed.started = True
             self.features.start(followed.number, time)
 
-    def requeued(self, job_id: int) -> None:
-        """Note that a job waits again."""
+    def requeued(self, job_id: int, now: float = math.nan) -> None:
+        """Note that a job waits again; ``now`` tells whether it had run for the divider (see `started`)."""
         followed = self._followed.get(job_id)
-        if followed is not None and followed.started:
+        if followed is not None and followed.started and not self._has_shown(followed, now):
             followed.started = False
             self.features.start(followed.number, math.nan)
 
-    def observe(self, live: Iterable[tuple[Job, float | None]]) -> None:
-        """Note the live jobs of one snapshot, each with its start time (None: it waits); idempotent."""
+    def _has_shown(self, followed: _Followed, now: float) -> bool:
+        """Whether a job that no longer runs as it did had run for the divider, and so is large."""
+        return followed.started and now - self.features.runs_since(followed.number) >= self.divider_seconds
+
+    def observe(self, live: Iterable[tuple[Job, float | None]], now: float = math.nan) -> None:
+        """Note the live jobs of one snapshot, each with its start time (None: it waits); idempotent.
+
+        ``now`` is the snapshot's time; without it a job that waits again has shown nothing.
+        """
         for job, start_time in sorted(live, key=lambda pair: (pair[0].submit_time, pair[0].job_id)):
             self.submitted(job)
             if start_time is None:
-                self.requeued(job.job_id)
+                self.requeued(job.job_id, now)
             else:
                 self.started(job.job_id, start_time)
 

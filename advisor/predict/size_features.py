@@ -15,6 +15,7 @@ of a submission is not yet known to it.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -328,6 +329,11 @@ class LiveFeatures:
     def start(self, number: int, time: float) -> None:
         """Note that the job with that number runs."""
         _size_state.start(self._state, number, time)
+
+    def runs_since(self, number: int) -> float:
+        """When the job with that number started; NaN where it waits, or was submitted long ago."""
+        slot = self._state.slots[number % len(self._state.slots)]
+        return float(slot[_size_state.SLOT_START]) if slot[_size_state.SLOT_NUMBER] == number else math.nan
 
     def end(self, number: int, time: float, run_seconds: float, divider: float) -> None:
         """Note that it has ended; ``run_seconds`` below 0: it never ran."""

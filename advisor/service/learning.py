@@ -150,7 +150,7 @@ class LearnLoop:
         self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
         jobs = [queued for queued in snapshot.jobs if queued.job.keeps_place_of is None]
         self._knowledge.learn_starts(jobs, self._view.state_at)
-        self._sizes.observe(jobs)
+        self._sizes.observe(jobs, snapshot.time)
 
     def learn_ends(self) -> None:
         """Run times are known when jobs end; predictions are judged, cloud jobs get their price."""

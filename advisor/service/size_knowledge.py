@@ -54,14 +54,20 @@ class SizeKnowledge:
             self._model = None
         self._is_changed = False
 
-    def observe(self, jobs: Iterable[QueuedJob]) -> None:
-        """Note who waits and who runs: what a user has under way says much about his next job."""
+    def observe(self, jobs: Iterable[QueuedJob], now: float) -> None:
+        """Note who waits and who runs: what a user has under way says much about his next job.
+
+        A job that the safeguard requeued waits again, but has shown that it is large.
+        """
         if self._model is None:
             return
         self._model.observe(
-            (queued.job, queued.start_time if queued.holds_processors else None)
-            for queued in jobs
-            if queued.holds_processors or queued.is_queued
+            (
+                (queued.job, queued.start_time if queued.holds_processors else None)
+                for queued in jobs
+                if queued.holds_processors or queued.is_queued
+            ),
+            now=now,
         )
 
     def learn(self, outcomes: Iterable[JobOutcome]) -> None:

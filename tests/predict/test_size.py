@@ -218,6 +218,39 @@ def test_a_requeued_job_waits_again_and_jobs_without_id_are_left_out(model):
     model.started(12345, 1.0)  # nobody submitted it
 
 
+@pytest.mark.parametrize("seen_waiting", [True, False])
+def test_who_was_requeued_at_the_divider_has_shown_that_he_is_large(model, seen_waiting):
+    """The safeguard of small jobs: the user's next jobs are judged by it before the job has ended."""
+    begin, divider = 2 * WEEK_SECONDS, model.divider_seconds
+    job = Job(job_id=8000, submit_time=begin, processors=4, user="eve", requested_time=600.0)
+    index = model.to_arrays()[1]["schema"].index("user.newest_small_share")
+
+    def small_share(at: float) -> float:
+        probe = Job(job_id=0, submit_time=at, processors=4, user="eve", requested_time=600.0)
+        return float(model.features.row(probe, divider)[index])
+
+    requeued = begin + divider + 15.0
+    model.observe([(job, begin)], now=begin + 1.0)
+    assert math.isnan(small_share(begin + divider / 2))
+    for number in range(2 if seen_waiting else 0):  # each look says so again
+        model.observe([(job, None)], now=requeued + number)
+    model.observe([(job, requeued + 60.0)], now=requeued + 61.0)
+    assert small_share(requeued + 62.0) == 0.0
+    # as large it runs for long; what it really was is learned when it has ended
+    model.learn(JobOutcome(job=job, start_time=requeued + 60.0, end_time=requeued + 60.0 + divider / 2))
+    assert small_share(requeued + 90_000.0) == 1.0
+
+
+def test_who_was_requeued_before_the_divider_has_shown_nothing(model):
+    begin, divider = 2 * WEEK_SECONDS, model.divider_seconds
+    job = Job(job_id=8000, submit_time=begin, processors=4, user="eve", requested_time=600.0)
+    index = model.to_arrays()[1]["schema"].index("user.newest_small_share")
+    model.observe([(job, begin)], now=begin + 1.0)
+    model.observe([(job, None)], now=begin + divider / 2)
+    probe = Job(job_id=0, submit_time=begin + 2 * divider, processors=4, user="eve", requested_time=600.0)
+    assert math.isnan(float(model.features.row(probe, divider)[index]))
+
+
 def test_warming_compiles_without_changing_anything(model):
     before = {name: array.copy() for name, array in model.to_arrays()[0].items()}
     model.warm()
