@@ -67,10 +67,15 @@ def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:
 
 def in_doubt(answer: Answer, job: Job, cluster: ClusterState, hedge: Hedge | None) -> Answer:
     """Question 2 again: a doubt is hedged, where the job would wait here."""
-    would_wait = cluster.queue_size > 0 or cluster.free_processors < job.processors
-    if hedge is None or answer.verdict is not Verdict.UNSURE or not would_wait:
+    if hedge is None or answer.verdict is not Verdict.UNSURE or not would_wait(job, cluster):
         return answer
     return _instead(answer, Reason.HEDGED, hedge)
+
+
+def would_wait(job: Job, cluster: ClusterState) -> bool:
+    """Whether the job would have to wait here: beside those that wait already it finds no room."""
+    waiting = cluster.queue_size * cluster.waiting_mean_processors
+    return cluster.free_processors < waiting + job.processors
 
 
 def speculation_of(

@@ -23,7 +23,7 @@ from advisor.slurm.protocol import RUNNING, SlurmBackend
 log = structlog.get_logger(__name__)
 
 _TOP_FACTOR: Final = 1_000_000_000
-_TOP_PRIORITY: Final = 4_000_000_000
+_TOP_PRIORITY: Final = 4_294_960_000  # priority/basic counts down from 4,294,901,760
 """For the fraction of a second between the placeholder's end and the job's start in its slot."""
 _LOOKS: Final = 30
 _PAUSE_SECONDS: Final = 0.1
@@ -120,6 +120,8 @@ class BringingBack:
             self._record.put(kept, phase=Phase.SETTLED, why="it started in the cloud again")
             log.warning("hedge.restarted_in_cloud", job=kept.job_id)
             return False
+        if sight.state == "CONFIGURING" and not self._places.may_requeue_booting:
+            return True
         self._slurm.requeue([kept.job_id])
         log.info("hedge.requeued", job=kept.job_id, why=kept.why)
         return True
@@ -169,7 +171,7 @@ class BringingBack:
             self._done(kept, "in its place")
 
     def _age_anew(self, kept: Kept, sight: JobSight) -> None:
-        age = self._places.age_points(sight.submit_time - kept.submitted)
+        age = self._places.age_points(sight.ages_since - kept.submitted)
         self._places.raise_priority(kept.job_id, by=kept.site_factor + age + 1, to=None)
 
     def _arrived(self, kept: Kept) -> None:

@@ -132,6 +132,7 @@ class Control:
             settings,
             slurm=slurm,
             store=self.store,
+            looked=self._looked,
             knowledge=self.knowledge,
             sizes=SizeKnowledge(models, self.clock),
             view=self.view,
@@ -280,7 +281,11 @@ class Control:
         socket_file = SocketFile(self.settings.paths.control_socket, group=self.settings.submit.socket_group)
         self.folder.prepare()
         self._socket = ControlSocket(
-            socket_file, self.folder, permitted_uids(self.settings), self._handover_arrived
+            socket_file,
+            self.folder,
+            permitted_uids(self.settings),
+            self._handover_arrived,
+            self.runners["look"].wake,
         )
         self._socket.start()
         try:
@@ -432,3 +437,8 @@ class Control:
     def _metrics_text(self) -> bytes:
         with SubmitClient(self.settings.paths.submit_socket, timeout=1.0) as client:
             return self.metrics.exposition(client.metrics)
+    def _looked(self) -> None:
+        """A job whose turn has come waits for nothing else."""
+        if self.watch is not None and self.watch.follows_looks:
+            self.runners[self.watch.name].wake()
+

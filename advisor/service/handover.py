@@ -26,6 +26,8 @@ from advisor.slurm.node_sets import expand
 log = structlog.get_logger(__name__)
 
 MAX_BYTES: Final = 8 * 1024 * 1024
+TURN: Final = b'{"v":1,"op":"turn"}\n'
+"""What `prolog_slurmctld` says when a placeholder starts."""
 _OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
 _IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
 _READ_SECONDS: Final = 2.0
@@ -172,6 +174,8 @@ class ControlSocket:
         Who may hand over.
     arrived : callable
         Called after each, to wake the loop that acts.
+    turn : callable
+        Called when a placeholder has started: a hint that a look at Slurm is worth it, and nothing else.
     """
 
     def __init__(
@@ -180,11 +184,13 @@ class ControlSocket:
         folder: HandoverFolder,
         allowed_uids: frozenset[int],
         arrived: Callable[[], None],
+        turn: Callable[[], None] = lambda: None,
     ) -> None:
         self._file = socket_file
         self._folder = folder
         self._allowed = allowed_uids
         self._arrived = arrived
+        self._turn = turn
         self._stopping = threading.Event()
         self._listener: socket.socket | None = None
         self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
@@ -244,6 +250,9 @@ class ControlSocket:
             if not chunk or len(line) + len(chunk) > MAX_BYTES:
                 return {"v": 1, "ok": False, "error": "handover.malformed"}
             line += chunk
+        if bytes(line) == TURN:
+            self._turn()
+            return {"v": 1, "ok": True}
         try:
             hand_over = decode(bytes(line))
         except AdvisorError as error:

@@ -61,11 +61,13 @@ class Kept:
     raised : int
         By so much.
     priority : int
-        What it then had.
+        What it then had; before that, what its placeholder had when it was submitted.
     has_slot : bool
         Its placeholder's slot is being handed to it.
     in_place : bool
         It waits where its placeholder did.
+    delay_seconds : float
+        By so much its placeholder is younger than the job, and has not yet been given for it.
     acted : float
         Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
     why : str
@@ -89,6 +91,7 @@ class Kept:
     priority: int = 0
     has_slot: bool = False
     in_place: bool = False
+    delay_seconds: float = 0.0
     acted: float = 0.0
     why: str = ""
 

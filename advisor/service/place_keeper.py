@@ -35,6 +35,16 @@ class PlaceKeeper(Protocol):
         ...
 
     @property
+    def knows_site_factors(self) -> bool:
+        """Whether priorities are made of factors."""
+        ...
+
+    @property
+    def may_requeue_booting(self) -> bool:
+        """Whether a job whose cloud node still boots can be requeued without harm."""
+        ...
+
+    @property
     def recalculation_seconds(self) -> float:
         """How often priorities are reckoned anew."""
         ...

@@ -139,7 +139,7 @@ class SmallJobs:
             return
         if sight.reason == "BeginTime":  # Slurm makes a requeued job wait two minutes
             self._slurm.update_job([job_id], {"starttime": "now"})
-        age = self._places.age_points(sight.submit_time - self._requeued[job_id])
+        age = self._places.age_points(sight.ages_since - self._requeued[job_id])
         self._places.raise_priority(job_id, by=age, to=None)
 
     def _forget(self, present: set[int]) -> None:

@@ -108,11 +108,18 @@ class WatchLoop:
         """See :class:`~advisor.service.loops.Loop`."""
         return (
             Step("keep places", self.keep_places),
+            Step("make up for delays", self.make_up_for_delays),
             Step("follow", self.follow),
             Step("bring back", self.bring_back),
             Step("forget", self.forget),
             Step("small jobs", self._small_jobs.check),
         )
+
+    @property
+    def follows_looks(self) -> bool:
+        """Whether a round is due after each look at Slurm: places are kept, or may be wanted."""
+        hedge, waiting = self._settings.hedge, self._settings.waiting
+        return len(self._record) > 0 or hedge.enabled or waiting.speculate
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows: places kept now by phase, and what has happened so far."""
@@ -189,19 +196,45 @@ class WatchLoop:
                     features=kept.features,
                 )
             )
-        self._make_up_for_delay(kept, placeholder)
+        priority, delay = self._as_the_job(kept, placeholder)
         self._record.count("places_kept")
-        self._record.put(kept, placeholder=placeholder, phase=Phase.OPEN, acted=self._clock.wall())
+        self._record.put(
+            kept,
+            placeholder=placeholder,
+            phase=Phase.OPEN,
+            priority=priority,
+            delay_seconds=delay,
+            acted=self._clock.wall(),
+        )
         log.info("hedge.place_kept", job=kept.job_id, placeholder=placeholder, kind=kept.kind)
 
-    def _make_up_for_delay(self, kept: Kept, placeholder: int) -> None:
-        """Give the placeholder the age that the job had when it was submitted."""
+    def _as_the_job(self, kept: Kept, placeholder: int) -> tuple[int, float]:
+        """Give a new placeholder what the job had at first; its priority, and by how much it is younger."""
         sight, own = self._places.place(placeholder, kept.job_id), self._places.sight(kept.job_id)
         if sight is None or own is None or not sight.is_pending:
-            return
-        delay = max(0.0, sight.submit_time - kept.submitted)
-        by = kept.site_factor + self._places.age_points(delay)
-        self._places.raise_priority(placeholder, by=by, to=own.priority)
+            return 0, 0.0
+        if kept.site_factor or not self._places.knows_site_factors:
+            self._places.raise_priority(placeholder, by=kept.site_factor, to=own.priority)
+            sight = self._places.place(placeholder, kept.job_id) or sight
+        return sight.priority, max(0.0, sight.submit_time - kept.submitted)
+
+    def make_up_for_delays(self) -> None:
+        """Give placeholders the age that the job had when they were submitted, once ages are reckoned anew.
+
+        Not before: until then all priorities are of the last reckoning, minutes ago, nobody submitted since
+        has any age, and a second of it would put the placeholder before all of them.
+        """
+        late = [k for k in self._record.all() if k.phase is Phase.OPEN and k.delay_seconds > 0.0]
+        for kept in sorted(late, key=lambda kept: kept.acted):
+            points = self._places.age_points(kept.delay_seconds)
+            place = self._places.place(kept.placeholder, kept.job_id) if points else None
+            is_waiting = place is not None and place.is_pending
+            if place is not None and is_waiting and place.priority == kept.priority:
+                return  # not yet, and those submitted later have not been either
+            if is_waiting:
+                by = kept.site_factor + points
+                self._places.raise_priority(kept.placeholder, by=by, to=None)
+            self._record.put(kept, delay_seconds=0.0)
 
     # ----------------------------------------------------------------------------------- follow
 
@@ -239,7 +272,7 @@ class WatchLoop:
         elif place is None:
             if self._places.place(kept.placeholder, kept.job_id) is None:
                 self._settle(kept, "its place was given up")
-        elif place.state == RUNNING:
+        elif place.state in (RUNNING, "CONFIGURING"):  # the latter while PrologSlurmctld runs
             self._slot_came(kept, queued)
         else:
             self._look_at_stop(kept, queued)

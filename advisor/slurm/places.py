@@ -29,6 +29,7 @@ _SIGHT: Final = (
     "PriorityLong",
     "StartTime",
     "SubmitTime",
+    "AccrueTime",
     "RestartCnt",
     "TimeLimit",
     "Name",
@@ -72,6 +73,9 @@ class JobSight:
         Epoch seconds: of its start, or when slurmctld expects it to; None when it does not.
     submit_time : float
         Epoch seconds; a requeue sets it anew.
+    ages_since : float
+        Epoch seconds from which its age counts. A requeue sets it to when the job may first start again, two
+        minutes later, and leaves it there when that is brought forward.
     restarts : int
         How often it was requeued.
     limit_seconds : float or None
@@ -93,6 +97,7 @@ class JobSight:
     limit_seconds: float | None
     name: str = ""
     advice_id: str | None = None
+    ages_since: float = 0.0
 
     @property
     def is_pending(self) -> bool:
@@ -126,11 +131,12 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Priorities:
+class _Config:
     is_multifactor: bool
     age_weight: int
     max_age_seconds: float
     calc_seconds: float
+    has_prolog: bool
 
 
 class Places:
@@ -146,14 +152,14 @@ class Places:
 
     def __init__(self, commands: Commands) -> None:
         self.commands = commands
-        self._priority: _Priorities | None = None
+        self._known: _Config | None = None
 
     def sight(self, job_id: int) -> JobSight | None:
         """A job as it is now; None when slurmctld has forgotten it."""
         row = self._row(job_id, _SIGHT)
         if row is None:
             return None
-        start = records.whole(row["StartTime"])
+        start, submit = records.whole(row["StartTime"]), float(records.whole(row["SubmitTime"]) or 0)
         advice = parse_admin_comment(records.text(row["admin_comment"], 4096))
         return JobSight(
             job_id=job_id,
@@ -162,7 +168,8 @@ class Places:
             partition=row["Partition"].strip(),
             priority=records.whole(row["PriorityLong"]) or 0,
             start_time=None if start is None else float(start),
-            submit_time=float(records.whole(row["SubmitTime"]) or 0),
+            submit_time=submit,
+            ages_since=float(records.whole(row["AccrueTime"]) or submit),
             restarts=records.whole(row["RestartCnt"]) or 0,
             limit_seconds=records.seconds(row["TimeLimit"]),
             name=row["Name"],
@@ -238,33 +245,43 @@ class Places:
     @property
     def knows_site_factors(self) -> bool:
         """Whether priorities are made of factors; ``priority/basic`` numbers jobs as they come."""
-        return self._priorities().is_multifactor
+        return self._config().is_multifactor
 
     @property
     def recalculation_seconds(self) -> float:
         """How often slurmctld reckons priorities anew; 0: never."""
-        return self._priorities().calc_seconds
+        return self._config().calc_seconds
+
+    @property
+    def may_requeue_booting(self) -> bool:
+        """Whether a job whose cloud node still boots can be requeued without harm.
+
+        slurmctld 22.05 then asks the node to end the job; where its name cannot be resolved yet, that keeps
+        a lock for ten seconds and slurmctld from everything else. Not so while PrologSlurmctld runs for it.
+        """
+        return self._config().has_prolog
 
     def age_points(self, seconds: float) -> int:
-        """Priority that a job gains by waiting so long."""
-        found = self._priorities()
-        return math.ceil(found.age_weight * min(max(seconds, 0.0) / found.max_age_seconds, 1.0))
+        """Priority that a job gains by waiting so long, to the nearest point."""
+        found = self._config()
+        return round(found.age_weight * min(max(seconds, 0.0) / found.max_age_seconds, 1.0))
 
-    def _priorities(self) -> _Priorities:
-        if self._priority is None:
+    def _config(self) -> _Config:
+        if self._known is None:
             values = parsing.config(self.commands.text("scontrol", "show", "config"))
             is_multifactor = values.get("PriorityType") == "priority/multifactor"
             weight = records.whole(values.get("PriorityWeightAge", "")) or 0
             if "slurmdbd" not in values.get("AccountingStorageType", ""):
                 weight = 0  # slurmctld ignores it then
             calc = records.seconds(values.get("PriorityCalcPeriod", ""))
-            self._priority = _Priorities(
+            self._known = _Config(
                 is_multifactor=is_multifactor,
                 age_weight=weight if is_multifactor else 0,
                 max_age_seconds=records.seconds(values.get("PriorityMaxAge", "")) or math.inf,
                 calc_seconds=(300.0 if calc is None else calc) if is_multifactor else 0.0,
+                has_prolog=records.text(values.get("PrologSlurmctld", "")) is not None,
             )
-        return self._priority
+        return self._known
 
     def _row(self, job_id: int, columns: tuple[str, ...]) -> dict[str, str] | None:
         layout = Layout.of(columns)

@@ -23,6 +23,7 @@ from advisor.model.advice import (
     TimeLimit,
     Verdict,
 )
+from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept
@@ -106,10 +107,16 @@ class WatchedLab:
         )
         self._runner = LoopRunner(self.loop, clock)
 
+    def look(self) -> ClusterState:
+        """Look at Slurm; what the advisor would know of the on-premise queue now."""
+        snapshot = self._backend.snapshot(time.time())
+        state = cluster_state(snapshot, self.settings)
+        self.view.update(snapshot, state)
+        return state
+
     def step(self) -> None:
         """Look at Slurm, then one round; an error ends it, as it would end a step of the real loop."""
-        snapshot = self._backend.snapshot(time.time())
-        self.view.update(snapshot, cluster_state(snapshot, self.settings))
+        self.look()
         for step in self.loop.steps():
             step.run()
 
@@ -121,8 +128,7 @@ class WatchedLab:
         AdvisorError
             Slurm does not answer at all.
         """
-        snapshot = self._backend.snapshot(time.time())
-        self.view.update(snapshot, cluster_state(snapshot, self.settings))
+        self.look()
         self._runner.run_once()
 
     def kept(self, job_id: int) -> Kept | None:

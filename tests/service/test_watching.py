@@ -41,6 +41,8 @@ class Queue:
         self.refuses = False
 
     recalculation_seconds = 0.0
+    knows_site_factors = True
+    may_requeue_booting = True
 
     def sight(self, job_id: int) -> JobSight | None:
         return self.jobs.get(job_id)

@@ -18,7 +18,7 @@ def test_nothing_is_lost_and_nothing_runs_twice() -> None:
         kill_watcher_every=6.0,
         restart_slurmctld=1,
         priorities="priority/basic",
-        again=False,
+        pairs=1,
         seed=3,
         longest_seconds=400.0,
         tell=lambda _: None,
@@ -28,4 +28,4 @@ def test_nothing_is_lost_and_nothing_runs_twice() -> None:
     assert set(integrity.values()) == {0}, (integrity, result["odd_jobs"])
     assert result["watcher_killed"] >= 2
     # how soon they are back is the benchmark's business
-    assert result["brought_back"] + result["ended_in_the_cloud"] == 7
+    assert result["brought_back"] + result["ended_in_the_cloud"] == result["hedged"] >= 2
