@@ -196,6 +196,8 @@ def _rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("cloud nodes", nodes))
     if text := _matching(control.get("matching"), control.get("acquirer")):
         rows.append(("nodes that last", text))
+    if control.get("portfolio"):
+        rows.append(("portfolio", _portfolio(control["portfolio"])))
     if text := _places(control.get("places") or {}):
         rows.append(("places kept", text))
     return rows
@@ -212,6 +214,17 @@ def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) 
         kept, target = acquirer["kept_nodes"], acquirer["target_nodes"]
         parts.append(f"{target if target is not None else kept} kept, {acquirer['nodes_retired']:,} retired")
     return ", ".join(parts)
+
+
+def _portfolio(report: dict[str, Any]) -> str:
+    """Which policy runs the burst partition, why, and how to undo it."""
+    from advisor.cli.portfolio import nodes_in_words
+
+    if not report.get("enabled"):
+        return "off"
+    policy = report["policy"] or "none yet"
+    ordered = f"{report['jobs_ordered']:,} jobs put first"
+    return f"{policy} ({report['why']}); {nodes_in_words(report)}; {ordered}; undo: {report['undo']}"
 
 
 def _places(places: dict[str, Any]) -> str:

@@ -35,6 +35,7 @@ from advisor.service.metrics import ControlMetrics
 from advisor.service.metrics_page import LoopCollector, MetricsPage
 from advisor.service.notify import Notifier
 from advisor.service.placement_loop import PlacementLoop
+from advisor.service.portfolio_loop import PortfolioLoop
 from advisor.service.pricing import PriceLoop, price_table
 from advisor.service.provisioning import CloudFleet, ProvisionLoop
 from advisor.service.reconciling import ReconcileLoop
@@ -48,6 +49,7 @@ from advisor.service.view import SharedView
 from advisor.service.watching import WatchLoop, watch_loop
 from advisor.slurm.places import Places
 from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.steering import BurstSteering
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +79,8 @@ class Control:
         What EC2 says about the end of instances; None: only what it lists is looked at.
     places : Places or None
         Keeps places on-premise; None: nothing is watched.
+    steering : BurstSteering or None
+        Steers the burst partition; None: the portfolio does not.
     pool_order : PoolOrder or None
         The fleet's, told which pools are steady.
 
@@ -98,6 +102,7 @@ class Control:
         notifier: Notifier | None = None,
         spot: SpotParts | None = None,
         places: Places | None = None,
+        steering: BurstSteering | None = None,
         pool_order: PoolOrder | None = None,
     ) -> None:
         self.settings = settings
@@ -127,12 +132,12 @@ class Control:
             clock=self.clock,
             prices=self.prices,
             placement=self.placement,
+            looked=self._looked,
         )
         self.learn = LearnLoop(
             settings,
             slurm=slurm,
             store=self.store,
-            looked=self._looked,
             knowledge=self.knowledge,
             sizes=SizeKnowledge(models, self.clock),
             view=self.view,
@@ -151,6 +156,7 @@ class Control:
                 settings, slurm=slurm, places=places, view=self.view, store=self.store, clock=self.clock
             )
             self.runners[self.watch.name] = LoopRunner(self.watch, self.clock)
+        self.portfolio = self._portfolio_loop(slurm, steering)
         self.report: CloudReport | None = None
         self.match: MatchLoop | None = None
         self.acquire: AcquireLoop | None = None
@@ -159,6 +165,25 @@ class Control:
         self.metrics.registry.register(LoopCollector(self.health, self._gauges))
         self._page: MetricsPage | None = None
         self._socket: ControlSocket | None = None
+
+    def _portfolio_loop(self, slurm: SlurmBackend, steering: BurstSteering | None) -> PortfolioLoop | None:
+        if steering is None:
+            return None
+        loop = PortfolioLoop(
+            self.settings,
+            slurm=slurm,
+            steering=steering,
+            view=self.view,
+            store=self.store,
+            cloud=self.cloud,
+            clock=self.clock,
+        )
+        if not loop.has_work:
+            return None
+        self.runners[loop.name] = LoopRunner(loop, self.clock)
+        if self.settings.portfolio.enabled:
+            self.runners[loop.judge.name] = LoopRunner(loop.judge, self.clock)
+        return loop
 
     def _add_cloud(
         self,
@@ -335,6 +360,8 @@ class Control:
             self._page.stop()
         if self.placement is not None:
             self.placement.stop()
+        if self.portfolio is not None:
+            self.portfolio.stop()
         for runner in self.runners.values():
             runner.ask_to_stop()
         deadline = time.monotonic() + timeout
@@ -352,6 +379,8 @@ class Control:
         return True
 
     def _let_go(self) -> None:
+        if self.portfolio is not None:
+            self.portfolio.end()
         if self.match is not None:
             try:
                 self.match.stop()
@@ -383,6 +412,7 @@ class Control:
             "cloud_report": self.report.everything() if self.report is not None else None,
             "placement": self.placement.report() if self.placement is not None else None,
             "places": self.watch.report() if self.watch is not None else None,
+            "portfolio": self.portfolio.report() if self.portfolio is not None else None,
             "matching": self.match.report() if self.match is not None else None,
             "acquirer": self.acquire.report() if self.acquire is not None else None,
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
@@ -412,6 +442,11 @@ class Control:
         if runner is not None:
             runner.wake()
 
+    def _looked(self) -> None:
+        """A job whose turn has come waits for nothing else."""
+        if self.watch is not None and self.watch.follows_looks:
+            self.runners[self.watch.name].wake()
+
     def _is_open(self) -> tuple[bool, bool]:
         if self._breakers is None:
             return True, True
@@ -424,6 +459,7 @@ class Control:
         usd, _ = self.cloud.purse.spent_today()
         return {
             **(self.placement.gauges() if self.placement is not None else {}),
+            **(self.portfolio.gauges() if self.portfolio is not None else {}),
             **(self.match.gauges() if self.match is not None else {}),
             **(self.acquire.gauges() if self.acquire is not None else {}),
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
@@ -437,8 +473,3 @@ class Control:
     def _metrics_text(self) -> bytes:
         with SubmitClient(self.settings.paths.submit_socket, timeout=1.0) as client:
             return self.metrics.exposition(client.metrics)
-    def _looked(self) -> None:
-        """A job whose turn has come waits for nothing else."""
-        if self.watch is not None and self.watch.follows_looks:
-            self.runners[self.watch.name].wake()
-

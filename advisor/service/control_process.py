@@ -29,6 +29,7 @@ from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.places import Places
 from advisor.slurm.running_jobs import RunningJobs
+from advisor.slurm.steering import Steering
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +68,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         notifier=notifier,
         spot=spot,
         places=_places(settings, commands),
+        steering=Steering(commands),
         pool_order=pool_order,
     )
 

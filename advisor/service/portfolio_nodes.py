@@ -1,0 +1,176 @@
+"""What the policy in charge makes of cloud nodes: closed, kept, given back, warmed; and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import structlog
+
+from advisor.model.cluster import Node, NodePower
+from advisor.model.errors import RetryLater
+from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.steering import BurstSteering, Closed
+
+log = structlog.get_logger(__name__)
+
+_NO_WARM_SECONDS: Final = 180.0
+"""A warm node that could not be had is not asked for again before this, as an empty pool is not."""
+_SETTLED_SECONDS: Final = 30.0
+
+
+class ClosedNodes:
+    """Powered-down nodes that are closed to new jobs.
+
+    Parameters
+    ----------
+    steering : BurstSteering
+        Told.
+    lease_seconds : float
+        How long they stay closed without us.
+    """
+
+    def __init__(self, steering: BurstSteering, *, lease_seconds: float) -> None:
+        self._steering = steering
+        self._lease = lease_seconds
+        self.known: Closed | None = None
+        self._has_looked = False
+
+    def apply(self, asleep: Sequence[Node], may_start: int | None, now: float) -> None:
+        """Leave so many nodes open, the lightest first, and close the others.
+
+        Parameters
+        ----------
+        asleep : sequence of Node
+            Powered-down nodes, and those on their way there.
+        may_start : int or None
+            None: all stay open.
+        now : float
+            Epoch seconds.
+
+        Raises
+        ------
+        RetryLater
+            slurmctld did not take it; the next call does it.
+        """
+        wanted = frozenset[str]() if may_start is None else self._to_close(asleep, may_start)
+        if not wanted and self._has_looked and self.known is None:
+            return
+        self.known = self._steering.closed()
+        self._has_looked = True
+        if self.known is not None and (not wanted or self.known.until <= now):
+            self.let_go()
+        if not wanted:
+            return
+        known = self.known
+        if known is None or known.nodes != wanted or known.until - now < 0.5 * self._lease:
+            self._steering.close(wanted, seconds=self._lease, known=known)
+            self.known = Closed(nodes=wanted, until=now + self._lease)
+            if known is None or known.nodes != wanted:
+                log.info("portfolio.closed", nodes=sorted(wanted))
+
+    def let_go(self) -> None:
+        """Open all.
+
+        Raises
+        ------
+        RetryLater
+            slurmctld did not take it.
+        """
+        self._steering.open()
+        self.known = None
+        log.info("portfolio.opened")
+
+    def _to_close(self, asleep: Sequence[Node], may_start: int) -> frozenset[str]:
+        ours = self.known.nodes if self.known is not None else frozenset[str]()
+        free = [
+            node
+            for node in asleep
+            if node.name in ours or not node.states & {"RESERVED", "MAINT", "MAINTENANCE"}
+        ]
+        free.sort(key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
+        return frozenset(node.name for node in free[max(may_start, 0) :])
+
+
+class SteeredNodes:
+    """Idle nodes: given back, kept from Slurm's SuspendTime, and warmed.
+
+    Parameters
+    ----------
+    slurm : SlurmBackend
+        Told.
+    """
+
+    def __init__(self, slurm: SlurmBackend) -> None:
+        self._slurm = slurm
+        self._acted: dict[str, float] = {}  # node: epoch seconds
+        self._warmed: dict[str, float] = {}
+        self._no_warm_until = 0.0
+        self.given_back = 0
+        self.warmed = 0
+
+    def give_back(self, nodes: Sequence[Node], seen: float, now: float) -> None:
+        """Power idle nodes down; a job that got one a moment ago ends first.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+            As they were seen.
+        seen, now : float
+            Epoch seconds: when that was, and now.
+        """
+        names = [node.name for node in nodes if seen > self._acted.get(node.name, 0.0)]
+        if names:
+            self._slurm.update_node(names, state="POWER_DOWN")
+            self._note(names, now)
+            for name in names:
+                self._warmed.pop(name, None)
+            self.given_back += len(names)
+            log.info("portfolio.given_back", nodes=names)
+
+    def keep(self, nodes: Sequence[Node]) -> None:
+        """Let their idle time begin anew: Slurm powers them down when nobody does this any more."""
+        names = [node.name for node in nodes]
+        if not names:
+            return
+        try:
+            self._slurm.update_node(names, state="IDLE")
+        except RetryLater:
+            for name in names:  # of one that has a job by now slurmctld refuses it, rightly
+                try:
+                    self._slurm.update_node([name], state="IDLE")
+                except RetryLater as error:
+                    log.debug("portfolio.not_kept", node=name, message=str(error))
+
+    def warm(self, asleep: Sequence[Node], count: int, seen: float, now: float) -> None:
+        """Power nodes up for jobs that are not here yet."""
+        self._look_at_warmed(asleep, seen, now)
+        under_way = sum(acted >= seen for acted in self._warmed.values())
+        count -= under_way
+        if count <= 0 or now < self._no_warm_until:
+            return
+        ready = [node for node in asleep if node.power is NodePower.DOWN and node.name not in self._warmed]
+        ready.sort(key=lambda node: node.weight or 0)
+        names = [node.name for node in ready[:count]]
+        if names:
+            self._slurm.update_node(names, state="POWER_UP")
+            self._warmed |= dict.fromkeys(names, now)
+            self._note(names, now)
+            self.warmed += len(names)
+            log.info("portfolio.warmed", nodes=names)
+
+    def _look_at_warmed(self, asleep: Sequence[Node], seen: float, now: float) -> None:
+        down = {node.name for node in asleep}
+        for name, acted in list(self._warmed.items()):
+            if seen <= acted:
+                continue
+            if name not in down:
+                if seen > acted + _SETTLED_SECONDS:
+                    del self._warmed[name]
+            elif seen > acted + 1.0:
+                del self._warmed[name]
+                self._no_warm_until = now + _NO_WARM_SECONDS
+                log.warning("portfolio.not_warmed", node=name, again_in_seconds=_NO_WARM_SECONDS)
+
+    def _note(self, names: Collection[str], now: float) -> None:
+        self._acted |= dict.fromkeys(names, now)
