@@ -10,9 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, ticking
 
 _ROWS = 15
+_SPOT_MEAN_HOURS = 24.0
 
 
 class PlannedPolicy(enum.StrEnum):
@@ -40,9 +42,13 @@ def plan(
     ] = PlannedPolicy.ORACLE,
     reserved_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.4,
     spot_price: Annotated[float, typer.Option(min=0.0, help="As a share of on-demand's.")] = 0.3,
-    spot_mean_hours: Annotated[float, typer.Option(min=0.01, help="Mean life of a spot node.")] = 24.0,
+    spot_mean_hours: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Mean life of a spot node; default: this site's own, else 24."),
+    ] = None,
     usd_per_core_hour: Annotated[float, typer.Option(min=0.0, help="On-demand's price.")] = 0.048,
     plot: Annotated[Path | None, typer.Option(help="Write a page with the curve.", dir_okay=False)] = None,
+    config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Find the cheapest number of reserved nodes for a history, and how sure it is.
@@ -55,7 +61,8 @@ def plan(
     from advisor.replay.waiting_rows import workload_from
     from advisor.simulate.waiting.costs import CostModel
 
-    costs = CostModel(reserved=reserved_price, spot=spot_price, spot_mean_seconds=3600.0 * spot_mean_hours)
+    hours, origin = _spot_mean(spot_mean_hours, config)
+    costs = CostModel(reserved=reserved_price, spot=spot_price, spot_mean_seconds=3600.0 * hours)
     options = planning.PlanOptions(
         short_seconds=short,
         longest_wait_seconds=longest_wait,
@@ -67,11 +74,22 @@ def plan(
     with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = planning.plan(table.name, workload_from(table, costs, options.seed), options, tick)
+    result |= {"spot_mean_hours": hours, "spot_mean_from": origin}
     if plot is not None:
         from advisor.replay.waiting_plots import write_plan
 
         write_plan(plot, result)
     emit(result, output, lambda console: _show(console, result))
+
+
+def _spot_mean(asked: float | None, config: Path | None) -> tuple[float, str]:
+    """Hours a spot node lasts, and who says so: ``option``, ``site`` (its own record) or ``default``."""
+    from advisor.service.spot_life import lives_of, mean_life_seconds
+
+    if asked is not None:
+        return asked, "option"
+    seconds = mean_life_seconds(lives_of(settings_of(config)))
+    return (_SPOT_MEAN_HOURS, "default") if seconds is None else (seconds / 3600.0, "site")
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
