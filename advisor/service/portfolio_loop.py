@@ -6,6 +6,7 @@ harmless when it is killed (docs/designs/0014-portfolio-live.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,30 +14,30 @@ import structlog
 
 from advisor.ec2.state_file import StateFile
 from advisor.history.store import HistoryStore
-from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.loops import Step
-from advisor.service.node_weights import MOST_ADDED
 from advisor.service.portfolio_charge import PolicyInCharge
 from advisor.service.portfolio_judge import RELEASE_OF, PortfolioJudge
 from advisor.service.portfolio_means import UNDO, Means
-from advisor.service.portfolio_nodes import SteeredNodes
-from advisor.service.portfolio_sight import BurstSight, LastTwo, sight_of
+from advisor.service.portfolio_nodes import SteeredNodes, ranks
+from advisor.service.portfolio_sight import BurstSight, LastTwo, nodes_of, sight_of, wanted_first
 from advisor.service.site_view import burst_nodes
 from advisor.service.view import SharedView
 from advisor.simulate.portfolio._state import PREDICTED, Rules
-from advisor.simulate.portfolio.moment import Moment, left_of_paid_hour, moment_of
-from advisor.simulate.portfolio.policies import NodeChoice, Release, RentingPolicy
-from advisor.slurm.protocol import PENDING, SlurmBackend
+from advisor.simulate.portfolio.moment import Moment, moment_of
+from advisor.simulate.portfolio.policies import Release
+from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
 from advisor.slurm.steering import RESERVATION, BurstSteering
 
 log = structlog.get_logger(__name__)
 
 _MOST_NEW: Final = 20_000
 _IDLE_PERIOD_SECONDS: Final = 300.0
+_STUCK_SECONDS: Final = 60.0
+_STUCK_PERIODS: Final = 3
 
 
 class PortfolioLoop:
@@ -75,6 +76,7 @@ class PortfolioLoop:
     ) -> None:
         self._settings = settings
         self._ours = settings.portfolio
+        self._slurm = slurm
         self._view = view
         self._store = store
         self._cloud = cloud
@@ -96,9 +98,10 @@ class PortfolioLoop:
         self._position: int | None = None
         self._first_seen: dict[str, float] = {}
         self._moment: tuple[BurstSight, Moment] | None = None
-        self._has_decided = (
-            False  # in this round: else nothing is changed, and closed nodes open by themselves
-        )
+        # in this round; else nothing is changed, and closed nodes open by themselves
+        self._has_decided = False
+        self._weighed_at = -math.inf  # epoch seconds
+        self._starting: dict[int, float] = {}  # jobs that should start: since when, monotonic seconds
         self._is_undone = not kept.get("acts")
         self._remembered: dict[str, Any] = {}
         self._report: Mapping[str, Any] = {}
@@ -214,8 +217,25 @@ class PortfolioLoop:
         sight, moment = self._moment
         allowed = len(sight.rented) if self._no_more else moment.allowed
         may_start = None if allowed is None else allowed - (len(sight.rented) - len(moment.back))
+        stuck = [] if self._no_more else self._stuck(sight, moment)
+        if may_start is not None:
+            may_start += sum(nodes_of(queued.job, sight.processors_per_node) for queued in stuck)
+        order = [*stuck, *(sight.waiting[at] for at in moment.order)]
+        wanted = wanted_first(sight.asleep, order, processors_per_node=sight.processors_per_node)
+        nodes = {node.name: node for node in sight.asleep}
         self._may_act()
-        self.closed.apply(sight.asleep, may_start, self._clock.wall())
+        self.closed.apply([nodes[name] for name in wanted], may_start, self._clock.wall())
+
+    def _stuck(self, sight: BurstSight, moment: Moment) -> list[QueuedJob]:
+        """Jobs that the policy would start on idle nodes, and Slurm does not: they need others.
+
+        Of a constraint, memory or a node that lies in wait for somebody the simulator knows nothing.
+        """
+        now = self._clock.monotonic()
+        starting = {sight.waiting[at].job.job_id: sight.waiting[at] for at in moment.starting}
+        self._starting = {job_id: self._starting.get(job_id, now) for job_id in starting}
+        patience = max(_STUCK_SECONDS, _STUCK_PERIODS * self._ours.period_seconds)
+        return [queued for job_id, queued in starting.items() if now - self._starting[job_id] >= patience]
 
     def order_jobs(self) -> None:
         """Put the waiting jobs in the policy's order."""
@@ -234,7 +254,7 @@ class PortfolioLoop:
         }
         self._may_act()
         self.order.apply(
-            [sight.waiting[at].job.job_id for at in moment.order],
+            [job_id for at in moment.order if (job_id := sight.waiting[at].job.job_id) in waiting],
             waiting,
             {queued.job.job_id for queued in snapshot.jobs},
         )
@@ -259,19 +279,22 @@ class PortfolioLoop:
         if self._settings.matching.enabled or not self._has_decided:
             return  # weights are the matching loop's
         now = self.in_charge.in_force
-        nodes = burst_nodes(self._view.fresh(), self._settings)
+        snapshot = self._view.fresh()
+        if snapshot.time <= self._weighed_at:
+            return  # it does not show what was set last
         added: Mapping[str, int] = {}
         if self._moment is not None and now is not None and self._ours.steer_nodes:
             added = ranks(*self._moment, now.policy, Release(RELEASE_OF[self._ours.billing]))
         if added:
             self._may_act()
-        self._means.weights.apply(nodes, added)
+        self._weighed_at = self._clock.wall()
+        self._means.weights.apply(burst_nodes(snapshot, self._settings), added)
 
     # ---------------------------------------------------------------------------------- and back
 
     def let_go(self) -> None:
         """Give Slurm everything back; see :meth:`Means.let_go`."""
-        self._means.let_go(lambda: burst_nodes(self._view.fresh(), self._settings))
+        self._means.let_go(lambda: burst_nodes(self._slurm.snapshot(self._clock.wall()), self._settings))
         self._is_undone = True
         self.remember()
 
@@ -291,16 +314,19 @@ class PortfolioLoop:
     def _may_act(self) -> None:
         """Written down before anything is set, so that a later process takes it back."""
         if self._is_undone:
+            self._write_down(acts=True)
             self._is_undone = False
-            self.remember()
 
     def remember(self) -> None:
         """What was learned of the policies outlives this process."""
-        plain = {"acts": not self._is_undone, **self.in_charge.as_plain()}
+        self._write_down(acts=not self._is_undone)
+        self._report = self._reported()
+
+    def _write_down(self, *, acts: bool) -> None:
+        plain = {**self.in_charge.as_plain(), "acts": acts}
         if plain != self._remembered:
             self._memory.write(plain)
             self._remembered = plain
-        self._report = self._reported()
 
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows."""
@@ -344,32 +370,3 @@ class PortfolioLoop:
             "portfolio_changes": (float(self.in_charge.changes), "Changes of policy since the start."),
             "portfolio_choice_ms": (self.in_charge.choice_ms, "Milliseconds the last choice took."),
         }
-
-
-def ranks(sight: BurstSight, moment: Moment, policy: RentingPolicy, release: Release) -> dict[str, int]:
-    """What is added to each node's weight, so that the next job gets the idle node the policy wants.
-
-    Powered-down nodes come after all that are up. Empty where nothing hangs on it.
-    """
-    situation = sight.situation
-    idle = [
-        at
-        for at, node in enumerate(sight.rented)
-        if node.power is NodePower.UP and situation.profile[at]["ready"] <= situation.now
-    ]
-    if release is Release.SECOND or len(idle) < 2:
-        return {}
-    first = moment.order[0] if moment.order else None
-    end = situation.now + (float(situation.jobs[first]["estimate"]) if first is not None else 0.0)
-
-    def key(at: int) -> float:
-        since = float(situation.profile[at]["since"])
-        if policy.choice is NodeChoice.FIRST:
-            return since
-        left = left_of_paid_hour(since, end)
-        return left if policy.choice is NodeChoice.BEST else -left
-
-    places = {sight.rented[at].name: place for place, at in enumerate(sorted(idle, key=key))}
-    others: Sequence[Node] = [*sight.rented, *sight.asleep]
-    added = {node.name: MOST_ADDED for node in others}
-    return added | {name: min(place, MOST_ADDED - 1) for name, place in places.items()}

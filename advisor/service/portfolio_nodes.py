@@ -9,6 +9,10 @@ import structlog
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
+from advisor.service.node_weights import MOST_ADDED
+from advisor.service.portfolio_sight import BurstSight
+from advisor.simulate.portfolio.moment import Moment, left_of_paid_hour
+from advisor.simulate.portfolio.policies import NodeChoice, Release, RentingPolicy
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering, Closed
 
@@ -37,12 +41,12 @@ class ClosedNodes:
         self._has_looked = False
 
     def apply(self, asleep: Sequence[Node], may_start: int | None, now: float) -> None:
-        """Leave so many nodes open, the lightest first, and close the others.
+        """Leave so many nodes open, the first ones, and close the others.
 
         Parameters
         ----------
         asleep : sequence of Node
-            Powered-down nodes, and those on their way there.
+            Powered-down nodes, and those on their way there, the first to be powered up first.
         may_start : int or None
             None: all stay open.
         now : float
@@ -88,7 +92,6 @@ class ClosedNodes:
             for node in asleep
             if node.name in ours or not node.states & {"RESERVED", "MAINT", "MAINTENANCE"}
         ]
-        free.sort(key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
         return frozenset(node.name for node in free[max(may_start, 0) :])
 
 
@@ -174,3 +177,32 @@ class SteeredNodes:
 
     def _note(self, names: Collection[str], now: float) -> None:
         self._acted |= dict.fromkeys(names, now)
+
+
+def ranks(sight: BurstSight, moment: Moment, policy: RentingPolicy, release: Release) -> dict[str, int]:
+    """What is added to each node's weight, so that the next job gets the idle node the policy wants.
+
+    Powered-down nodes come after all that are up. Empty where nothing hangs on it.
+    """
+    situation = sight.situation
+    idle = [
+        at
+        for at, node in enumerate(sight.rented)
+        if node.power is NodePower.UP and situation.profile[at]["ready"] <= situation.now
+    ]
+    if release is Release.SECOND or len(idle) < 2:
+        return {}
+    first = moment.order[0] if moment.order else None
+    end = situation.now + (float(situation.jobs[first]["estimate"]) if first is not None else 0.0)
+
+    def key(at: int) -> float:
+        since = float(situation.profile[at]["since"])
+        if policy.choice is NodeChoice.FIRST:
+            return since
+        left = left_of_paid_hour(since, end)
+        return left if policy.choice is NodeChoice.BEST else -left
+
+    places = {sight.rented[at].name: place for place, at in enumerate(sorted(idle, key=key))}
+    others: Sequence[Node] = [*sight.rented, *sight.asleep]
+    added = {node.name: MOST_ADDED for node in others}
+    return added | {name: min(place, MOST_ADDED - 1) for name, place in places.items()}

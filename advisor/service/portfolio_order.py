@@ -25,10 +25,17 @@ _MOST_CLAIMS: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job's site factor before us, and the one we set."""
+    """A job's site factor before us, and those it may have by us.
+
+    ``possible`` are two while nobody knows whether slurmctld has heard of the last change.
+    """
 
     before: int
-    ours: int
+    possible: tuple[int, ...]
+
+    def is_ours(self, factor: int) -> bool:
+        """Whether nobody else has set it."""
+        return factor == self.before or factor in self.possible
 
 
 class OrderedJobs:
@@ -88,11 +95,11 @@ class OrderedJobs:
         wanted = self._wanted(ranked, seen, waiting)
         changes: dict[int, list[int]] = {}
         for job_id, value in wanted.items():
-            if value == self._before(job_id, seen):
-                if seen[job_id].site_factor == value:
-                    self._claims.pop(job_id, None)
+            if value == self._before(job_id, seen) == seen[job_id].site_factor:
+                self._claims.pop(job_id, None)
             else:
-                self._claims[job_id] = Claim(self._before(job_id, seen), value)
+                possible = tuple(dict.fromkeys((seen[job_id].site_factor, value)))
+                self._claims[job_id] = Claim(self._before(job_id, seen), possible)
             if seen[job_id].site_factor != value:
                 changes.setdefault(value, []).append(job_id)
         self._tell(changes, before)
@@ -111,7 +118,9 @@ class OrderedJobs:
         seen = self._steering.priorities() if self.is_possible else {}
         changes: dict[int, list[int]] = {}
         for job_id, claim in before.items():
-            if job_id in seen and seen[job_id].site_factor == claim.ours != claim.before:
+            if job_id not in seen or seen[job_id].site_factor == claim.before:
+                continue
+            if claim.is_ours(seen[job_id].site_factor):
                 changes.setdefault(claim.before, []).append(job_id)
         for_each(sorted(changes.items()), self._set)
         self._claims.clear()
@@ -122,7 +131,7 @@ class OrderedJobs:
         for job_id, claim in list(self._claims.items()):
             if job_id not in queue:
                 del self._claims[job_id]
-            elif job_id in seen and seen[job_id].site_factor not in (claim.before, claim.ours):
+            elif job_id in seen and not claim.is_ours(seen[job_id].site_factor):
                 # an admin, or whoever brings the job back on-premise: it is theirs now
                 del self._claims[job_id]
                 self._left_alone.add(job_id)
@@ -168,13 +177,15 @@ class OrderedJobs:
         self._steering.set_site_factor(job_ids, value)
 
     def _save(self) -> None:
-        self._state.write({"claims": {str(job_id): [c.before, c.ours] for job_id, c in self._claims.items()}})
+        self._state.write(
+            {"claims": {str(job_id): [c.before, *c.possible] for job_id, c in self._claims.items()}}
+        )
 
 
 def _claims(content: Any) -> Mapping[int, Claim]:
     found = {}
     for job_id, pair in content.items() if isinstance(content, dict) else ():
         match pair:
-            case [int() as before, int() as ours] if str(job_id).isdigit():
-                found[int(job_id)] = Claim(before, ours)
+            case [int() as before, *possible] if str(job_id).isdigit():
+                found[int(job_id)] = Claim(before, tuple(p for p in possible if isinstance(p, int)))
     return found

@@ -7,7 +7,8 @@ too high than too low for Slurm, which packs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -16,12 +17,14 @@ import numpy as np
 
 from advisor.decide.wording import parse_admin_comment
 from advisor.model.cluster import Node, NodePower
+from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.site_view import burst_nodes, jobs_by_node
 from advisor.simulate._state import Records
 from advisor.simulate.portfolio._state import NODE
 from advisor.simulate.portfolio.online import Situation, empty_jobs
+from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 
 _UNKNOWN_SECONDS: Final = 3600.0
@@ -44,8 +47,8 @@ class BurstSight:
         Nodes of ``situation.profile``, in its order.
     waiting : tuple of QueuedJob
         Jobs of ``situation.jobs``, in their order; an array's row once for each of its tasks.
-    usable : int
-        Nodes that a job may be given, rented or not.
+    usable, processors_per_node : int
+        Nodes that a job may be given, rented or not; processors of the smallest.
     asleep : tuple of Node
         Those that are powered down or on their way there.
     """
@@ -54,6 +57,7 @@ class BurstSight:
     rented: tuple[Node, ...]
     waiting: tuple[QueuedJob, ...]
     usable: int
+    processors_per_node: int
     asleep: tuple[Node, ...]
 
 
@@ -94,6 +98,51 @@ def expected_run(queued: QueuedJob, last: LastTwo) -> float:
 def nodes_of(job: Job, processors_per_node: int) -> int:
     """Whole nodes a job takes."""
     return max(job.nodes or 1, math.ceil(job.processors / max(processors_per_node, 1)))
+
+
+def wanted_first(
+    asleep: Sequence[Node], jobs: Iterable[QueuedJob], *, processors_per_node: int
+) -> dict[str, None]:
+    """Powered-down nodes in the order in which jobs want them: each job's own first, then the lightest.
+
+    A node that the next job may not use would be open in vain.
+
+    Parameters
+    ----------
+    asleep : sequence of Node
+        Nodes that could be powered up.
+    jobs : iterable of QueuedJob
+        Waiting jobs, the next first.
+    processors_per_node : int
+        Of the smallest node.
+    """
+    left = sorted(asleep, key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
+    found: dict[str, None] = {}
+    for queued in jobs:
+        if len(found) == len(left):
+            break
+        fitting = _fitting([node for node in left if node.name not in found], queued.job)
+        found |= dict.fromkeys(fitting[: nodes_of(queued.job, processors_per_node)])
+    return found | dict.fromkeys(node.name for node in left)
+
+
+def _fitting(nodes: Sequence[Node], job: Job) -> list[str]:
+    """Nodes a job may use, as far as its constraint's words and its node list say.
+
+    Nodes that have all the words; where there is none (``a|b``), those that have one.
+    """
+    named = None
+    if job.node_list:
+        with suppress(BadInput):  # text from outside
+            named = set(expand(job.node_list))
+    words = set(job.features)
+    known = {
+        node.name: set(node.active_features if node.active_features is not None else node.features)
+        for node in nodes
+        if named is None or node.name in named
+    }
+    every = [name for name, features in known.items() if words <= features]
+    return every or [name for name, features in known.items() if words & features]
 
 
 def sight_of(
@@ -143,6 +192,7 @@ def sight_of(
         rented=rented,
         waiting=waiting,
         usable=len(usable),
+        processors_per_node=per_node,
         asleep=tuple(node for node in usable if node.power in (NodePower.DOWN, NodePower.POWERING_DOWN)),
     )
 
@@ -156,8 +206,9 @@ def _waiting(
         for queued in snapshot.jobs
         if queued.state == PENDING
         and queued.is_queued
-        and queued.partitions == (settings.cluster.burst_partition,)
+        and settings.cluster.burst_partition in queued.partitions
         and not queued.reason.startswith(_LIMITED)
+        and not queued.job.reservation
         and nodes_of(queued.job, per_node) <= widest
     ]
     mine.sort(key=lambda queued: (queued.job.submit_time, queued.job.job_id))

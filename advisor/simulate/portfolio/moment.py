@@ -48,6 +48,8 @@ class Moment:
         Idle nodes that are kept although nobody waits: headroom, or a paid hour.
     order : tuple of int
         Waiting jobs, the next first.
+    starting : tuple of int
+        Those that start now on nodes that are idle.
     """
 
     allowed: int | None
@@ -55,6 +57,7 @@ class Moment:
     back: tuple[int, ...]
     kept: tuple[int, ...]
     order: tuple[int, ...]
+    starting: tuple[int, ...]
 
 
 def policy_named(name: str) -> RentingPolicy:
@@ -100,6 +103,7 @@ def moment_of(situation: Situation, policy: RentingPolicy, rules: Rules) -> Mome
         back=tuple(sorted(free - left)),
         kept=_kept(situation, policy, rules, idle),
         order=order_of(situation, policy.order),
+        starting=after.starting,
     )
 
 
@@ -124,10 +128,11 @@ def left_of_paid_hour(since: float, end: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _After:
-    """Nodes after a tick, and each one's place in the profile; ``_NEW``: rented at this tick."""
+    """Nodes after a tick, each one's place in the profile (``_NEW``: rented now), jobs that start."""
 
     nodes: Records
     places: list[int]
+    starting: tuple[int, ...]
 
 
 def _after_tick(situation: Situation, policy: RentingPolicy, rules: Rules) -> _After:
@@ -149,7 +154,11 @@ def _after_tick(situation: Situation, policy: RentingPolicy, rules: Rules) -> _A
     start, scratch = np.full(situation.present, np.nan), np.zeros(most)
     _tick.decide(node, waiting, cluster, start, scratch, rules, as_records([policy])[0])
     nodes = node[: int(it["nodes"])]
-    return _After(nodes, [place_of.get(float(since), _NEW) for since in nodes["since"]])
+    return _After(
+        nodes,
+        [place_of.get(float(since), _NEW) for since in nodes["since"]],
+        tuple(int(at) for at in np.flatnonzero(~np.isnan(start))),
+    )
 
 
 def _kept(situation: Situation, policy: RentingPolicy, rules: Rules, idle: list[int]) -> tuple[int, ...]:
