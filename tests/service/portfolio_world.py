@@ -179,6 +179,10 @@ class PortfolioWorld:
         )
         self.runner = LoopRunner(self.loop, self.clock.clock)
 
+    def tick_judge(self) -> bool:
+        """One round of the judge; whether it succeeded."""
+        return LoopRunner(self.loop.judge, self.clock.clock).run_once()
+
     def tick(self, times: int = 1, seconds: float = 20.0) -> bool:
         """Time passes, Slurm is looked at, one round; whether all went well."""
         is_well = True
