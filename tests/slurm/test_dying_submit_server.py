@@ -9,13 +9,14 @@ import pytest
 
 from advisor.testing.lab import Submission
 from advisor.testing.site import Site
-from tests.slurm.test_whole_site import LONG, all_completed_once, ran_on, whole_site
+from tests.slurm.test_whole_site import LONG, all_completed_once, moves, ran_on, whole_site
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
 
 def test_submit_server_killed_in_the_middle_of_a_stream(database_template: Path) -> None:
     with whole_site(database_template) as site:
+        site.wait_until("the advisor's word counts", lambda: moves(site))
         _killed(site)
 
 
