@@ -128,3 +128,52 @@ def best_stop(gain: Floats, seconds: Floats, price: float) -> int:
         if worth > value:
             best, value = k, worth
     return best
+
+
+@compiled
+def at_prices(  # noqa: PLR0917 (compiled functions take positions only)
+    wait_mass: Floats,
+    waits: Floats,
+    run_mass: Floats,
+    runs: Floats,
+    slowdown: float,
+    boot: float,
+    processors: float,
+    wait: float,
+    run: float,
+    stops: Floats,
+    prices: Floats,
+    saved: Floats,
+    seconds: Floats,
+    expected: Floats,
+    ending: NDArray[np.int8],
+) -> float:
+    """Work out one job at every price, now that its wait and run time are known.
+
+    Parameters
+    ----------
+    wait_mass, waits, run_mass, runs, slowdown, boot, stops
+        As in :func:`expected_curves`.
+    processors : float
+        c.
+    wait, run : float
+        What they really were, seconds.
+    prices : float64, shape (levels,)
+        Of a core-second.
+    saved, seconds, expected, ending : shape (levels,)
+        Written: seconds saved and spent in the cloud, core-seconds that were expected, how it ended.
+
+    Returns
+    -------
+    float
+        Core-seconds a clairvoyant was expected to spend.
+    """
+    gain, stay_seconds = np.empty(len(stops)), np.empty(len(stops))
+    expected_curves(wait_mass, waits, run_mass, runs, slowdown, boot, stops, gain, stay_seconds)
+    stay = stays(run_mass, runs, slowdown, boot, wait)
+    for level in range(len(prices)):
+        best = best_stop(gain, stay_seconds, prices[level] * processors)
+        won, spent, how = outcome(wait, run, slowdown, boot, stops[best], stay)
+        saved[level], seconds[level], ending[level] = won, spent, how
+        expected[level] = processors * stay_seconds[best]
+    return processors * expected_optimum(wait_mass, waits, run_mass, runs, slowdown, boot)

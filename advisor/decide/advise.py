@@ -6,8 +6,9 @@ import math
 
 from advisor.decide import capacity as question_4
 from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.hedge_offer import hedge_of, in_doubt, speculated, speculation_of
-from advisor.decide.placement import as_case, state_unknown
+from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculated, speculation_of
+from advisor.decide.hedging import HedgeCase, case_of
+from advisor.decide.placement import PlacementCase, as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
@@ -89,8 +90,10 @@ def _answers(
         settings=settings.placement,
         record=state.record,
     )
-    hedge = hedge_of(job, cloud, settings)
-    answers.append(in_doubt(faster(case), job, state.cluster, hedge))
+    hedge, answer = hedge_of(job, cloud, settings), faster(case)
+    if hedge is not None and answer.verdict is Verdict.UNSURE and state.hedge_price is not None:
+        hedge = priced(hedge, _hedge_case(job, estimates, case), state.hedge_price)
+    answers.append(in_doubt(answer, job, state.cluster, hedge))
     if _stays(answers[-1]):
         return answers, None, None
     cloud_run = case.performance_ratio * estimates.run.seconds
@@ -103,6 +106,16 @@ def _answers(
     if _stays(answers[-1]):
         return answers, None, None
     return [*answers, capacity_answer], chosen, hedge if answers[-1] is worth else chance
+
+
+def _hedge_case(job: Job, estimates: Estimates, case: PlacementCase) -> HedgeCase | None:
+    return case_of(
+        estimates,
+        processors=job.processors,
+        slowdown=case.performance_ratio,
+        boot_seconds=case.boot_seconds,
+        requested_time=job.requested_time,
+    )
 
 
 def _stays(answer: Answer) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
+from advisor.decide.hedging import HedgeCase, plan
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import comment_words
 from advisor.model.advice import Answer, Capacity, Hedge, HedgeKind, Quantity, Verdict
@@ -51,6 +52,30 @@ def hedge_of(job: Job, cloud: CloudState, settings: Settings) -> Hedge | None:
     if not (asked or hedge.by_default or queue in hedge.partitions):
         return None
     return Hedge(kind=HedgeKind.HEDGE, stop_seconds=_stop_seconds(job, cloud, settings))
+
+
+def priced(hedge: Hedge | None, case: HedgeCase | None, price: float | None) -> Hedge | None:
+    """The hedge of a job in doubt where a core-second must bring something.
+
+    Parameters
+    ----------
+    hedge : Hedge or None
+        With the setting's stop-loss, the longest in any case.
+    case : HedgeCase or None
+        What is forecast of the job.
+    price : float or None
+        Seconds of turnaround that a core-second must bring, as learned (`advisor.decide.pacing`). Without it,
+        or without a forecast, the setting's stop-loss holds.
+
+    Returns
+    -------
+    Hedge or None
+        None where no stop-loss is worth the price: the job waits.
+    """
+    if hedge is None or case is None or price is None:
+        return hedge
+    stop = plan(case, price).stop_seconds
+    return replace(hedge, stop_seconds=min(hedge.stop_seconds, stop)) if stop > 0.0 else None
 
 
 def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:

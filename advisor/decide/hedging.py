@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide._hedge_curves import best_stop, expected_curves, expected_optimum, stays
+from advisor.decide._hedge_curves import at_prices, best_stop, expected_curves, expected_optimum, stays
+from advisor.model.estimate import Estimates
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +66,87 @@ class HedgeCase:
         return self.processors * seconds
 
 
+def case_of(
+    estimates: Estimates,
+    *,
+    processors: int,
+    slowdown: float,
+    boot_seconds: float,
+    requested_time: float | None,
+) -> HedgeCase | None:
+    """Build a job's case from its forecasts' equally likely values; None where nothing was forecast.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        Its wait and its run time.
+    processors, slowdown, boot_seconds
+        As in :class:`HedgeCase`.
+    requested_time : float or None
+        Seconds; no run is longer.
+    """
+    waits, runs = np.array(estimates.wait.quantiles), np.array(estimates.run.quantiles)
+    if not (len(waits) and len(runs)):
+        return None
+    longest = np.inf if requested_time is None else requested_time
+    return HedgeCase(
+        processors=processors,
+        slowdown=slowdown,
+        boot_seconds=boot_seconds,
+        wait_mass=np.full(len(waits), 1.0 / len(waits)),
+        run_mass=np.full(len(runs), 1.0 / len(runs)),
+        waits=np.maximum(waits, 0.0),
+        runs=np.minimum(runs, longest),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hindsight:
+    """What a job teaches when it has ended.
+
+    Attributes
+    ----------
+    cost : float64, shape (prices,)
+        Core-seconds its hedge would have cost at each of `PRICES`.
+    optimal, expected_optimal : float
+        Core-seconds a clairvoyant would have spent on it, and what was forecast of them.
+    """
+
+    cost: Floats
+    optimal: float
+    expected_optimal: float
+
+
+def hindsight(case: HedgeCase, wait_seconds: float, run_seconds: float) -> Hindsight:
+    """Look at a job's hedge again, now that its wait and its run time on-premise are known."""
+    shape = len(PRICES)
+    saved, seconds, expected = np.empty(shape), np.empty(shape), np.empty(shape)
+    expected_optimal = at_prices(
+        case.wait_mass,
+        case.waits,
+        case.run_mass,
+        case.runs,
+        case.slowdown,
+        case.boot_seconds,
+        float(case.processors),
+        wait_seconds,
+        run_seconds,
+        STOPS,
+        PRICES,
+        saved,
+        seconds,
+        expected,
+        np.empty(shape, np.int8),
+    )
+    in_cloud = case.boot_seconds + case.slowdown * run_seconds
+    is_faster = wait_seconds + run_seconds > in_cloud
+    return Hindsight(
+        cost=case.processors * seconds,
+        optimal=case.processors * in_cloud if is_faster else 0.0,
+        expected_optimal=expected_optimal,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HedgePlan:
     """One job's hedge at one price.
@@ -112,3 +194,12 @@ def plan(case: HedgeCase, price: float) -> HedgePlan:
         expected_gain_seconds=float(gain[best]),
         expected_core_seconds=float(case.processors * seconds[best]),
     )
+
+
+def warm_plan() -> None:
+    """Compile, or load from the cache, what :func:`plan` needs: somebody waits for the first one."""
+    one = np.ones(1)
+    case = HedgeCase(
+        processors=1, slowdown=1.0, boot_seconds=0.0, wait_mass=one, run_mass=one, waits=one, runs=one
+    )
+    plan(case, 1.0)

@@ -10,7 +10,7 @@ worlds: dual mirror descent for online allocation problems", Operations Research
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +47,7 @@ class Pacer:
     """
 
     def __init__(self, multiple: float) -> None:
-        self._multiple = multiple
+        self.multiple = multiple
         self._known: deque[_Known] = deque()
         self._cost = np.zeros(len(PRICES))
         self._optimal = self._expected_optimal = 0.0
@@ -87,6 +87,38 @@ class Pacer:
         self._open_expected -= self._open.pop(key)
         self._period_optimal += optimal
 
+    def withdrawn(self, key: Hashable) -> None:
+        """A job of the period will never tell: it was cancelled, or its wait was more than one."""
+        self._open_expected -= self._open.pop(key, 0.0)
+
+    @property
+    def known(self) -> int:
+        """Ended jobs remembered."""
+        return len(self._known)
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """What is remembered of ended jobs; the budget's period is its process's own."""
+        return {
+            "cost": np.array([job.cost for job in self._known]).reshape(-1, len(PRICES)),
+            "optimal": np.array([(job.optimal, job.expected_optimal) for job in self._known]).reshape(-1, 2),
+        }
+
+    def take_up(self, arrays: Mapping[str, Floats]) -> None:
+        """Remember what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        KeyError, ValueError
+            It is something else.
+        """
+        cost, optimal = np.asarray(arrays["cost"], float), np.asarray(arrays["optimal"], float)
+        if cost.shape != (len(optimal), len(PRICES)) or optimal.shape != (len(cost), 2):
+            raise ValueError("its arrays do not fit together")
+        if not (np.isfinite(cost).all() and np.isfinite(optimal).all()):
+            raise ValueError("it has numbers that are none")
+        for row, (really, expected) in zip(cost, optimal.tolist(), strict=True):
+            self.remember(row, really, expected)
+
     def spend(self, core_seconds: float) -> None:
         """Note what a hedge is expected to cost, and later by how much it was wrong."""
         self._spent += core_seconds
@@ -94,8 +126,8 @@ class Pacer:
     @property
     def overspent(self) -> float:
         """Spent more than allowed, as a share of the budget of the jobs remembered; negative: left."""
-        allowed = self._multiple * (self._period_optimal + self._calibration * self._open_expected)
-        return (self._spent - allowed) / max(self._multiple * self._optimal, 1e-9)
+        allowed = self.multiple * (self._period_optimal + self._calibration * self._open_expected)
+        return (self._spent - allowed) / max(self.multiple * self._optimal, 1e-9)
 
     def level(self) -> int:
         """Index into `PRICES` in force now."""
@@ -109,6 +141,6 @@ class Pacer:
         self._since_review = 0
         if self._expected_optimal > 0.0:
             self._calibration = self._optimal / self._expected_optimal
-        kept = np.flatnonzero(self._cost <= self._multiple * self._optimal)
+        kept = np.flatnonzero(self._cost <= self.multiple * self._optimal)
         # where the clairvoyant spends nothing there is nothing to win
         self._base = int(kept[0]) if len(kept) and self._optimal > 0.0 else len(PRICES) - 1

@@ -193,6 +193,13 @@ class HedgeSettings(Section):
     stop_loss_usd: float = setting(
         0.0, "The same in money; 0 leaves it to the core hours.", unit="USD", ge=0.0
     )
+    budget: float = setting(
+        1.0,
+        "What hedges may use in the cloud, as a multiple of what a clairvoyant would: the price of time "
+        "learned from ended jobs keeps to it, within the stop-loss. 0: the stop-loss alone decides.",
+        ge=0.0,
+        le=100.0,
+    )
     slot_held_seconds: float = setting(
         180.0,
         "Longest a local slot that has come is held while the job is brought back; then it is given up.",

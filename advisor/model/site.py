@@ -102,9 +102,12 @@ class SiteState:
         The cloud side.
     record : TrackRecord or None
         None where nobody keeps one: the advisor's own rule then asks for no record.
+    hedge_price : float or None
+        Seconds of turnaround that a core-second of a hedge must bring; None where none is known.
     """
 
     time: float
     cluster: ClusterState | None
     cloud: CloudState = CloudState()
     record: TrackRecord | None = None
+    hedge_price: float | None = None

@@ -10,16 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide._hedge_curves import (
-    NOT_HEDGED,
-    RESTARTED,
-    STOPPED,
-    best_stop,
-    expected_curves,
-    expected_optimum,
-    outcome,
-    stays,
-)
+from advisor.decide._hedge_curves import NOT_HEDGED, RESTARTED, STOPPED, at_prices
 from advisor.decide.hedging import PRICES, STOPS
 from advisor.decide.pacing import Pacer
 from advisor.model.table import JobTable
@@ -151,22 +142,27 @@ def _fill(  # noqa: PLR0917 (compiled functions take positions only)
     ending: NDArray[np.int8],
     expected_optimal: Floats,
 ) -> None:
-    gain, stay_seconds = np.empty(len(STOPS)), np.empty(len(STOPS))
     for n in range(len(wait)):
         if np.isnan(wait_mass[n, 0]) or np.isnan(run_mass[n, 0]):
             continue
         runs = np.minimum(_TIMES, limit[n])
-        s = slowdown[n]
-        expected_curves(wait_mass[n], _TIMES, run_mass[n], runs, s, 0.0, STOPS, gain, stay_seconds)
-        expected_optimal[n] = processors[n] * expected_optimum(
-            wait_mass[n], _TIMES, run_mass[n], runs, s, 0.0
+        expected_optimal[n] = at_prices(
+            wait_mass[n],
+            _TIMES,
+            run_mass[n],
+            runs,
+            slowdown[n],
+            0.0,
+            processors[n],
+            wait[n],
+            run[n],
+            STOPS,
+            PRICES,
+            saved[n],
+            seconds[n],
+            expected[n],
+            ending[n],
         )
-        stay = stays(run_mass[n], runs, s, 0.0, wait[n])
-        for level in range(len(PRICES)):
-            best = best_stop(gain, stay_seconds, PRICES[level] * processors[n])
-            won, spent, how = outcome(wait[n], run[n], s, 0.0, STOPS[best], stay)
-            saved[n, level], seconds[n, level], ending[n, level] = won, spent, how
-            expected[n, level] = processors[n] * stay_seconds[best]
 
 
 def stop_loss_table(table: JobTable, rows: Rows, factor: float, baseline: float) -> HedgeTable:

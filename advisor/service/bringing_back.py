@@ -6,7 +6,7 @@ process or of slurmctld, has left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -18,17 +18,22 @@ from advisor.service.hedge_record import HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
 from advisor.service.place_keeper import PlaceKeeper
 from advisor.slurm.places import JobSight
-from advisor.slurm.protocol import RUNNING, SlurmBackend
+from advisor.slurm.protocol import PENDING, RUNNING, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
 _TOP_FACTOR: Final = 1_000_000_000
 _TOP_PRIORITY: Final = 4_294_960_000  # priority/basic counts down from 4,294,901,760
 """For the fraction of a second between the placeholder's end and the job's start in its slot."""
-_LOOKS: Final = 30
+_LOOKS: Final = 10  # then whoever else's turn has come is seen to
 _PAUSE_SECONDS: Final = 0.1
 _STEPS: Final = 6
 """More than a job has from the cloud to its place."""
+
+
+def _only_waits(kept: Kept, states: Mapping[int, str]) -> bool:
+    """Whether a job waits behind its placeholder, its age given back, and neither has moved."""
+    return kept.in_place and states.get(kept.job_id) == states.get(kept.placeholder) == PENDING
 
 
 class BringingBack:
@@ -67,11 +72,13 @@ class BringingBack:
         self._clock = clock
         self._pause = pause
 
-    def go_on(self) -> None:
+    def go_on(self, snapshot: SlurmSnapshot) -> None:
         """Do what is missing for every job that is to come back, as far as it can be done now.
 
-        All go on together: while one ends in the cloud, the slots of the others must not idle.
+        All go on together: while one ends in the cloud, the slots of the others must not idle. A job that
+        waits here behind its placeholder needs nothing until a look shows that either has moved.
         """
+        states = {queued.job.job_id: queued.state for queued in snapshot.jobs}
         for _ in range(_LOOKS):
             waiting: list[int] = []
 
@@ -79,7 +86,8 @@ class BringingBack:
                 if self._advance(kept):
                     waiting.append(kept.job_id)
 
-            for_each([kept for kept in self._record.all() if kept.phase is Phase.RETURNING], advance)
+            returning = [kept for kept in self._record.all() if kept.phase is Phase.RETURNING]
+            for_each([kept for kept in returning if not _only_waits(kept, states)], advance)
             if not waiting:
                 return
             self._pause(_PAUSE_SECONDS)
@@ -92,11 +100,8 @@ class BringingBack:
                 return False  # ended or cancelled: the watch loop's `forget` takes the place away
             if sight.partition == self._burst:
                 waiting = self._leave_cloud(kept, sight)
-            elif sight.is_pending and kept.in_place:
-                self._in_place(kept, sight)
-                return False
             elif sight.is_pending:
-                waiting = self._take_place(kept, sight)
+                return self._take_place(kept, sight)
             elif sight.state in (RUNNING, "CONFIGURING"):
                 self._arrived(kept)
                 return False
@@ -141,38 +146,33 @@ class BringingBack:
             self._age_anew(kept, sight)
             self._done(kept, "without a placeholder")
             return False
+        if place.state == "COMPLETING":
+            return True
         if not place.is_pending:
             self._record.put(kept, has_slot=True)
             self._places.raise_priority(kept.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
             self._places.cancel(kept.placeholder, kept.job_id)
             return True
-        if kept.is_raised and sight.priority >= place.priority:
-            # both at one place; were the placeholder's turn to come now, the job's has
-            self._record.put(kept, in_place=True, priority=sight.priority, acted=self._clock.wall())
-            self._places.cancel(kept.placeholder, kept.job_id)
-            return False
-        # two more: of two with the same priority slurmctld takes the one submitted earlier, and it shows a
-        # priority of 0 as 1
-        raised = kept.raised + place.priority - sight.priority + 2
-        self._places.raise_priority(kept.job_id, by=kept.site_factor + raised, to=place.priority)
-        self._record.put(kept, raised=raised, is_raised=True)
+        self._wait_behind(kept, sight)
         return False
 
-    def _in_place(self, kept: Kept, sight: JobSight) -> None:
-        """Make up for the age that a requeue takes, as soon as slurmctld reckons ages anew.
+    def _wait_behind(self, kept: Kept, sight: JobSight) -> None:
+        """Leave the placeholder where it is until it starts: no priority of ours would be its place.
 
-        Until then all priorities are of its last reckoning, minutes ago, and the placeholder's has put the
-        job where it belongs among them; from then on its own age counts, which began with the requeue.
+        A requeue takes the job's age. It is given back as soon as slurmctld reckons ages anew, for whatever
+        may become of the placeholder: until then all priorities are of its last reckoning, minutes ago, and
+        any age would put the job before everybody who came since.
         """
-        period = self._places.recalculation_seconds
-        is_old = sight.priority == kept.priority and self._clock.wall() - kept.acted < 2.0 * period
-        if not is_old:
+        now, period = self._clock.wall(), self._places.recalculation_seconds
+        if not kept.is_raised:
+            self._record.put(kept, is_raised=True, priority=sight.priority, acted=now)
+        elif sight.priority != kept.priority or now - kept.acted >= 2.0 * period:
             self._age_anew(kept, sight)
-            self._done(kept, "in its place")
+            self._record.put(kept, in_place=True, acted=now)
 
     def _age_anew(self, kept: Kept, sight: JobSight) -> None:
         age = self._places.age_points(sight.ages_since - kept.submitted)
-        self._places.raise_priority(kept.job_id, by=kept.site_factor + age + 1, to=None)
+        self._places.raise_priority(kept.job_id, by=kept.site_factor + age, to=None)
 
     def _arrived(self, kept: Kept) -> None:
         """It runs here: nobody may profit from its priority any more."""

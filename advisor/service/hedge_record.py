@@ -57,15 +57,13 @@ class Kept:
     restarts : int
         How often the job had been requeued before we do it.
     is_raised : bool
-        Its priority makes up for what the requeue took.
-    raised : int
-        By so much.
+        It waits here, behind its placeholder.
     priority : int
         What it then had; before that, what its placeholder had when it was submitted.
     has_slot : bool
         Its placeholder's slot is being handed to it.
     in_place : bool
-        It waits where its placeholder did.
+        It waits here, and has the age that the requeue took.
     delay_seconds : float
         By so much its placeholder is younger than the job, and has not yet been given for it.
     acted : float
@@ -87,7 +85,6 @@ class Kept:
     placeholder: int = 0
     restarts: int = 0
     is_raised: bool = False
-    raised: int = 0
     priority: int = 0
     has_slot: bool = False
     in_place: bool = False

@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from advisor.decide.hedging import warm_plan
 from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.estimate import Estimate
@@ -233,3 +234,4 @@ def warm() -> None:
     """Compile, or load from the cache, all that a first forecast needs; forests may come at any time."""
     PlacementFeatures(1).features(Submission(0.0, 1, 60.0, 0, 0, 0, 0))
     Forecaster.warm()
+    warm_plan()

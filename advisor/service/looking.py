@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,7 +21,13 @@ from advisor.service.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.service.loops import Step
 from advisor.service.placement_loop import PlacementLoop
 from advisor.service.pricing import AskPrices
-from advisor.service.site_view import active_features, burst_nodes, cluster_state, is_paid_for
+from advisor.service.site_view import (
+    active_features,
+    burst_nodes,
+    cluster_state,
+    is_paid_for,
+    without_doubles,
+)
 from advisor.service.snapshot import Snapshot
 from advisor.service.status_file import write as write_status
 from advisor.service.view import SharedView
@@ -124,7 +131,8 @@ class LookLoop:
     def hand_over(self) -> None:
         """Say what has happened to the queue, for the forecasts of the advisor's own placement rule."""
         if self._seen is not None and self._placement is not None:
-            self._placement.saw(*self._seen)
+            snapshot, state = self._seen
+            self._placement.saw(replace(snapshot, jobs=tuple(without_doubles(snapshot.jobs))), state)
 
     def publish(self) -> None:
         """Replace the file that the submit server reads; only with something new."""
@@ -140,6 +148,7 @@ class LookLoop:
                     cluster=state,
                     cloud=self.cloud_state(nodes),
                     record=None if self._placement is None else self._placement.record,
+                    hedge_price=None if self._placement is None else self._placement.hedge_price,
                 ),
                 job_requeue=self.job_requeue,
                 counters={

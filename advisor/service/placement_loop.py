@@ -38,6 +38,7 @@ from advisor.replay.proven import earned_by_candidates
 from advisor.service import placement_store, queue_stream
 from advisor.service.accounting import SOURCE
 from advisor.service.clock import Clock
+from advisor.service.hedge_price import HedgePrice
 from advisor.service.knowledge import on_premise
 from advisor.service.loops import Step
 from advisor.service.placement_record import PlacementRecord
@@ -94,7 +95,8 @@ class PlacementLoop:
         self._options = options or ForecastOptions()
         self._record_jobs = record_jobs
         self._file = StateFile(settings.paths.state / "placement.json")
-        self._record = PlacementRecord(settings.placement, self._file.read())
+        self._hedges = HedgePrice(settings, models)
+        self._record = PlacementRecord(settings.placement, self._file.read(), hedges=self._hedges)
         self._forests = RollingForests(self._options)
         self._stream: QueueStream | None = None
         self._observer: PlacementFeatures | None = None
@@ -129,6 +131,7 @@ class PlacementLoop:
     def saw(self, snapshot: SlurmSnapshot, state: ClusterState) -> None:
         """Take in a look at Slurm, and hand the queue over."""
         self._at_risk = math.fsum(self._worst(job) for job in snapshot.jobs)
+        self._hedges.saw(snapshot)
         if self._stream is None:
             return
         self._stream.look(snapshot, state.total_processors)
@@ -168,6 +171,7 @@ class PlacementLoop:
             self._begin()
         self._take_outcomes()
         self._follow()
+        self._hedges.charge()
 
     def grow(self) -> None:
         """Another forest of each target after so many finished jobs; hand over what there is at the start."""
@@ -197,15 +201,22 @@ class PlacementLoop:
         if len(forests):
             self._forests, self._number = forests, self._number + len(rows)
         self._record.earn(earned.record, {target: forecasts[target].level for target in TARGETS})
+        self._hedges.learn_history(table, forecasts)
         log.info("placement.record_earned", jobs=len(rows), trusted_seconds=self._record.trusted_seconds)
         self._hand_over(self._history())
 
     def keep(self) -> None:
-        """The record and the calibration outlive this process."""
+        """The record and the calibration outlive this process, and what the price of a hedge rests on."""
+        self._hedges.save_now_and_then()
         kept = self._record.as_plain()
         if self._record.is_earned and kept != self._kept:
             self._file.write(kept)
             self._kept = kept
+
+    @property
+    def hedge_price(self) -> float | None:
+        """Seconds of turnaround that a core-second of a hedge must bring; None where none is known."""
+        return self._hedges.price
 
     def report(self) -> dict[str, Any]:
         """What `advisor status` shows."""
@@ -220,6 +231,9 @@ class PlacementLoop:
             "record_saved_seconds": record.saved_seconds,
             "record_trusted_seconds": self._record.trusted_seconds,
             "record_at_risk_seconds": record.at_risk_seconds,
+            "hedge_price": self._hedges.price,
+            "hedge_price_jobs": self._hedges.known,
+            "hedge_overspent": self._hedges.overspent,
             "interval_levels": {target: level.level for target, level in self._record.levels.items()},
         }
 
@@ -276,7 +290,9 @@ class PlacementLoop:
             self._known_jobs += 1
             if outcome.partition == burst:
                 if not is_bulk:
-                    self._record.moved(outcome, self._store.advice_of(outcome.job.job_id, source=SOURCE))
+                    advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+                    self._record.moved(outcome, advice)
+                    self._hedges.ended_in_the_cloud(outcome, advice)
                 continue
             self._ended_since += 1
             if not is_bulk:

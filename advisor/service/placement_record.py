@@ -27,6 +27,7 @@ from advisor.predict.forecaster import Forecaster
 from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
 from advisor.predict.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
 from advisor.predict.rolling import COVERAGE, TARGETS
+from advisor.service.hedge_price import HedgePrice
 
 _MOST_OPEN: Final = 200_000
 
@@ -52,10 +53,19 @@ class PlacementRecord:
         Overheads, boot time, the rule's conditions.
     kept : mapping, optional
         :meth:`as_plain` of an earlier one; nothing is taken from one of other settings.
+    hedges : HedgePrice, optional
+        Told of every job that is forecast, has ended or is gone.
     """
 
-    def __init__(self, settings: PlacementSettings, kept: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        settings: PlacementSettings,
+        kept: Mapping[str, Any] | None = None,
+        *,
+        hedges: HedgePrice | None = None,
+    ) -> None:
         self._settings = settings
+        self._hedges = hedges
         self._open: dict[int, _Open] = {}
         self._keeper = RecordKeeper()
         self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
@@ -114,6 +124,8 @@ class PlacementRecord:
             self._end(key, opened, time)
         elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW):
             del self._open[key]  # its wait is more than one wait, or never ended
+            if self._hedges is not None:
+                self._hedges.withdrawn(key)
 
     def moved(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
         """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
@@ -170,22 +182,29 @@ class PlacementRecord:
     def _forecast(self, key: int, submission: Submission, features: Floats, forecaster: Forecaster) -> None:
         request = None if np.isnan(submission.request) else submission.request
         found = forecaster.forecast(features, request, self.bounds)
+        estimates = Estimates(wait=found["wait"], run=found["run"])
         case = as_case(
             processors=submission.processors,
             requested_time=request,
-            estimates=Estimates(wait=found["wait"], run=found["run"]),
+            estimates=estimates,
             boot=self._settings.boot_seconds,
             settings=self._settings,
         )
         self._open[key] = _Open(submission.time, found["wait"], found["run"], case, is_candidate(case))
+        if self._hedges is not None:
+            self._hedges.submitted(key, estimates, submission.processors, request)
         if len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
 
     def _end(self, key: int, opened: _Open, time: float) -> None:
         if opened.started is None:
+            if self._hedges is not None:
+                self._hedges.withdrawn(key)
             return
         run = time - opened.started
         self._judge("run", opened.run, run)
+        if self._hedges is not None:
+            self._hedges.ended(key, opened.started - opened.submitted, run)
         if opened.candidate:
             wait = opened.started - opened.submitted
             self._keeper.ended(key, wait - opened.case.penalty_seconds(run))

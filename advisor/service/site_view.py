@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
@@ -30,9 +30,24 @@ def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
         for node in snapshot.nodes
         if fixed & set(node.partitions) and not (node.is_down or node.is_draining) and not node.is_cloud
     )
-    rows = (row for job in snapshot.jobs if fixed & set(job.partitions) for row in _rows(job))
+    here = [job for job in without_doubles(snapshot.jobs) if fixed & set(job.partitions)]
+    rows = (row for job in here for row in _rows(job))
     tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
     return tracker.state(snapshot.time)
+
+
+def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
+    """The queue with each job once: a placeholder stands for its job only while that is in the cloud."""
+    standing = [queued for queued in jobs if queued.job.keeps_place_of is not None]
+    if not standing:
+        return jobs
+    partitions = {queued.job.job_id: queued.partitions for queued in jobs}
+    doubles = {
+        queued.job.job_id
+        for queued in standing
+        if set(partitions.get(queued.job.keeps_place_of or 0, ())) & set(queued.partitions)
+    }
+    return [queued for queued in jobs if queued.job.job_id not in doubles]
 
 
 def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:

@@ -107,10 +107,11 @@ class WatchLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.loops.Loop`."""
         return (
-            Step("keep places", self.keep_places),
-            Step("make up for delays", self.make_up_for_delays),
+            # whose turn has come first: his slot idles
             Step("follow", self.follow),
             Step("bring back", self.bring_back),
+            Step("keep places", self.keep_places),
+            Step("make up for delays", self.make_up_for_delays),
             Step("forget", self.forget),
             Step("small jobs", self._small_jobs.check),
         )
@@ -327,7 +328,7 @@ class WatchLoop:
 
     def bring_back(self) -> None:
         """Go on with each job that is to be brought back, from wherever it is."""
-        self._back.go_on()
+        self._back.go_on(self._view.fresh())
 
     def forget(self) -> None:
         """Take away places that nobody needs any more, and forget jobs that have ended."""

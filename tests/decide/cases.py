@@ -76,11 +76,12 @@ def ask(
     cloud: CloudState | None = None,
     cluster: ClusterState | None = CLUSTER,
     settings: Settings | None = None,
+    hedge_price: float | None = None,
 ) -> Advice:
     """One advice, from parts that move a job unless told otherwise."""
     return advise(
         job or make_job(),
-        SiteState(time=1000.0, cluster=cluster, cloud=cloud or make_cloud()),
+        SiteState(time=1000.0, cluster=cluster, cloud=cloud or make_cloud(), hedge_price=hedge_price),
         estimates or make_estimates(),
         settings or make_settings(),
         advice_id="advice-1",

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, speculation_of
+from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, priced, speculation_of
+from advisor.decide.hedging import case_of
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import admin_comment, explanation, message, parse_admin_comment
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement
@@ -124,9 +126,51 @@ def test_a_doubt_is_hedged_where_the_job_would_wait() -> None:
     assert (kept.placement, kept.hedge) == (Placement.ON_PREMISE, None)
 
 
+def doubt_of(wait: float, run: float) -> Estimates:
+    """Nobody is sure of anything, but there is a distribution."""
+    return Estimates(
+        wait=Estimate(seconds=wait, variance=1e12, quantiles=(0.0, 0.0, 3.0 * wait)),
+        run=Estimate(seconds=run, variance=1e12, quantiles=(0.5 * run, run, 1.5 * run)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("price", "is_hedged"), [(None, True), (1e-5, True), (1.0, True), (1e3, False), (1e30, False)]
+)
+def test_a_doubt_is_hedged_where_it_is_worth_the_price(*, price: float | None, is_hedged: bool) -> None:
+    """Hours of waiting may be won, or nothing, with four cores for ten minutes: some seconds for each."""
+    settings = make_settings(hedge=HEDGE, placement={"boot_seconds": 0.0})
+    advice = ask(estimates=doubt_of(7200.0, 600.0), settings=settings, hedge_price=price)
+    assert (advice.hedge is not None) == is_hedged
+    assert advice.placement is (Placement.BURST if is_hedged else Placement.ON_PREMISE)
+
+
+@hypothesis_settings(deadline=None)  # the first one compiles
+@given(price=st.floats(1e-5, 1e4), wait=st.floats(1.0, 1e6), run=st.floats(1.0, 1e6))
+def test_the_settings_stop_loss_is_the_longest_at_any_price(price: float, wait: float, run: float) -> None:
+    hedge = hedge_of(make_job(), make_cloud(), make_settings(hedge=HEDGE | {"stop_loss_core_hours": 0.1}))
+    assert hedge is not None
+    case = case_of(doubt_of(wait, run), processors=4, slowdown=1.2, boot_seconds=60.0, requested_time=None)
+    assert case is not None
+    found = priced(hedge, case, price)
+    assert found is None or 0.0 < found.stop_seconds <= hedge.stop_seconds
+    assert priced(hedge, None, price) is hedge
+    assert priced(hedge, case, None) is hedge
+    assert priced(None, case, price) is None
+
+
+def test_a_sure_move_keeps_its_place_at_any_price() -> None:
+    advice = ask(settings=make_settings(hedge=HEDGE), hedge_price=1e30)
+    assert advice.hedge == hedge_of(make_job(), make_cloud(), make_settings(hedge=HEDGE))
+
+
 def test_nobody_is_hedged_where_nobody_waits() -> None:
     idle = dataclasses.replace(CLUSTER, queue_size=0, free_processors=64)
     advice = ask(estimates=DOUBT, settings=make_settings(hedge=HEDGE), cluster=idle)
+    assert (advice.placement, advice.hedge) == (Placement.ON_PREMISE, None)
+    # who waits will start at the next pass of the scheduler, and there is room for this one as well
+    starting = dataclasses.replace(CLUSTER, queue_size=3, waiting_mean_processors=4.0, free_processors=16)
+    advice = ask(estimates=DOUBT, settings=make_settings(hedge=HEDGE), cluster=starting)
     assert (advice.placement, advice.hedge) == (Placement.ON_PREMISE, None)
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from advisor.decide import _hedge_curves, hedging
 from advisor.decide._hedge_curves import FINISHED, NOT_HEDGED, RESTARTED, STAYED, STOPPED, outcome
-from advisor.decide.hedging import PRICES, STOPS, HedgeCase, plan
+from advisor.decide.hedging import PRICES, STOPS, HedgeCase, case_of, hindsight, plan
+from advisor.model import Estimate, Estimates
 
 
 def make_case(
@@ -121,3 +122,29 @@ def test_a_plan_s_numbers_are_the_expected_outcome(wait_mass, run_mass, slowdown
     assert found.expected_gain_seconds == pytest.approx(gain, abs=1e-6)
     assert found.expected_core_seconds == pytest.approx(4 * seconds, abs=1e-6)
     assert gain - price * 4 * seconds >= -1e-6  # no hedge is always possible
+
+
+@pytest.mark.parametrize(("wait", "run"), [(1000.0, 100.0), (50.0, 100.0), (1000.0, 5000.0)])
+def test_hindsight_is_what_each_price_would_have_cost(wait: float, run: float) -> None:
+    case = make_case({200.0: 0.5, 2000.0: 0.5}, {50.0: 0.5, 500.0: 0.5})
+    found = hindsight(case, wait, run)
+    for level in (0, 30, 45, 60, len(PRICES) - 1):
+        stop = plan(case, float(PRICES[level])).stop_seconds
+        _, seconds, _ = outcome(wait, run, case.slowdown, case.boot_seconds, stop, case.stays(wait))
+        assert found.cost[level] == case.processors * seconds
+    is_faster = wait + run > case.slowdown * run
+    assert found.optimal == (case.processors * case.slowdown * run if is_faster else 0.0)
+    assert found.expected_optimal == pytest.approx(case.expected_optimum())
+
+
+def test_a_case_of_forecasts_is_made_of_equally_likely_values() -> None:
+    estimates = Estimates(
+        wait=Estimate(seconds=5.0, variance=1.0, quantiles=(-1.0, 11.0)),
+        run=Estimate(seconds=5.0, variance=1.0, quantiles=(10.0, 20.0, 60.0)),
+    )
+    case = case_of(estimates, processors=3, slowdown=1.5, boot_seconds=7.0, requested_time=30.0)
+    assert case is not None
+    assert (case.waits.tolist(), case.runs.tolist()) == ([0.0, 11.0], [10.0, 20.0, 30.0])
+    assert (case.wait_mass.sum(), case.run_mass.sum()) == (1.0, pytest.approx(1.0))
+    nothing = case_of(Estimates(), processors=3, slowdown=1.5, boot_seconds=7.0, requested_time=None)
+    assert nothing is None

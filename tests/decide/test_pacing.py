@@ -78,3 +78,32 @@ def test_the_budget_is_kept_when_hedges_suddenly_cost_more_or_less(drift: float)
     assert spent <= 1.1 * allowed
     if drift >= 1.0:
         assert spent >= 0.85 * allowed
+
+
+def test_what_was_remembered_is_taken_up_again() -> None:
+    pacer = Pacer(0.5)
+    for size in range(1, 2 * REVIEWED):
+        pacer.remember(cost_of(float(size)), 10.0, 7.0)
+    again = Pacer(0.5)
+    again.take_up(pacer.to_arrays())
+    assert (again.level(), again.known) == (pacer.level(), pacer.known)
+    assert Pacer(0.5).to_arrays()["cost"].shape == (0, len(PRICES))
+
+
+@pytest.mark.parametrize("damage", ["cost", "optimal"])
+def test_what_is_damaged_is_not_taken_up(damage: str) -> None:
+    pacer = Pacer(0.5)
+    pacer.remember(cost_of(1.0), 1.0, 1.0)
+    arrays = pacer.to_arrays()
+    for wrong in (arrays[damage][:, :1], np.full_like(arrays[damage], np.nan)):
+        with pytest.raises(ValueError, match=r"its arrays|numbers"):
+            Pacer(0.5).take_up(arrays | {damage: wrong})
+
+
+def test_who_is_gone_leaves_the_budget() -> None:
+    pacer = Pacer(1.0)
+    pacer.remember(cost_of(1.0), 10.0, 10.0)
+    pacer.submitted("a", 4.0)
+    pacer.withdrawn("a")
+    pacer.withdrawn("a")
+    assert pacer.overspent == 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.service.hedge_record import HedgeRecord
+from advisor.service.hedge_record import HedgeRecord, Phase
 from advisor.service.site_view import cluster_state
 from advisor.service.small_jobs import SmallJobs
 from advisor.service.view import SharedView
@@ -38,7 +38,10 @@ class Queue:
         self.reserved: list[Wish] = []
         self.cancelled: list[int] = []
         self.requeued: list[int] = []
+        self.raised: list[tuple[int, int]] = []
         self.refuses = False
+        self.place_seconds = 0.0
+        self.on_requeue: Callable[[], object] = lambda: None
 
     recalculation_seconds = 0.0
     knows_site_factors = True
@@ -55,19 +58,31 @@ class Queue:
         if self.refuses:
             raise RetryLater("no", code="slurm.command_failed")
         self.reserved.append(wish)
-        return 900 + len(self.reserved)
+        placeholder = 900 + len(self.reserved)
+        if self.place_seconds:  # submitted by so much later than its job
+            own = self.jobs[wish.job_id]
+            self.jobs[placeholder] = dataclasses.replace(
+                own,
+                job_id=placeholder,
+                state="PENDING",
+                name=f"place-of-{wish.job_id}",
+                submit_time=own.submit_time + self.place_seconds,
+            )
+        return placeholder
 
     def cancel(self, placeholder: int, _job_id: int) -> None:
         self.cancelled.append(placeholder)
+        self.jobs.pop(placeholder, None)
 
-    def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
-        pass
+    def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:  # noqa: ARG002 -- as theirs
+        self.raised.append((job_id, by))
 
-    def age_points(self, _seconds: float) -> int:
-        return 0
+    def age_points(self, seconds: float) -> int:
+        return round(seconds)
 
     def requeue(self, job_ids: Collection[int]) -> None:
         self.requeued += job_ids
+        self.on_requeue()
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         pass
@@ -220,8 +235,7 @@ def test_a_stop_loss_holds_without_a_place(world: World) -> None:
         world.look(world.job())
     running = world.job()
     world.clock.pass_by(100.0)
-    with pytest.raises(RetryLater):
-        world.look(running)
+    world.look(running)
     assert world.queue.requeued
     assert set(world.queue.requeued) == {7}
 
@@ -257,3 +271,89 @@ def test_a_job_others_wait_for_gets_no_place_and_keeps_none(world: World) -> Non
     world.look(world.job(), waiting, world.job(901, comment="", partition="onprem", name="place-of-7"))
     assert world.record.all()[0].why == "it may not be requeued any more"
     assert world.queue.requeued == []
+
+
+def home(world: World, *, state: str = "PENDING", since: float = 0.0) -> QueuedJob:
+    """The job after its requeue, waiting on-premise; slurmctld's ages count from `since` on."""
+    queued = world.job(partition="onprem", state=state)
+    world.queue.jobs[7] = dataclasses.replace(
+        world.queue.jobs[7], restarts=1, priority=1, ages_since=since or world.clock.wall
+    )
+    return dataclasses.replace(queued, restarts=1)
+
+
+def place(world: World, state: str) -> QueuedJob:
+    return world.job(901, comment="", partition="onprem", state=state, name="place-of-7")
+
+
+def brought_home(world: World) -> QueuedJob:
+    """A job at its stop-loss: requeued, moved, behind its placeholder."""
+    world.look(world.job())
+    running = world.job()
+    world.clock.pass_by(100.0)
+    waiting = place(world, "PENDING")
+    world.queue.on_requeue = lambda: home(world)
+    world.look(running, waiting)
+    assert world.queue.requeued == [7]
+    return waiting
+
+
+def test_after_its_stop_loss_a_job_waits_behind_its_placeholder(world: World) -> None:
+    waiting = brought_home(world)
+    for _ in range(3):
+        world.look(home(world), waiting)
+    assert world.queue.cancelled == []
+    world.look(home(world), place(world, "RUNNING"))
+    assert world.queue.cancelled == [901]
+    # first in the queue for that moment, and only for that
+    assert world.queue.raised[-1][0] == 7
+    assert world.queue.raised[-1][1] > 1e8
+    world.look(home(world, state="RUNNING"))
+    assert world.queue.raised[-1] == (7, 0)
+    assert world.queue.requeued == [7]
+
+
+def test_its_age_is_given_back_once_and_not_before_ages_are_reckoned(world: World) -> None:
+    world.queue.recalculation_seconds = 300.0
+    waiting = brought_home(world)
+    submitted = world.record.all()[0].submitted
+    for _ in range(3):
+        world.look(home(world), waiting)
+    assert world.queue.raised == []
+    begins = world.clock.wall + 121.0  # a requeued job's age counts from when it might have begun
+    queued = home(world, since=begins)
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], priority=50)
+    world.look(queued, waiting)
+    assert world.queue.raised == [(7, round(begins - submitted))]
+    for _ in range(3):
+        world.look(home(world, since=begins), waiting)
+    assert len(world.queue.raised) == 1
+
+
+def test_a_placeholder_gets_the_jobs_age_once_ages_are_reckoned(world: World) -> None:
+    world.queue.recalculation_seconds = 300.0
+    world.queue.place_seconds = 4.0
+    world.look(world.job())
+    late = world.record.all()[0].delay_seconds
+    assert late > 0.0
+    waiting = place(world, "PENDING")
+    for _ in range(3):
+        world.look(world.job(), waiting)
+    assert world.queue.raised == [], (
+        "a second of age would put it before all that came since the last reckoning"
+    )
+    world.queue.jobs[901] = dataclasses.replace(world.queue.jobs[901], priority=50)
+    world.look(world.job(), waiting)
+    assert world.queue.raised == [(901, round(late))]
+    world.look(world.job(), waiting)
+    assert len(world.queue.raised) == 1
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_a_job_whose_node_still_boots_is_requeued_where_that_harms_nobody(world: World, *, may: bool) -> None:
+    world.queue.may_requeue_booting = may
+    world.look(world.job())
+    booting = world.job(state="CONFIGURING")
+    world.look(booting, place(world, "CONFIGURING"))
+    assert bool(world.queue.requeued) == may
+    assert world.record.all()[0].phase is Phase.RETURNING

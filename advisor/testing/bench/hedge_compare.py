@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+_REQUEUE_SECONDS: Final = 3.0
 _SAME_MOMENT_SECONDS: Final = 1.0
 """Two starts nearer than this are in no order: one pass of the scheduler makes both."""
 
@@ -70,6 +71,14 @@ class Ran:
         return next((at for where, at in self.begun if where == "onprem"), None)
 
     @property
+    def ended_as_it_was_requeued(self) -> bool:
+        """Whether its end in the cloud and its requeue were one moment."""
+        start = self.start_here
+        if len(self.ended) != 2 or self.ended[0][0] != "burst" or start is None:
+            return False
+        return 0.0 <= start - self.ended[0][1] < _REQUEUE_SECONDS
+
+    @property
     def is_back(self) -> bool:
         """Whether it was hedged and began on-premise in the end."""
         return self.is_hedged and self.start_here is not None
@@ -110,6 +119,7 @@ def compared(jobs: Sequence[Arrival], waited: Sequence[Record], kept: Sequence[R
             [gain for first, second in pairs for gain in _saved(first, second)]
         ),
         "integrity": integrity([*waited, *kept]),
+        "requeued_as_they_ended": requeued_as_they_ended(kept),
         "latest": _latest(jobs, pairs),
         "odd_jobs": [
             f"{what}: {job}"
@@ -224,13 +234,22 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def requeued_as_they_ended(runs: Sequence[Record]) -> int:
+    """Jobs that ended in the cloud in the moment they were requeued, and were done once more here.
+
+    slurmctld takes the requeue if it comes before the node's report: nobody can know better. Never both at
+    once.
+    """
+    return sum(job.ended_as_it_was_requeued for run in runs for job in run.ran)
+
+
 def integrity(runs: Sequence[Record]) -> dict[str, int]:
     """What must not happen, counted."""
     ran = [job for each in runs for job in each.ran]
     return {
         "jobs": len(ran),
         "lost": sum(not job.ended for job in ran),
-        "ended_twice": sum(len(job.ended) > 1 for job in ran),
+        "ended_twice": sum(len(job.ended) > 1 and not job.ended_as_it_was_requeued for job in ran),
         "begun_twice_on_premise": sum(
             len([where for where, _ in job.begun if where == "onprem"]) > 1 for job in ran
         ),

@@ -1,0 +1,199 @@
+"""What a core-second of a hedge must bring, live: the replay's price, learned from jobs that have ended.
+
+Every job of the on-premise queue teaches when it has ended: what its hedge would have cost at each price, and
+what a clairvoyant would have spent (`advisor.decide.pacing`). Hedges are charged with what they have used so
+far; a hedged job adds to the budget what a clairvoyant would have spent on it, its wait being the forecast
+one, since nobody has seen it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import structlog
+
+from advisor.decide.hedging import PRICES, HedgeCase, case_of, hindsight
+from advisor.decide.pacing import REMEMBERED, Pacer
+from advisor.decide.wording import parse_admin_comment
+from advisor.history.models import ModelStore
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import HedgeKind
+from advisor.model.errors import AdvisorError, UseFallback
+from advisor.model.estimate import Estimates
+from advisor.model.job import JobOutcome
+from advisor.model.settings import Settings
+from advisor.model.table import JobTable
+from advisor.predict.fitness import Target
+from advisor.replay.forecasts import ForecastColumns
+from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+KIND: Final = "hedge-price"
+LEAST_KNOWN: Final = 500
+"""Ended jobs before the price decides; until then the settings' stop-loss does alone."""
+_MOST_OPEN: Final = 200_000
+
+
+class HedgePrice:
+    """Keeps the price. Its methods are one thread's, but for :meth:`saw` and :attr:`price`.
+
+    Parameters
+    ----------
+    settings : Settings
+        Overheads, boot time, and the budget.
+    models : ModelStore
+        Where what was learned outlives the process.
+    """
+
+    def __init__(self, settings: Settings, models: ModelStore) -> None:
+        self._placement = settings.placement
+        self._models = models
+        self._burst = settings.cluster.burst_partition
+        self._used = self._charged = self._looked = 0.0
+        self._open: dict[int, HedgeCase] = {}
+        self._pacer = Pacer(settings.hedge.budget)
+        self._is_wanted = settings.hedge.enabled and settings.hedge.budget > 0.0
+        self._since_saved = 0
+        self.price: float | None = None
+        """Seconds of turnaround that a core-second must bring; None until enough is known."""
+        if self._is_wanted:
+            self._load()
+
+    @property
+    def known(self) -> int:
+        """Ended jobs it rests on."""
+        return self._pacer.known
+
+    @property
+    def overspent(self) -> float:
+        """Spent more than allowed, as a share of the budget of the jobs remembered; negative: left."""
+        return self._pacer.overspent
+
+    # -- what happens
+
+    def submitted(self, key: int, estimates: Estimates, processors: int, requested: float | None) -> None:
+        """A job was submitted, and forecast."""
+        case = self._case(estimates, processors, requested) if self._is_wanted else None
+        if case is None:
+            return
+        self._open[key] = case
+        self._pacer.submitted(key, case.expected_optimum())
+        if len(self._open) > _MOST_OPEN:
+            self.withdrawn(next(iter(self._open)))
+
+    def ended(self, key: int, wait_seconds: float, run_seconds: float) -> None:
+        """A job has ended on-premise."""
+        case = self._open.pop(key, None)
+        if case is None:
+            return
+        seen = hindsight(case, wait_seconds, run_seconds)
+        self._pacer.remember(seen.cost, seen.optimal, seen.expected_optimal)
+        self._pacer.ended(key, seen.optimal)
+        self._since_saved += 1
+
+    def withdrawn(self, key: int) -> None:
+        """A job is gone, and taught nothing."""
+        if self._open.pop(key, None) is not None:
+            self._pacer.withdrawn(key)
+
+    def ended_in_the_cloud(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
+        """A hedged job has ended in the cloud: the budget grows by a clairvoyant's share of it."""
+        if not self._is_wanted or advice is None or advice.advice.hedge is None:
+            return
+        job = outcome.job
+        case = self._case(advice.estimates, job.processors, job.requested_time)
+        if case is None:
+            return
+        in_cloud = case.boot_seconds + outcome.run_seconds
+        run = outcome.run_seconds / case.slowdown
+        would_gain = float(case.wait_mass[case.waits + run > in_cloud].sum())
+        self._pacer.submitted(job.job_id, 0.0)
+        self._pacer.ended(job.job_id, case.processors * in_cloud * would_gain)
+
+    def saw(self, snapshot: SlurmSnapshot) -> None:
+        """Add up what hedged jobs use in the cloud from look to look; of another thread than the rest."""
+        if self._is_wanted:
+            since = self._looked or snapshot.time
+            self._used += math.fsum(self._use(job, since, snapshot.time) for job in snapshot.jobs)
+            self._looked = snapshot.time
+
+    def _use(self, queued: QueuedJob, since: float, now: float) -> float:
+        """Core-seconds of one job."""
+        is_there = self._burst in queued.partitions and queued.state == RUNNING
+        if not is_there or queued.start_time is None:
+            return 0.0
+        advice = parse_admin_comment(queued.admin_comment)
+        if advice is None or advice.hedge is None or advice.hedge.kind is not HedgeKind.HEDGE:
+            return 0.0
+        return queued.job.processors * max(0.0, now - max(since, queued.start_time))
+
+    def charge(self) -> None:
+        """Charge what hedges have used since the last time, and say the price."""
+        if not self._is_wanted:
+            return
+        used = self._used
+        self._pacer.spend(used - self._charged)
+        self._charged = used
+        self.price = float(PRICES[self._pacer.level()]) if self.known >= LEAST_KNOWN else None
+
+    # -- what is kept
+
+    def learn_history(self, table: JobTable, forecasts: dict[Target, ForecastColumns]) -> None:
+        """Once: take in the history's newest jobs, each as forecast before it was known."""
+        if not self._is_wanted:
+            return
+        wait, run = forecasts["wait"], forecasts["run"]
+        self._pacer = Pacer(self._pacer.multiple)
+        self._open.clear()
+        for index in range(max(0, len(wait.rows) - REMEMBERED), len(wait.rows)):
+            if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+                continue
+            row = int(wait.rows[index])
+            asked = float(table.requested_time[row])
+            case = self._case(
+                Estimates(wait=wait.estimate(index), run=run.estimate(index)),
+                int(table.processors[row]),
+                None if np.isnan(asked) else asked,
+            )
+            if case is not None:
+                seen = hindsight(case, max(0.0, float(table.wait[row])), float(table.run[row]))
+                self._pacer.remember(seen.cost, seen.optimal, seen.expected_optimal)
+        self.save()
+
+    def save(self) -> None:
+        """Write down what ended jobs have taught; the budget's period begins anew with each process."""
+        if self._is_wanted and self.known:
+            self._models.save(KIND, self._pacer.to_arrays(), {"settings": self._signature()})
+            self._since_saved = 0
+
+    def save_now_and_then(self) -> None:
+        """The same after so many jobs that it matters."""
+        if self._since_saved >= LEAST_KNOWN:
+            self.save()
+
+    def _load(self) -> None:
+        try:
+            arrays, meta = self._models.load(KIND)
+            if meta.get("settings") != self._signature():
+                return  # another overhead, another boot time: hedges cost something else
+            self._pacer.take_up(arrays)
+        except UseFallback:
+            return
+        except (AdvisorError, KeyError, ValueError, IndexError) as error:
+            log.warning("hedge.price_not_loaded", message=str(error)[:300], instead="learned anew")
+
+    def _signature(self) -> list[float]:
+        own = self._placement
+        return [own.overhead_per_processor, own.baseline, own.boot_seconds]
+
+    def _case(self, estimates: Estimates, processors: int, requested: float | None) -> HedgeCase | None:
+        return case_of(
+            estimates,
+            processors=processors,
+            slowdown=self._placement.performance_ratio(processors),
+            boot_seconds=self._placement.boot_seconds,
+            requested_time=requested,
+        )
