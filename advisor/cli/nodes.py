@@ -32,7 +32,10 @@ def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
 
 def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:
-    table = Table(box=None, pad_edge=False, caption=f"seen {age:.0f} s ago")
+    seen = f"seen {age:.0f} s ago"
+    if horizon := next((row["survival_horizon_seconds"] for row in rows if row.get("tier")), None):
+        seen += f"; outlook: how likely it lasts another {horizon / 3600.0:g} h"
+    table = Table(box=None, pad_edge=False, caption=seen)
     for name in ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "outlook"):
         table.add_column(name, overflow="fold")
     for row in rows:
@@ -49,8 +52,7 @@ def _expected(row: dict[str, Any]) -> str:
     survives = row.get("survival_probability")
     if survives is None:
         return str(row["tier"])
-    hours = row["survival_horizon_seconds"] / 3600.0
-    return f"{row['tier']}, {survives:.0%} for {hours:g} h"
+    return f"{row['tier']} {survives:.0%}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         mode=mode,
         answers=tuple(answers),
         size=size,
-        prefer=_preferred_features(job, estimates, state.cloud, settings, chosen if moved else None)
+        prefer=_preferred_features(job, estimates, state, settings, chosen if moved else None)
         if acts and placement is Placement.BURST
         else (),
         require=_required_features(job, state.cloud, settings) if moved and acts else (),
@@ -166,9 +166,9 @@ def _required_features(job: Job, cloud: CloudState, settings: Settings) -> tuple
 
 
 def _preferred_features(
-    job: Job, estimates: Estimates, cloud: CloudState, settings: Settings, chosen: Capacity | None
+    job: Job, estimates: Estimates, state: SiteState, settings: Settings, chosen: Capacity | None
 ) -> tuple[str, ...]:
     """An idle node that will stay, where a long job can have one: nothing is launched then, of no kind."""
-    if steady := steady_wish(job, estimates, cloud, settings):
+    if state.cluster is not None and (steady := steady_wish(job, estimates, state.cloud, settings)):
         return steady
     return (chosen.value,) if chosen is not None and settings.capacity.prefer_features else ()

@@ -286,7 +286,7 @@ class Control:
                 settings,
                 purse=self.cloud.purse,
                 state=StateFile(state / "acquirer.json"),
-                spot_open=lambda: self._is_open()[0],
+                closed=lambda: self._breakers.table() if self._breakers is not None else (),
                 **shared,
             )
             self.runners[self.acquire.name] = LoopRunner(self.acquire, self.clock)

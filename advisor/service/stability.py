@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,6 +90,11 @@ class StabilityKnowledge:
         self._fitted: tuple[PoolSurvival, float, int] | None = None
         self.record = record
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether EC2 has been read since the start: before that no node is known for what it is."""
+        return self._instances()[1] is not None
+
     def learn(self) -> None:
         """Note what EC2 lists now."""
         instances, listed_at = self._instances()
@@ -118,7 +123,9 @@ class StabilityKnowledge:
         """Every burst node that is up, by name."""
         up = [n for n in burst_nodes(snapshot, self._settings) if n.power is NodePower.UP and not n.is_down]
         model, now = self.model(), self._clock.wall()
-        instances = {item.node: item for item in self._instances()[0] if item.is_alive}
+        instances: dict[str | None, Instance] = {}
+        for each in sorted(self._instances()[0], key=lambda one: (one.is_alive, one.launch_time)):
+            instances[each.node] = each  # the living one, else the one that was it last
         pools, ages, survives = {}, {}, {}
         for node in up:
             item = instances.get(node.name)
@@ -145,6 +152,8 @@ class StabilityKnowledge:
     ) -> float | None:
         if pool is None:
             return None
+        if item is not None and item.is_gone:
+            return 0.0  # Slurm has not lost the node yet
         if item is not None and self._said.said(
             item.instance_id, NoticeKind.INTERRUPTION, NoticeKind.REBALANCE
         ):
@@ -155,9 +164,18 @@ class StabilityKnowledge:
         """Probability that a node got now from a pool is there for the horizon."""
         return self.model().survives(pool, 0.0, self._settings.matching.horizon_seconds)
 
-    def fresh_hazard(self) -> float:
-        """Of a node got now: from the steadiest pool, as launches go (`steadiest_first`)."""
-        return min(hazard_of(self.fresh_survives(pool.key)) for pool in self._spot_pools())
+    def fresh_hazard(self, closed: Collection[str] = ()) -> float | None:
+        """Of a node got now: from the steadiest pool that is open, as launches go (`steadiest_first`).
+
+        Parameters
+        ----------
+        closed : collection of str
+            Pools, or purchase options, closed by their breakers. None is returned where none is open.
+        """
+        if Capacity.SPOT.value in closed:
+            return None
+        pools = [pool.key for pool in self._spot_pools() if pool.key not in closed]
+        return min((hazard_of(self.fresh_survives(pool)) for pool in pools), default=None)
 
     def steadiest_first(self, pools: Sequence[Pool]) -> tuple[Pool, ...]:
         """Pools to try, the steadiest first; purchase options stay in their order."""

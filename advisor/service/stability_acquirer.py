@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 REASON: Final = "burst advisor: retired"
 _ASKED_SECONDS: Final = 1800.0  # a node that has not come by then does not come: the longest ResumeTimeout
+_HEARD_SECONDS: Final = 60.0  # one that is still asleep by then was not powered up, or its launch was refused
 _MARGIN: Final = 1.25  # a node must be so many times as likely to go as a fresh one to be worth the exchange
 _IN_USE: Final = 1e-3  # cores: an idle site shrinks to what it keeps
 _LEAST_HAZARD: Final = 1e-6
@@ -68,8 +69,8 @@ class AcquireLoop:
         When it was planned last, and what was asked for.
     clock : Clock
         Time.
-    spot_open : callable
-        Whether spot capacity can be had at all now.
+    closed : callable
+        Pools, and purchase options, that breakers have closed.
 
     Attributes
     ----------
@@ -89,7 +90,7 @@ class AcquireLoop:
         purse: Purse,
         state: StateFile,
         clock: Clock,
-        spot_open: Callable[[], bool] = lambda: True,
+        closed: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._settings = settings
         self._rules = settings.acquirer
@@ -99,7 +100,7 @@ class AcquireLoop:
         self._purse = purse
         self._state = state
         self._clock = clock
-        self._spot_open = spot_open
+        self._closed = closed
         content = state.read()
         planned = content.get("planned")
         self._planned = float(planned) if isinstance(planned, int | float) else None
@@ -128,6 +129,8 @@ class AcquireLoop:
 
     def plan(self) -> None:
         """Count what is used; once an hour decide how many nodes there should be, and which should go."""
+        if not self._knowledge.is_ready:
+            return
         snapshot = self._view.fresh()
         kept = self._look(snapshot)
         self._busy_sum += self._busy_cores(snapshot, kept)
@@ -152,13 +155,13 @@ class AcquireLoop:
         rules, count = self._rules, len(kept.up)
         most = rules.most_nodes or count + len(kept.booting) + len(kept.asleep)
         share = max(rules.share, 1.0 / count) if count else rules.share
-        if not (self._spot_open() and self._settings.capacity.use_spot):
-            share = 0.0  # nothing better can be had now
-        fresh = max(_LEAST_HAZARD, self._knowledge.fresh_hazard())
+        fresh = self._knowledge.fresh_hazard(self._closed())
+        if fresh is None or not self._settings.capacity.use_spot:
+            fresh, share = 1.0, 0.0  # nothing better can be had now
         return acquire(
             np.array([item.node.processors for item in kept.up], np.int64),
             np.array([item.age for item in kept.up], np.float64),
-            np.array([_rate(item, fresh) for item in kept.up], np.float64),
+            np.array([_rate(item, max(fresh, _LEAST_HAZARD)) for item in kept.up], np.float64),
             busy_cores=max(busy, _IN_USE),
             target_cores=None,
             fresh_rate=_MARGIN,
@@ -178,7 +181,8 @@ class AcquireLoop:
         return _Kept(
             up=tuple(outlook[node.name] for node in usable if node.name in outlook),
             booting=tuple(node for node in usable if node.power is NodePower.POWERING_UP),
-            asleep=tuple(node for node in usable if node.power is NodePower.DOWN and not node.is_busy),
+            # not those about to be: powered up before they are down, they come back as they were
+            asleep=tuple(node for node in usable if "POWERED_DOWN" in node.states and not node.is_busy),
             retiring=tuple(node for node in mine if node.is_draining and node.power is NodePower.UP),
         )
 
@@ -218,10 +222,11 @@ class AcquireLoop:
 
     def _forget_asked(self, kept: _Kept) -> None:
         now, up = self._clock.wall(), {item.node.name for item in kept.up}
+        asleep = {node.name for node in kept.asleep}
         left = {
             name: time
             for name, time in self._asked.items()
-            if name not in up and 0.0 <= now - time < _ASKED_SECONDS
+            if name not in up and 0.0 <= now - time < (_HEARD_SECONDS if name in asleep else _ASKED_SECONDS)
         }
         if left != self._asked:
             self._asked = left
@@ -275,6 +280,8 @@ class AcquireLoop:
 
 def _rate(item: NodeOutlook, fresh: float) -> float:
     """How many times as likely to be taken as a fresh node; one got for a job that paid for more is dear."""
+    if not item.instance_id:
+        return 0.0  # not known yet for what it is
     return _DEAR if item.pool is None else hazard_of(item.survives) / fresh
 
 

@@ -104,8 +104,10 @@ class MatchLoop:
         )
 
     def look_at_nodes(self) -> None:
-        """What is expected of each node now; the steps after this one do nothing when that fails."""
+        """What is expected of each node now; the steps after this one do nothing while that is not known."""
         self._snapshot, self._nodes = None, ()
+        if not self._knowledge.is_ready:
+            return
         snapshot = self._view.fresh()
         self.outlook = self._knowledge.outlook(snapshot)
         self._nodes = burst_nodes(snapshot, self._settings)

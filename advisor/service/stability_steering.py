@@ -120,7 +120,10 @@ class JobSteering:
         self._feature = feature
         self._longest = longest_delay_seconds
         content = state.read()
-        self._preferring = {int(job) for job in content.get("preferring", []) if _is_id(job)}
+        preferring = content.get("preferring")
+        self._preferring = {
+            int(job) for job in (preferring if isinstance(preferring, list) else ()) if _is_id(job)
+        }
         self._holds = {int(job): hold for job, hold in _holds_of(content.get("holds"))}
         self._not_ours: set[int] = set()  # jobs with a preference of their users' own
         self.steered = self.held_off = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.decide.tiers import SPREAD, SURE, Tier, tiers, weight_offset
@@ -26,6 +26,7 @@ def test_none_at_all() -> None:
     assert tiers({"a": None}) == {"a": Tier.FIXED}
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=3), st.none() | PROBABILITY, min_size=1))
 def test_the_best_is_never_shaky_and_no_shaky_one_is_better_than_a_steady_one(survives) -> None:
     found = tiers(survives)
@@ -40,6 +41,7 @@ def test_the_best_is_never_shaky_and_no_shaky_one_is_better_than_a_steady_one(su
         assert max(known.values()) - min(known.values()) >= SPREAD
 
 
+@settings(deadline=None)
 @given(st.none() | PROBABILITY, st.none() | PROBABILITY)
 def test_weights_follow_the_probability(one, other) -> None:
     p, q = (1.0 if value is None else value for value in (one, other))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.predict.pool_survival import HOUR, Life, pool_survival
@@ -60,6 +60,7 @@ def test_a_node_that_nobody_takes_back_stays() -> None:
         max_size=30,
     )
 )
+@settings(deadline=None, max_examples=50)
 def test_whatever_was_seen_it_is_a_probability_that_falls(rows) -> None:
     seen = [
         Life(pool=pool, start=NOW - begin * HOUR, end=NOW - (begin - lasted) * HOUR, was_taken=taken)

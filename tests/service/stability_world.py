@@ -7,11 +7,15 @@ what it sees. All that happens to a job on a kept node is written down.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+import structlog
 
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
@@ -53,6 +57,15 @@ FEATURES = ("cloud", "spot", "steady")
 SHAKY, STEADY = "subnet-shaky", "subnet-steady"
 USUAL_HOURS = {SHAKY: 1.5, STEADY: 60.0}
 """Mean life in each pool."""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No flush to the disk, and no line of log for each of a day's events."""
+    monkeypatch.setattr(os, "fsync", lambda _file: None)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
 
 
 def settings_of(
@@ -161,6 +174,7 @@ class StabilityWorld:
             knowledge=self.knowledge,
             purse=self.cloud.purse,
             state=StateFile(folder / "acquirer.json"),
+            closed=breakers.table,
             **shared,
         )
         self.match = MatchLoop(settings, knowledge=self.knowledge, jobs=slurm, said=said, **shared)

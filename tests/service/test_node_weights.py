@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.ec2.state_file import StateFile
@@ -89,6 +89,7 @@ def test_where_slurm_shows_no_weight_nothing_is_done(file: StateFile) -> None:
 
 
 @given(looks=st.lists(st.tuples(st.integers(-3, 15), st.booleans()), max_size=12))
+@settings(deadline=None, max_examples=50)
 def test_old_looks_never_let_a_weight_drift(tmp_path_factory, looks: list[tuple[int, bool]]) -> None:
     slurm = Weighing(burst1=100)
     weights = NodeWeights(slurm, StateFile(tmp_path_factory.mktemp("w") / "weights.json"))
