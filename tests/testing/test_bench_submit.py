@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 
-from advisor.testing.bench.submit_slurm import Run, in_turn, result_of
+from advisor.model.errors import TellAdmin
+from advisor.testing.bench.submit_slurm import Run, check_hook, in_turn, result_of
 
 
 def run_of(per_second: float, *, serve: float = 0.0) -> Run:
-    return Run(per_second=per_second, rpc_us=1000.0, clients=0.3, slurmctld=0.1, serve=serve)
+    return Run(per_second=per_second, rpc_us=1000.0, clients=0.3, slurmctld=0.1, serve=serve, advised=9)
 
 
 def test_each_case_has_each_place_equally_often() -> None:
@@ -32,3 +33,16 @@ def test_each_run_is_compared_with_those_of_its_own_round() -> None:
     assert result["processor_ratio"] == pytest.approx(0.4 / 0.44)
     assert result["processor_us_per_submission"]["with_hook"]["serve"] == pytest.approx(4000.0)
     assert result["rounds"] == 3
+    assert result["not_advised"] == 3 * (10 + 1 - 9)
+
+
+@pytest.mark.parametrize(("name", "advised"), [("with_hook", 0), ("no_hook", 1), ("empty_hook", 100)])
+def test_a_run_with_another_hook_than_its_own_is_refused(name: str, advised: int) -> None:
+    with pytest.raises(TellAdmin) as caught:
+        check_hook(name, advised)
+    assert caught.value.code == "bench.hook"
+
+
+@pytest.mark.parametrize(("name", "advised"), [("with_hook", 95), ("no_hook", 0), ("empty_hook", 0)])
+def test_a_few_questions_without_an_answer_are_no_mistake(name: str, advised: int) -> None:
+    check_hook(name, advised)

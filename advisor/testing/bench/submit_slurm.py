@@ -18,7 +18,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ class Run:
     clients: float
     slurmctld: float
     serve: float
+    advised: int = 0
 
 
 def measure(
@@ -80,8 +81,10 @@ def measure(
                 for name in in_turn(number):
                     _load(lab, hooks[name], options.hook_settings)
                     before = _advice_given(socket)
-                    runs[name].append(_run(lab, serve_pid, submissions, clients))
-                    _check(name, _advice_given(socket) - before, submissions)
+                    run = _run(lab, serve_pid, submissions, clients)
+                    advised = _advice_given(socket) - before
+                    check_hook(name, advised)
+                    runs[name].append(replace(run, advised=advised))
     return result_of(runs, submissions, clients)
 
 
@@ -101,11 +104,14 @@ def _advice_given(socket: Path) -> int:
         return client.ping().advice_given
 
 
-def _check(name: str, advised: int, submissions: int) -> None:
-    """A run counts only if its hook was the one that ran: each of ours asks, the first one included."""
-    expected = submissions + 1 if name == "with_hook" else 0
-    if advised != expected:
-        raise TellAdmin(f"{name}: {advised} submissions advised, not {expected}", code="bench.hook")
+def check_hook(name: str, advised: int) -> None:
+    """Refuse a run in which another hook ran than the one it is counted for.
+
+    Fewer answers than submissions are no mistake: on a busy machine some questions take longer than the hook
+    waits. They are counted instead.
+    """
+    if (advised > 0) != (name == "with_hook"):
+        raise TellAdmin(f"{name}: {advised} submissions were advised", code="bench.hook")
 
 
 def in_turn(number: int) -> tuple[str, ...]:
@@ -180,6 +186,8 @@ def result_of(runs: dict[str, list[Run]], submissions: int, clients: int) -> dic
             }
             for name, many in runs.items()
         },
+        # a run's first one, which loads the hook, is not timed, but advised as well
+        "not_advised": sum(max(0, submissions + 1 - run.advised) for run in runs["with_hook"]),
         "submissions": submissions,
         "sbatch_clients": clients,
         "rounds": len(throughput),
