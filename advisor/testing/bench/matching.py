@@ -30,7 +30,7 @@ from advisor.testing.site import PATIENT, Site, SiteOptions
 
 NODES: Final = 6
 FEATURE: Final = "steady"
-_LONG, _SHORT = "--time=60", "--time=2"
+_LONG, _SHORT = "--time=60", "--time=15"
 _SLEEP: Final = "sleep 3000"
 _KIND: Final = "c5.xlarge"
 _HOUR: Final = 3600.0
@@ -58,6 +58,8 @@ class MatchingSite:
         Orders of jobs and of nodes.
     settings : mapping
         More settings, section to name to value.
+    steady_room : int
+        Instances that the steady pool has in the beginning.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class MatchingSite:
         enabled: bool,
         generator: np.random.Generator,
         settings: dict[str, dict[str, Any]] | None = None,
+        steady_room: int = NODES // 2,
     ) -> None:
         self.site = site
         self.enabled = enabled
@@ -75,7 +78,7 @@ class MatchingSite:
         shaky, steady = sorted(subnets, key=lambda subnet: str(subnet["AvailabilityZone"]))[:2]
         self.shaky, self.steady = str(shaky["SubnetId"]), str(steady["SubnetId"])
         self._zones = {"shaky": shaky["AvailabilityZone"], "steady": steady["AvailabilityZone"]}
-        self.room(shaky=NODES // 2, steady=NODES // 2)
+        self.room(shaky=NODES // 2, steady=steady_room)
         self._write_settings(settings or {})
         self._write_lives()
 
@@ -88,6 +91,12 @@ class MatchingSite:
                 f"{_KIND}|*|on-demand": 0,
             }
         )
+
+    def forget_empty_pools(self) -> None:
+        """Have the advisor try all pools again, as it would half an hour later."""
+        self.site.control.stop()
+        (self.site.state / "pools.json").unlink(missing_ok=True)
+        self.site.control.start()
 
     def _write_settings(self, more: dict[str, dict[str, Any]]) -> None:
         document = tomlkit.parse(self.site.config.read_text(encoding="utf-8"))
@@ -255,12 +264,12 @@ def matching_site(
     enabled: bool,
     generator: np.random.Generator,
     settings: dict[str, dict[str, Any]] | None = None,
-    burst_nodes: int = NODES,
+    steady_room: int = NODES // 2,
 ) -> Iterator[MatchingSite]:
     """A site of its own, with both daemons running."""
     lab = LabOptions(
         nodes=1,
-        burst_nodes=burst_nodes,
+        burst_nodes=NODES,
         burst_processors=1,
         burst_features=("cloud", "spot", FEATURE),
         suspend_seconds=7200,
@@ -268,7 +277,9 @@ def matching_site(
     )
     options = SiteOptions(lab=lab, settings={"submit": PATIENT}, boot_seconds=1.2)
     with tempfile.TemporaryDirectory(prefix="match-") as folder, Site(Path(folder), options) as site:
-        found = MatchingSite(site, enabled=enabled, generator=generator, settings=settings)
+        found = MatchingSite(
+            site, enabled=enabled, generator=generator, settings=settings, steady_room=steady_room
+        )
         site.start_advisor()
         yield found
 
