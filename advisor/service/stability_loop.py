@@ -267,16 +267,17 @@ class MatchLoop:
         if self._snapshot is None:
             return
         self._steering.forget([q.job.job_id for q in self._snapshot.jobs if q.state == "PENDING"])
-        was_ours = bool(self._weights.count)
-        self._weights.apply(self._nodes, {})
         self._steering.prefer(())
         self._steering.let_all_go()
-        if was_ours:
-            feature = self._matching.steady_feature
-            lacking = {node.name for node in self._marked if feature not in active_features(node)}
-            self._set_features(
-                lacking, {node.name: node for node in self._marked}, lambda words: (*words, feature)
-            )
+        if self._weights.count:  # the weights last: while some are ours, so may the marks be
+            self._mark_all()
+        self._weights.apply(self._nodes, {})
+
+    def _mark_all(self) -> None:
+        feature = self._matching.steady_feature
+        marked = {node.name: node for node in self._marked}
+        lacking = {name for name, node in marked.items() if feature not in active_features(node)}
+        self._set_features(lacking, marked, lambda words: (*words, feature))
 
     def stop(self) -> None:
         """Let nobody wait for a process that is gone."""
