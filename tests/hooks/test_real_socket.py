@@ -178,7 +178,7 @@ def test_an_interruption_is_over_when_it_is_over(tmp_path: Path, hook: Callable[
         advisor.start()
         lua = hook(settings.paths.submit_socket, breaker_failures=2, breaker_seconds=0.2)
         assert "admin_comment=" in lua.submit("a 'quoted' \"name\" \\ \x07" + "x" * 10_000).changes
-        os.kill(advisor.pid, signal.SIGSTOP)
+        advisor.freeze()
         stopped = [lua.submit() for _ in range(4)]
         os.kill(advisor.pid, signal.SIGCONT)
         assert [outcome.changes for outcome in stopped] == [""] * 4

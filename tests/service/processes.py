@@ -71,6 +71,12 @@ class ServeProcess:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP, and wait until it holds: sent only, one of its threads may still answer on another core."""
+        os.kill(self.pid, signal.SIGSTOP)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
     def kill(self) -> None:
         """As the kernel does when memory is short."""
         assert self._process is not None

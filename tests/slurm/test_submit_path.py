@@ -291,7 +291,7 @@ def test_a_killed_advisor_is_not_missed(site: Site) -> None:
 
 def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
     site.until_advised()
-    os.kill(site.advisor.pid, signal.SIGSTOP)
+    site.advisor.freeze()
     try:
         for _ in range(8):
             job, message = site.submit(LONG)
