@@ -72,7 +72,7 @@ class ServeProcess:
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """SIGSTOP, and wait until it holds: sent only, one of its threads may still answer on another core."""
+        """SIGSTOP, and wait until it holds: until then a thread may still answer on another core."""
         os.kill(self.pid, signal.SIGSTOP)
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
