@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 _NO_WARM_SECONDS: Final = 180.0
 """A warm node that could not be had is not asked for again before this, as an empty pool is not."""
 _SETTLED_SECONDS: Final = 30.0
+_FORGOTTEN_SECONDS: Final = 60.0
 
 
 class ClosedNodes:
@@ -39,6 +40,7 @@ class ClosedNodes:
         self._lease = lease_seconds
         self.known: Closed | None = None
         self._has_looked = False
+        self._opened: dict[str, float] = {}  # node: epoch seconds
 
     def apply(self, asleep: Sequence[Node], may_start: int | None, now: float) -> None:
         """Leave so many nodes open, the first ones, and close the others.
@@ -57,11 +59,11 @@ class ClosedNodes:
         RetryLater
             slurmctld did not take it; the next call does it.
         """
-        wanted = frozenset[str]() if may_start is None else self._to_close(asleep, may_start)
-        if not wanted and self._has_looked and self.known is None:
+        if may_start is None and self._has_looked and self.known is None:
             return
         self.known = self._steering.closed()
         self._has_looked = True
+        wanted = frozenset[str]() if may_start is None else self._to_close(asleep, may_start, now)
         if self.known is not None and (not wanted or self.known.until <= now):
             self.let_go()
         if not wanted:
@@ -69,6 +71,8 @@ class ClosedNodes:
         known = self.known
         if known is None or known.nodes != wanted or known.until - now < 0.5 * self._lease:
             self._steering.close(wanted, seconds=self._lease, known=known)
+            if known is not None:
+                self._opened |= dict.fromkeys(known.nodes - wanted, now)
             self.known = Closed(nodes=wanted, until=now + self._lease)
             if known is None or known.nodes != wanted:
                 log.info("portfolio.closed", nodes=sorted(wanted))
@@ -82,11 +86,16 @@ class ClosedNodes:
             slurmctld did not take it.
         """
         self._steering.open()
+        if self.known is not None:
+            self._opened |= dict.fromkeys(self.known.nodes, self.known.until)  # or a little before
         self.known = None
         log.info("portfolio.opened")
 
-    def _to_close(self, asleep: Sequence[Node], may_start: int) -> frozenset[str]:
-        ours = self.known.nodes if self.known is not None else frozenset[str]()
+    def _to_close(self, asleep: Sequence[Node], may_start: int, now: float) -> frozenset[str]:
+        """All but the first nodes, and those that somebody else has reserved."""
+        ours = set(self.known.nodes) if self.known is not None else set()
+        # what was seen of Slurm may be older than what we have opened since
+        ours |= {name for name, opened in self._opened.items() if now - opened < _FORGOTTEN_SECONDS}
         free = [
             node
             for node in asleep

@@ -29,6 +29,7 @@ from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 
 _UNKNOWN_SECONDS: Final = 3600.0
 _COMPLETING_SECONDS: Final = 5.0
+_RENTED: Final = (NodePower.UP, NodePower.POWERING_UP)
 _MOST_JOBS: Final = 500
 """Waiting jobs (and array tasks) looked at: simulating takes time by their square."""
 _LIMITED: Final = ("QOS", "Assoc", "Licenses", "JobArrayTaskLimit", "Reservation", "PartitionDown")
@@ -173,7 +174,7 @@ def sight_of(
         for node in burst_nodes(snapshot, settings)
         if node.is_cloud and not (node.is_down or node.is_draining) and node.power is not NodePower.UNKNOWN
     ]
-    rented = tuple(node for node in usable if node.power in (NodePower.UP, NodePower.POWERING_UP))
+    rented = tuple(node for node in usable if _is_rented(node))
     per_node = min((node.processors for node in usable), default=1)
     waiting = _waiting(snapshot, settings, widest=len(usable), per_node=per_node)
     jobs = empty_jobs(len(waiting))
@@ -193,8 +194,13 @@ def sight_of(
         waiting=waiting,
         usable=len(usable),
         processors_per_node=per_node,
-        asleep=tuple(node for node in usable if node.power in (NodePower.DOWN, NodePower.POWERING_DOWN)),
+        asleep=tuple(node for node in usable if not _is_rented(node)),
     )
+
+
+def _is_rented(node: Node) -> bool:
+    """Up, or on its way: a job may have been given it a moment before its boot was asked for."""
+    return node.power in _RENTED or (node.power is NodePower.DOWN and node.is_busy)
 
 
 def _waiting(
@@ -233,7 +239,7 @@ def _describe(
     boot_seconds: float,
 ) -> None:
     """Fill in a node of the profile."""
-    is_booting = node.power is NodePower.POWERING_UP
+    is_booting = node.power is not NodePower.UP
     free = max(since + boot_seconds, now + 1.0) if is_booting else now
     row["since"] = since
     row["begun"] = min((begun for begun, _ in ends), default=since if is_booting else now)

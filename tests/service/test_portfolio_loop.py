@@ -71,6 +71,26 @@ def test_nodes_that_others_have_reserved_are_left_alone(tmp_path: Path) -> None:
     assert world.closed == {"burst1", "burst2", "burst3"}
 
 
+def test_a_look_that_is_older_than_what_we_opened_opens_no_other_node(tmp_path: Path) -> None:
+    """Slurm shows a node as reserved for a while after it was taken out of the reservation."""
+    world = PortfolioWorld(tmp_path, in_charge="ODE-FCFS-FirstFit")
+    world.tick()
+    world.slurm.nodes = {name: node(name, "IDLE", "POWERED_DOWN", "RESERVED") for name in world.slurm.nodes}
+    world.slurm.add(waiting(1, limit=60.0))
+    for _ in range(3):
+        world.tick(seconds=1.0)
+        assert world.closed == {"burst2", "burst3", "burst4"}
+
+
+def test_a_node_that_a_job_was_given_a_moment_ago_is_rented(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="ODE-FCFS-FirstFit")
+    world.slurm.nodes["burst1"] = node("burst1", "ALLOCATED", "POWERED_DOWN")
+    world.slurm.add(replace(running(1, "burst1", world.clock.wall), state="CONFIGURING"), waiting(2))
+    world.tick()
+    assert world.loop.report()["nodes_rented"] == 1
+    assert world.closed == {"burst2", "burst3", "burst4"}
+
+
 def test_an_open_node_is_one_that_the_next_job_may_use(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path, in_charge="ODE-FCFS-FirstFit")
     world.slurm.nodes = {
