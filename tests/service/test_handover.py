@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from advisor.model.errors import BadInput
 from advisor.service.handover import ControlSocket, HandoverFolder, decode, jobs_by_node
 from advisor.service.socket_file import SocketFile
+from advisor.slurm import hook_files
 
 IDENTITY = "1795000000000000000-4711-00ff00ff"
 
@@ -137,6 +141,44 @@ def test_the_socket_answers_after_it_is_on_disk(short_folder: Path) -> None:
         control.stop()
     assert len(list(folder.waiting())) == 1
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("partition", "name", "is_told"),
+    [
+        ("onprem", "place-of-7", True),  # a turn has come
+        ("burst", "payroll", True),  # a job in the cloud, which may want its place kept
+        ("onprem", "payroll", False),
+    ],
+)
+def test_the_prolog_tells_of_a_turn(short_folder: Path, *, partition: str, name: str, is_told: bool) -> None:
+    folder, told = HandoverFolder(short_folder / "handover"), threading.Event()
+    folder.prepare()
+    path = short_folder / "control.sock"
+    program = short_folder / hook_files.PROLOG
+    program.write_bytes((hook_files.folder() / hook_files.PROLOG).read_bytes())
+    sinfo = short_folder / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho idle\n")
+    sinfo.chmod(0o755)
+    (short_folder / "advisor_programs.conf").write_text(f"control_socket = {path}\nsinfo = {sinfo}\n")
+
+    def prolog() -> int:
+        environment = {
+            "SLURM_JOB_PARTITION": partition,
+            "SLURM_JOB_NAME": name,
+            "SLURM_JOB_NODELIST": "n1",
+        }
+        return subprocess.run([sys.executable, "-IS", program], env=environment, check=False).returncode
+
+    control = ControlSocket(SocketFile(path), folder, frozenset({os.getuid()}), lambda: None, told.set)
+    control.start()
+    try:
+        assert prolog() == 0
+        assert told.wait(30.0 if is_told else 0.0) == is_told
+    finally:
+        control.stop()
+    assert list(folder.waiting()) == []  # a hint: nothing is written down
+    assert prolog() == 0  # nobody listens, and no job is the worse for it
 
 
 def test_strangers_are_refused(short_folder: Path) -> None:
