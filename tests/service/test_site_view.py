@@ -39,6 +39,20 @@ def test_only_what_competes_on_premise_counts() -> None:
     assert state.time == NOW
 
 
+def test_a_job_and_its_placeholder_wait_once() -> None:
+    """A placeholder stands for a job that is in the cloud; when that waits here again, it counts itself."""
+    placeholder = make_queued(8, name="place-of-7")
+    sizes = [
+        cluster_state(make_look(NOW, [make_node("onprem1")], jobs), Settings()).queue_size
+        for jobs in (
+            [make_queued(7, "RUNNING", queue="burst", start_time=NOW), placeholder],
+            [make_queued(7), placeholder],
+            [placeholder],
+        )
+    ]
+    assert sizes == [1, 1, 1]
+
+
 def test_the_state_a_submission_met() -> None:
     log = StateLog(longest_gap_seconds=60.0)
     for time in (100.0, 105.0, 110.0):
