@@ -7,8 +7,7 @@ import math
 from advisor.decide import capacity as question_4
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculated, speculation_of
-from advisor.decide.hedging import HedgeCase, case_of
-from advisor.decide.placement import PlacementCase, as_case, state_unknown
+from advisor.decide.placement import as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
@@ -91,8 +90,8 @@ def _answers(
         record=state.record,
     )
     hedge, answer = hedge_of(job, cloud, settings), faster(case)
-    if hedge is not None and answer.verdict is Verdict.UNSURE and state.hedge_price is not None:
-        hedge = priced(hedge, _hedge_case(job, estimates, case), state.hedge_price)
+    if answer.verdict is Verdict.UNSURE:
+        hedge = priced(hedge, case, state.hedge_price)
     answers.append(in_doubt(answer, job, state.cluster, hedge))
     if _stays(answers[-1]):
         return answers, None, None
@@ -106,16 +105,6 @@ def _answers(
     if _stays(answers[-1]):
         return answers, None, None
     return [*answers, capacity_answer], chosen, hedge if answers[-1] is worth else chance
-
-
-def _hedge_case(job: Job, estimates: Estimates, case: PlacementCase) -> HedgeCase | None:
-    return case_of(
-        estimates,
-        processors=job.processors,
-        slowdown=case.performance_ratio,
-        boot_seconds=case.boot_seconds,
-        requested_time=job.requested_time,
-    )
 
 
 def _stays(answer: Answer) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
-from advisor.decide.hedging import HedgeCase, plan
+from advisor.decide.placement import PlacementCase
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import comment_words
 from advisor.model.advice import Answer, Capacity, Hedge, HedgeKind, Quantity, Verdict
@@ -54,14 +54,14 @@ def hedge_of(job: Job, cloud: CloudState, settings: Settings) -> Hedge | None:
     return Hedge(kind=HedgeKind.HEDGE, stop_seconds=_stop_seconds(job, cloud, settings))
 
 
-def priced(hedge: Hedge | None, case: HedgeCase | None, price: float | None) -> Hedge | None:
+def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hedge | None:
     """The hedge of a job in doubt where a core-second must bring something.
 
     Parameters
     ----------
     hedge : Hedge or None
         With the setting's stop-loss, the longest in any case.
-    case : HedgeCase or None
+    case : PlacementCase
         What is forecast of the job.
     price : float or None
         Seconds of turnaround that a core-second must bring, as learned (`advisor.decide.pacing`). Without it,
@@ -72,9 +72,21 @@ def priced(hedge: Hedge | None, case: HedgeCase | None, price: float | None) -> 
     Hedge or None
         None where no stop-loss is worth the price: the job waits.
     """
-    if hedge is None or case is None or price is None:
+    if hedge is None or price is None:
         return hedge
-    stop = plan(case, price).stop_seconds
+    # compiled: whoever only reads an advice, such as the place helper, need not load it
+    from advisor.decide.hedging import case_of, plan  # noqa: PLC0415 -- see above
+
+    found = case_of(
+        Estimates(wait=case.wait, run=case.run),
+        processors=case.processors,
+        slowdown=case.performance_ratio,
+        boot_seconds=case.boot_seconds,
+        requested_time=case.requested_time,
+    )
+    if found is None:
+        return hedge
+    stop = plan(found, price).stop_seconds
     return replace(hedge, stop_seconds=min(hedge.stop_seconds, stop)) if stop > 0.0 else None
 
 

@@ -8,12 +8,12 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, priced, speculation_of
-from advisor.decide.hedging import case_of
+from advisor.decide.placement import as_case
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import admin_comment, explanation, message, parse_admin_comment
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement
@@ -145,16 +145,20 @@ def test_a_doubt_is_hedged_where_it_is_worth_the_price(*, price: float | None, i
     assert advice.placement is (Placement.BURST if is_hedged else Placement.ON_PREMISE)
 
 
-@hypothesis_settings(deadline=None)  # the first one compiles
+@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first one compiles
 @given(price=st.floats(1e-5, 1e4), wait=st.floats(1.0, 1e6), run=st.floats(1.0, 1e6))
 def test_the_settings_stop_loss_is_the_longest_at_any_price(price: float, wait: float, run: float) -> None:
     hedge = hedge_of(make_job(), make_cloud(), make_settings(hedge=HEDGE | {"stop_loss_core_hours": 0.1}))
     assert hedge is not None
-    case = case_of(doubt_of(wait, run), processors=4, slowdown=1.2, boot_seconds=60.0, requested_time=None)
-    assert case is not None
+    case, unknown = (
+        as_case(
+            processors=4, requested_time=None, estimates=each, boot=60.0, settings=make_settings().placement
+        )
+        for each in (doubt_of(wait, run), NOTHING_KNOWN)
+    )
     found = priced(hedge, case, price)
     assert found is None or 0.0 < found.stop_seconds <= hedge.stop_seconds
-    assert priced(hedge, None, price) is hedge
+    assert priced(hedge, unknown, price) is hedge
     assert priced(hedge, case, None) is hedge
     assert priced(None, case, price) is None
 

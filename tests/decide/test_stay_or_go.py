@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from advisor.decide.stay_or_go import stays_at_slot, stays_past_stop
 
 SECONDS = st.floats(1.0, 1e6)
+# the first call compiles, and the machine may be busy
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def at_slot(elapsed: float, limit: float | None, slowdown: float, *runs: float) -> bool:
@@ -22,6 +24,7 @@ def at_slot(elapsed: float, limit: float | None, slowdown: float, *runs: float) 
     )
 
 
+@PATIENT
 @given(elapsed=SECONDS, run=SECONDS, slowdown=st.floats(0.5, 20.0))
 def test_with_one_run_time_it_does_what_ends_sooner(elapsed: float, run: float, slowdown: float) -> None:
     """Staying ends at s*r, starting anew at elapsed + r."""
@@ -30,6 +33,7 @@ def test_with_one_run_time_it_does_what_ends_sooner(elapsed: float, run: float, 
     assert at_slot(elapsed, None, slowdown, run) == (slowdown * run < elapsed + run)
 
 
+@PATIENT
 @given(elapsed=SECONDS, limit=SECONDS, slowdown=st.floats(0.5, 20.0), share=st.floats(0.0, 1.0))
 def test_without_a_forecast_it_stays_only_where_that_is_certain(
     elapsed: float, limit: float, slowdown: float, share: float
@@ -48,6 +52,7 @@ def test_a_limit_below_the_forecast_counts() -> None:
     assert not at_slot(50.0, None, 1.4, 1000.0, 2000.0)
 
 
+@PATIENT
 @given(
     elapsed=SECONDS,
     limit=SECONDS,
