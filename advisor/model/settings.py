@@ -334,7 +334,7 @@ class PortfolioSettings(Section):
         "Finished burst jobs that every policy is simulated on, hourly, to find the champion.",
         unit="jobs",
         ge=10,
-        le=20_000,
+        le=5_000,
     )
     limit_nodes: bool = setting(
         True, "Close powered-down nodes that the policy does not rent, by a reservation that ends by itself."

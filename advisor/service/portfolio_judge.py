@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 RELEASE_OF: Final = {"second": Release.SECOND, "hour": Release.HOUR, "hour-kept": Release.HOUR_KEPT}
 _PERIOD_SECONDS: Final = 3600.0
 _SOON_SECONDS: Final = 5.0
+_LONGEST_SECONDS: Final = 600.0
+"""Well below what the watchdog takes for stuck."""
 _PRIOR_NODES: Final = 256
 """The paper's cloud: on a few nodes the synthetic workload would tell nothing but that they are too few."""
 _NICE: Final = 15
@@ -136,6 +138,7 @@ class PortfolioJudge:
         self.verdict = _verdict_in(kept.get("verdict")) if is_ours else None
         self._prior = _prior_in(kept.get("prior"), len(policies_of(settings))) if is_ours else None
         self._is_done = False
+        self._began = 0.0  # monotonic seconds
 
     @property
     def period_seconds(self) -> float:
@@ -161,6 +164,7 @@ class PortfolioJudge:
             The burst partition has not been seen yet, or the process ends.
         """
         _be_nice()
+        self._began = self._clock.monotonic()
         nodes, processors, boot_seconds = self._burst()
         options = options_of(self._settings, nodes, boot_seconds)
         if self._prior is None:
@@ -178,6 +182,12 @@ class PortfolioJudge:
     def _tick(self, *_: object) -> None:
         if self._stopping.is_set():
             raise RetryLater("stopping", code="portfolio.stopping")
+        if self._clock.monotonic() - self._began > _LONGEST_SECONDS:
+            self._is_done = True  # once an hour is often enough for that
+            raise RetryLater(
+                f"judging took {_LONGEST_SECONDS:.0f} s and was given up: lower portfolio.judged_jobs",
+                code="portfolio.too_slow",
+            )
 
 
 def table_of(outcomes: Sequence[JobOutcome], *, processors_per_node: int, widest: int) -> JobTable:

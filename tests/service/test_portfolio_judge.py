@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,16 @@ import pytest
 
 from advisor.model import Job
 from advisor.model.job import JobOutcome
+from advisor.replay import portfolio_charge
+from advisor.service.clock import Clock
 from advisor.service.portfolio_judge import policies_of, table_of
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
+
+
+@pytest.fixture(autouse=True)
+def _short_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five thousand synthetic jobs take seconds, and tell no more here."""
+    monkeypatch.setattr(portfolio_charge, "PRIOR_WORKLOAD", "synthetic:500:1")
 
 
 def ended(job_id: int, submit: float, run: float, **changes: Any) -> JobOutcome:
@@ -86,6 +95,17 @@ def test_nothing_is_judged_before_the_nodes_have_been_seen(tmp_path: Path) -> No
     world.slurm.nodes = {"onprem1": node("onprem1", "IDLE", partitions=("onprem",))}
     world.tick()
     assert not world.tick_judge()
+
+
+def test_judging_that_takes_too_long_is_given_up_until_the_next_hour(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="champion")
+    fill(world, 8)
+    world.tick()
+    judge = world.loop.judge
+    judge._clock = Clock(wall=lambda: world.clock.wall, monotonic=itertools.count(0.0, 400.0).__next__)
+    assert not world.tick_judge()
+    assert judge.verdict is None
+    assert judge.period_seconds == 3600.0
 
 
 def test_ended_jobs_in_whole_nodes_and_by_submission() -> None:
