@@ -137,7 +137,7 @@ def is_given_nodes(site: Site, job: Submission) -> bool:
 
 
 def test_a_burst_of_short_jobs_and_then_long_ones_change_the_policy() -> None:
-    """Whole hours are paid, and money weighs much: five minutes go on one node, two times two hours on two."""
+    """Whole hours are paid, and money weighs much: minutes of work go on one node, hours on two."""
     with a_site(in_charge="selection", margin=0.0, billing="hour", alpha=8.0) as site:
         site.wait_until("a champion who rents nothing yet", lambda: closed_nodes(site) == NODES)
         warm_up = submit(site, 1, "true")  # the first choice compiles the simulator
