@@ -220,10 +220,11 @@ local function decode(line)
   return nil
 end
 
--- The compact answer, which the server gives to who asks for it: no quotes, no escapes, fields by place, "" for what is not to be set. One match tells that it is whole and free of control characters; a newer
--- server may say more at the end. Reading JSON instead cost as much as all the rest of this file.
+-- The compact answer, which the server gives to who asks for it: no quotes, no escapes, fields by place, ""
+-- for what is not to be set. One match tells that it is whole and free of control characters; a newer server
+-- may say more at the end. Reading JSON instead cost as much as all the rest of this file.
 local TEXT, SIGNED, COUNT = "\t([^%c]*)", "\t(%-?%d*)", "\t(%d*)"
-local COMPACT = "^(%d+)" .. COUNT .. TEXT .. TEXT .. TEXT .. SIGNED .. COUNT .. COUNT .. TEXT .. TEXT .. "[\t\n]"
+local COMPACT = "^(%d+)" .. COUNT .. TEXT:rep(3) .. SIGNED .. COUNT:rep(2) .. TEXT:rep(2) .. "[\t\n]"
 
 local function decode_compact(line)
   local v, seq, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment

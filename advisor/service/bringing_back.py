@@ -31,6 +31,14 @@ _STEPS: Final = 6
 """More than a job has from the cloud to its place."""
 
 
+def sight_of(places: PlaceKeeper, kept: Kept) -> JobSight | None:
+    """A kept job as it is now, also one that only our requeue has ended (see `PlaceKeeper.killed`)."""
+    sight = places.sight(kept.job_id)
+    if sight is None and kept.is_requeued and kept.phase is Phase.RETURNING:
+        return places.killed(kept.job_id)
+    return sight
+
+
 def _only_waits(kept: Kept, states: Mapping[int, str]) -> bool:
     """Whether a job waits behind its placeholder, its age given back, and neither has moved."""
     return kept.in_place and states.get(kept.job_id) == states.get(kept.placeholder) == PENDING
@@ -95,7 +103,7 @@ class BringingBack:
     def _advance(self, kept: Kept) -> bool:
         """Take one job as far as it goes without waiting; True: look again in a moment."""
         for _ in range(_STEPS):
-            sight = self._places.sight(kept.job_id)
+            sight = sight_of(self._places, kept)
             if sight is None or sight.advice_id != kept.advice_id:
                 return False  # ended or cancelled: the watch loop's `forget` takes the place away
             if sight.partition == self._burst:
@@ -127,6 +135,8 @@ class BringingBack:
             return False
         if sight.state == "CONFIGURING" and not self._places.may_requeue_booting:
             return True
+        if not kept.is_requeued:
+            self._record.put(kept, is_requeued=True)
         self._slurm.requeue([kept.job_id])
         log.info("hedge.requeued", job=kept.job_id, why=kept.why)
         return True

@@ -56,6 +56,8 @@ class Kept:
         Id of the job that keeps the place; 0: none.
     restarts : int
         How often the job had been requeued before we do it.
+    is_requeued : bool
+        Slurm was asked to requeue it, or is about to be.
     is_raised : bool
         It waits here, behind its placeholder.
     priority : int
@@ -84,6 +86,7 @@ class Kept:
     phase: Phase = Phase.PLACING
     placeholder: int = 0
     restarts: int = 0
+    is_requeued: bool = False
     is_raised: bool = False
     priority: int = 0
     has_slot: bool = False

@@ -14,6 +14,10 @@ class PlaceKeeper(Protocol):
         """A job as it is now."""
         ...
 
+    def killed(self, job_id: int) -> JobSight | None:
+        """A job that a signal ended, as long as it is known."""
+        ...
+
     def reserve(self, wish: Wish) -> int:
         """Submit a placeholder."""
         ...

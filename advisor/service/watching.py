@@ -28,7 +28,7 @@ from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.accounting import SOURCE
 from advisor.service.advice_of import home_of, moved_by_us, own_features
-from advisor.service.bringing_back import BringingBack
+from advisor.service.bringing_back import BringingBack, sight_of
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
@@ -356,7 +356,7 @@ class WatchLoop:
 
     def _is_gone(self, kept: Kept) -> bool:
         """Whether the job has ended; another's under its id is not it."""
-        sight = self._places.sight(kept.job_id)
+        sight = sight_of(self._places, kept)
         return sight is None or sight.advice_id != kept.advice_id
 
 

@@ -54,6 +54,8 @@ _SHAPE: Final = (
     "Nice",
     "TimeLimit",
 )
+_SIGNAL_BITS: Final = 0x7F  # of a wait status
+_KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
 _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 
@@ -157,24 +159,17 @@ class Places:
     def sight(self, job_id: int) -> JobSight | None:
         """A job as it is now; None when slurmctld has forgotten it."""
         row = self._row(job_id, _SIGHT)
-        if row is None:
-            return None
-        start, submit = records.whole(row["StartTime"]), float(records.whole(row["SubmitTime"]) or 0)
-        advice = parse_admin_comment(records.text(row["admin_comment"], 4096))
-        return JobSight(
-            job_id=job_id,
-            state=row["State"].strip(),
-            reason=row["Reason"].strip(),
-            partition=row["Partition"].strip(),
-            priority=records.whole(row["PriorityLong"]) or 0,
-            start_time=None if start is None else float(start),
-            submit_time=submit,
-            ages_since=float(records.whole(row["AccrueTime"]) or submit),
-            restarts=records.whole(row["RestartCnt"]) or 0,
-            limit_seconds=records.seconds(row["TimeLimit"]),
-            name=row["Name"],
-            advice_id=None if advice is None else advice.advice_id,
-        )
+        return None if row is None else _sight_of(job_id, row)
+
+    def killed(self, job_id: int) -> JobSight | None:
+        """A job that SIGTERM or SIGKILL has ended, as long as slurmctld knows it.
+
+        A slurmctld that dies between a requeue and its next state file comes back knowing of no requeue: the
+        job that it had killed has failed, then, though it was to start anew.
+        """
+        row = self._row(job_id, (*_SIGHT[:-1], "exit_code", _SIGHT[-1]), states="FAILED")
+        signal = 0 if row is None else (records.whole(row["exit_code"]) or 0) & _SIGNAL_BITS
+        return _sight_of(job_id, row) if row is not None and signal in _KILLED_BY else None
 
     def place(self, placeholder: int, job_id: int) -> JobSight | None:
         """A job's placeholder as it is now; None when it is gone.
@@ -283,11 +278,12 @@ class Places:
             )
         return self._known
 
-    def _row(self, job_id: int, columns: tuple[str, ...]) -> dict[str, str] | None:
+    def _row(self, job_id: int, columns: tuple[str, ...], *, states: str = "") -> dict[str, str] | None:
         layout = Layout.of(columns)
+        chosen = [f"--states={states}"] if states else []  # by default those that have not ended
         try:
             answer = self.commands.text(
-                "squeue", "--noheader", "--all", f"--jobs={job_id:d}", f"--Format={layout.argument}"
+                "squeue", "--noheader", "--all", *chosen, f"--jobs={job_id:d}", f"--Format={layout.argument}"
             )
         except RetryLater as error:
             if "Invalid job id" in str(error):
@@ -295,6 +291,25 @@ class Places:
             raise
         rows = [row for row in layout.records(answer, Unread()) if records.whole(row["JobID"]) == job_id]
         return rows[0] if rows else None
+
+
+def _sight_of(job_id: int, row: dict[str, str]) -> JobSight:
+    start, submit = records.whole(row["StartTime"]), float(records.whole(row["SubmitTime"]) or 0)
+    advice = parse_admin_comment(records.text(row["admin_comment"], 4096))
+    return JobSight(
+        job_id=job_id,
+        state=row["State"].strip(),
+        reason=row["Reason"].strip(),
+        partition=row["Partition"].strip(),
+        priority=records.whole(row["PriorityLong"]) or 0,
+        start_time=None if start is None else float(start),
+        submit_time=submit,
+        ages_since=float(records.whole(row["AccrueTime"]) or submit),
+        restarts=records.whole(row["RestartCnt"]) or 0,
+        limit_seconds=records.seconds(row["TimeLimit"]),
+        name=row["Name"],
+        advice_id=None if advice is None else advice.advice_id,
+    )
 
 
 def _resources(shape: dict[str, str], wish: Wish) -> list[str]:

@@ -35,6 +35,7 @@ class Queue:
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobSight] = {}
+        self.killed_jobs: dict[int, JobSight] = {}
         self.reserved: list[Wish] = []
         self.cancelled: list[int] = []
         self.requeued: list[int] = []
@@ -49,6 +50,9 @@ class Queue:
 
     def sight(self, job_id: int) -> JobSight | None:
         return self.jobs.get(job_id)
+
+    def killed(self, job_id: int) -> JobSight | None:
+        return self.killed_jobs.get(job_id)
 
     def place(self, placeholder: int, job_id: int) -> JobSight | None:
         sight = self.jobs.get(placeholder)
@@ -357,3 +361,42 @@ def test_a_job_whose_node_still_boots_is_requeued_where_that_harms_nobody(world:
     world.look(booting, place(world, "CONFIGURING"))
     assert bool(world.queue.requeued) == may
     assert world.record.all()[0].phase is Phase.RETURNING
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_requeue_that_slurmctld_forgot_in_a_crash_is_asked_for_again(
+    world: World, *, is_ours: bool
+) -> None:
+    """It had killed the job, and died before it wrote down why: the job has failed, by a signal."""
+    world.look(world.job())
+    running = world.job()
+    world.clock.pass_by(100.0)
+    waiting = place(world, "PENDING")
+
+    def forgotten() -> None:
+        failed = dataclasses.replace(world.queue.jobs.pop(7), state="FAILED")
+        if not is_ours:  # another job, which got this one's id from that slurmctld
+            failed = dataclasses.replace(failed, advice_id="other")
+        world.queue.killed_jobs[7] = failed
+        world.queue.on_requeue = remembered
+
+    def remembered() -> None:
+        world.queue.jobs[7] = world.queue.killed_jobs.pop(7)
+        home(world)
+
+    world.queue.on_requeue = forgotten
+    world.look(running, waiting)
+    assert world.queue.requeued == ([7, 7] if is_ours else [7])
+    world.clock.pass_by(5.0)
+    world.look(*([home(world)] if is_ours else []), waiting)
+    assert world.queue.requeued == ([7, 7] if is_ours else [7])
+    assert bool(world.record.all()) == is_ours
+
+
+def test_a_job_that_a_signal_ends_without_us_has_ended(world: World) -> None:
+    world.look(world.job())
+    running = world.job()
+    world.queue.killed_jobs[7] = dataclasses.replace(world.queue.jobs.pop(7), state="FAILED")
+    world.clock.pass_by(100.0)
+    world.look(running, place(world, "PENDING"))
+    assert world.queue.requeued == []
