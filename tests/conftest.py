@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from advisor.testing.ec2 import Ec2Emulator
 
+_SLURM_SECONDS = 900  # a slow, busy machine that compiles everything anew
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -33,6 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in gone]
     for item in items:
+        if item.get_closest_marker("slurm") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLURM_SECONDS))
         group = "slurm" if item.get_closest_marker("slurm") else item.path.relative_to(ROOT).as_posix()
         item.add_marker(pytest.mark.xdist_group(group))
     if config.getoption("dist", "no") != "no":

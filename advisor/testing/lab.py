@@ -124,7 +124,7 @@ class Lab:
         self.start_slurmctld()
         for index in range(1, self.options.nodes + 1):
             self.node_up(f"onprem{index}")
-        wait_until(self._all_idle, seconds=30, what=f"on-premise nodes idle (see {self.folder}/log)")
+        wait_until(self._all_idle, seconds=120, what=f"on-premise nodes idle (see {self.folder}/log)")
         self._await_guardian()
 
     def stop(self, *, remove: bool = True) -> None:
@@ -247,7 +247,7 @@ class Lab:
         pairs = (word.partition("=") for word in shown.split())
         return {name: value for name, found, value in pairs if found}
 
-    def wait_for_jobs(self, job_ids: Iterable[int], *, seconds: float = 60.0) -> dict[int, str]:
+    def wait_for_jobs(self, job_ids: Iterable[int], *, seconds: float = 180.0) -> dict[int, str]:
         """Wait until all have ended; the state of each.
 
         Raises
@@ -292,7 +292,7 @@ class Lab:
     def start_slurmctld(self) -> None:
         """Start slurmctld and wait for its answer."""
         self.run("slurmctld", "-i")
-        wait_until(self._answers, seconds=20, what=f"slurmctld answers (see {self.folder}/log/slurmctld.log)")
+        wait_until(self._answers, seconds=60, what=f"slurmctld answers (see {self.folder}/log/slurmctld.log)")
 
     def stop_slurmctld(self, *, kill: bool = False) -> None:
         """Stop slurmctld; ``kill``: as a crash would."""

@@ -118,9 +118,11 @@ class Daemon:
         raise RetryLater(msg, code="site.daemon")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send a signal; one that stops the process holds when this returns."""
         if self._process is not None:
             self._process.send_signal(number)
+            if number == signal.SIGSTOP:  # until it holds a thread may still answer on another core
+                os.waitpid(self._process.pid, os.WUNTRACED)
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -285,7 +287,7 @@ class Site:
             raise RetryLater(msg, code="site.command")
         return done
 
-    def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
+    def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 240.0) -> None:
         """Wait for something to become true.
 
         Raises

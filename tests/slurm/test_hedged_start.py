@@ -45,7 +45,7 @@ def _emptied(lab: Lab) -> Iterator[None]:
 
 
 def until(
-    condition: Callable[[], bool], step: Callable[[], None] | None = None, seconds: float = 120
+    condition: Callable[[], bool], step: Callable[[], None] | None = None, seconds: float = 240
 ) -> None:
     end = time.monotonic() + seconds
     while not condition():

@@ -116,14 +116,14 @@ def test_one_node_short_jobs_first_and_nothing_is_left_when_the_loop_ends(tmp_pa
         site.control.kill()
         go.touch()
         jobs = [job.job_id for job in (first, long, short, middle)]
-        assert set(site.lab.wait_for_jobs(jobs, seconds=120).values()) == {"COMPLETED"}
+        assert set(site.lab.wait_for_jobs(jobs, seconds=240).values()) == {"COMPLETED"}
         assert ran.read_text().split() == ["3", "10", "20"]
         assert len(site.ec2.instances()) == 1
         wide = submit(site, 5, "true", f"--nodes={NODES}")
         site.wait_until("the lease is over: Slurm takes all nodes", lambda: is_given_nodes(site, wide))
 
         site.control.start()
-        assert site.lab.wait_for_jobs([wide.job_id], seconds=120) == {wide.job_id: "COMPLETED"}
+        assert site.lab.wait_for_jobs([wide.job_id], seconds=240) == {wide.job_id: "COMPLETED"}
         site.wait_until("all nodes are given back", lambda: alive(site) == 0)
         site.wait_until("all nodes are closed", lambda: closed_nodes(site) == NODES)
         site.control.kill()
@@ -142,7 +142,7 @@ def test_a_burst_of_short_jobs_and_then_long_ones_change_the_policy() -> None:
         site.wait_until("a champion who rents nothing yet", lambda: closed_nodes(site) == NODES)
         warm_up = submit(site, 1, "true")  # the first choice compiles the simulator
         site.wait_until("a first choice", lambda: bool(told(site).get("chosen")))
-        site.lab.wait_for_jobs([warm_up.job_id], seconds=120)
+        site.lab.wait_for_jobs([warm_up.job_id], seconds=240)
         site.wait_until("all is quiet", lambda: alive(site) == 0 and closed_nodes(site) == NODES)
         launched = len(site.ec2.instances())
 

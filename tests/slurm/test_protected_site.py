@@ -41,9 +41,7 @@ def test_f18_users_see_why_and_their_jobs_run_on_premise(database_template: Path
             def troubles() -> str:
                 return "\n".join(json.loads(site.advisor("status", "--format", "json").stdout)["troubles"])
 
-            site.wait_until(
-                "protection", lambda: "cloud nodes in a row did not boot" in troubles(), seconds=90
-            )
+            site.wait_until("protection", lambda: "cloud nodes in a row did not boot" in troubles())
             shown = ""
 
             def told() -> bool:  # `advisor serve` hears of it with the next snapshot

@@ -121,7 +121,7 @@ def ran_on(site: Site, job: Submission) -> str:
     return site.lab.job(job.job_id)["BatchHost"]
 
 
-def all_completed_once(site: Site, jobs: list[Submission], *, seconds: float = 90.0) -> None:
+def all_completed_once(site: Site, jobs: list[Submission], *, seconds: float = 240.0) -> None:
     """Every job ends COMPLETED, and the accounting has seen it end so exactly once."""
     ids = [job.job_id for job in jobs]
     assert set(site.lab.wait_for_jobs(ids, seconds=seconds).values()) == {"COMPLETED"}
