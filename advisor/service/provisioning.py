@@ -32,11 +32,13 @@ from advisor.service.money import usd_per_hour
 from advisor.service.pricing import AskPrices
 from advisor.service.view import SharedView
 from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 180
+"""As long as a pool without capacity is left alone at first."""
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -381,7 +383,8 @@ class ProvisionLoop:
     def return_jobs(self) -> None:
         """Bring jobs back that we moved and EC2 had no room for, once slurmctld has requeued them.
 
-        A job that its user sent to the burst partition himself stays there.
+        A job that its user sent to the burst partition himself stays there, and waits a while: slurmctld
+        would give it a node again at once, and take it away again, every few seconds.
         """
         if not self.returning:
             return
@@ -390,9 +393,15 @@ class ProvisionLoop:
         for job_id in list(self.returning):
             queued = known.get(job_id)
             moved = moved_by_us(queued)
-            if queued is None or moved is None:
+            if queued is None or (moved is None and queued.state == RUNNING):
                 self.returning.discard(job_id)
-            elif queued.state == "PENDING" and queued.job.queue == self._settings.cluster.burst_partition:
+            elif queued.state != PENDING or queued.job.queue != self._settings.cluster.burst_partition:
+                continue
+            elif moved is None:
+                self._slurm.update_job([job_id], {"starttime": f"now+{_PATIENCE_SECONDS}"})
+                log.info("job.waits_for_capacity", job=job_id, seconds=_PATIENCE_SECONDS)
+                self.returning.discard(job_id)
+            else:
                 changes = returned(queued, moved, self._settings)
                 self._slurm.update_job([job_id], {**changes, "starttime": "now"})
                 log.info("job.returned", job=job_id, partition=changes["partition"])

@@ -406,8 +406,8 @@ class MemorySlurm:
                 job.partition = changes.get("partition", job.partition)
                 job.excluded = changes.get("excnodelist", job.excluded)
                 job.prefer = changes.get("prefer", job.prefer)
-                if changes.get("starttime") == "now":
-                    job.begin_time = self.now()
+                if (start := changes.get("starttime")) is not None:
+                    job.begin_time = self.now() + float(start.removeprefix("now") or 0)
 
         self._call("update_job", update)
 

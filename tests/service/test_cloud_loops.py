@@ -219,13 +219,19 @@ def test_a_job_comes_back_to_where_it_was(rig: Rig, origin: str | None, home: st
     assert [call[2]["partition"] for call in rig.slurm.told if call[0] == "job"] == [home]
 
 
-def test_a_job_its_user_sent_to_the_cloud_is_not_brought_back(rig: Rig) -> None:
+def test_a_job_its_user_sent_to_the_cloud_is_not_brought_back_but_waits_a_while(rig: Rig) -> None:
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
     rig.hand_over("resume", "burst1", {7: "burst1"})
     rig.provision.act_on_handovers()
-    rig.look(jobs=[make_queued(7, admin_comment=comment(Placement.ON_PREMISE, None), queue="burst")])
+    own = {"admin_comment": comment(Placement.ON_PREMISE, None), "queue": "burst"}
+    rig.look(jobs=[make_queued(7, "CONFIGURING", **own)])
     rig.provision.return_jobs()
     assert not [call for call in rig.slurm.told if call[0] == "job"]
+    rig.look(jobs=[make_queued(7, **own)])
+    rig.provision.return_jobs()
+    rig.provision.return_jobs()
+    jobs = [call for call in rig.slurm.told if call[0] == "job"]
+    assert jobs == [("job", (7,), {"starttime": "now+180"})]
     assert rig.provision.returning == set()
 
 
