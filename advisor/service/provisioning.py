@@ -233,7 +233,7 @@ class ProvisionLoop:
     def _resume(self, hand_over: HandOver) -> None:
         wanted = self._still_wanted(hand_over)
         jobs = self._jobs_of(hand_over)
-        capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, jobs)
+        capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
 
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
             return self._caps.put_aside(nodes, jobs, capacity_of)
@@ -325,9 +325,12 @@ class ProvisionLoop:
             for node, wish in wishes.items()
         }
 
-    def _kept_capacities(self, nodes: Iterable[str], jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
-        """Nodes to keep are spot if any is; one that slurmctld has given to a job is what its advice says."""
-        kept = set(self._kept()) - jobs.keys()
+    def _kept_capacities(self, nodes: Iterable[str], hand_over: HandOver) -> dict[str, Capacity]:
+        """Nodes to keep are spot if any is; one that slurmctld has given to a job is what its advice says.
+
+        The hand-over itself says which have a job: no look need have shown it yet.
+        """
+        kept = set(self._kept()) - hand_over.jobs.keys()
         capacity = Capacity.SPOT if self._settings.capacity.use_spot else Capacity.ON_DEMAND
         return dict.fromkeys((node for node in nodes if node in kept), capacity)
 
