@@ -68,6 +68,8 @@ def acquire(
     fresh_rate: float = 0.5,
     bounds: tuple[float, float] = (0.0, math.inf),
     rules: AcquirerRules | None = None,
+    needed_now: float = 0.0,
+    may_go: NDArray[np.bool_] | None = None,
 ) -> AcquirerPlan:
     """Decide which nodes to retire and how many cores to ask for.
 
@@ -89,12 +91,18 @@ def acquire(
         Fewest and most cores where the size follows the utilisation.
     rules : AcquirerRules, optional
         How to choose.
+    needed_now : float
+        Cores in use and asked for at this moment, where `busy_cores` is an average over the past: the size
+        does not shrink below what these need.
+    may_go : bool array, shape (nodes,), optional
+        Nodes that may be given back because there are too many; by default all may. The share that is
+        exchanged is not asked: others come in its stead.
     """
     rules = rules or AcquirerRules()
     total = float(cores.sum())
     wanted = target_cores
     if wanted is None:
-        wanted = min(bounds[1], max(bounds[0], _wanted_cores(total, busy_cores, rules)))
+        wanted = min(bounds[1], max(bounds[0], _wanted_cores(total, busy_cores, needed_now, rules)))
     order = np.argsort(-own_rate if rules.own_rate else since_change, kind="stable")
     quota = round(rules.share * len(cores))
     if rules.own_rate:
@@ -103,6 +111,8 @@ def acquire(
     left = total - float(cores[retired].sum())
     if target_cores is None:  # too large: go on giving back, worst first
         for row in order[quota:]:
+            if may_go is not None and not may_go[row]:
+                continue
             if left - cores[row] < wanted:
                 break
             retired.append(row)
@@ -110,10 +120,11 @@ def acquire(
     return AcquirerPlan(np.array(retired, np.int64), max(0.0, wanted - left))
 
 
-def _wanted_cores(total: float, busy: float, rules: AcquirerRules) -> float:
+def _wanted_cores(total: float, busy: float, needed_now: float, rules: AcquirerRules) -> float:
     """Size at which the utilisation is within its bounds again; as it is when it is."""
     if busy > rules.highest * total:
         return busy / rules.highest
-    if busy < rules.lowest * total and not math.isclose(busy, 0.0):
-        return busy / rules.lowest
+    used = max(busy, needed_now)
+    if used < rules.lowest * total and not math.isclose(used, 0.0):
+        return used / rules.lowest
     return total

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from advisor.decide.acquirer import AcquirerPlan, AcquirerRules, acquire
 from advisor.decide.capacity import is_never_spot
@@ -34,6 +35,8 @@ log = structlog.get_logger(__name__)
 REASON: Final = "burst advisor: retired"
 _ASKED_SECONDS: Final = 1800.0  # a node that has not come by then does not come: the longest ResumeTimeout
 _HEARD_SECONDS: Final = 60.0  # one that is still asleep by then was not powered up, or its launch was refused
+_PAUSE_SECONDS: Final = 300.0  # after a node that did not boot: its machine has cost money all the time
+_LONGEST_PAUSE: Final = 3600.0
 _MARGIN: Final = 1.25  # a node must be so many times as likely to go as a fresh one to be worth the exchange
 _IN_USE: Final = 1e-3  # cores: an idle site shrinks to what it keeps
 _LEAST_HAZARD: Final = 1e-6
@@ -48,6 +51,7 @@ class _Kept:
     booting: tuple[Node, ...]
     asleep: tuple[Node, ...]
     retiring: tuple[Node, ...]
+    idle: frozenset[str]  # of those that are up
 
 
 class AcquireLoop:
@@ -71,6 +75,8 @@ class AcquireLoop:
         Time.
     closed : callable
         Pools, and purchase options, that breakers have closed.
+    protected : callable
+        Why nothing is to be sent to the cloud now; empty when all is well.
 
     Attributes
     ----------
@@ -91,6 +97,7 @@ class AcquireLoop:
         state: StateFile,
         clock: Clock,
         closed: Callable[[], Collection[str]] = tuple,
+        protected: Callable[[], str] = str,
     ) -> None:
         self._settings = settings
         self._rules = settings.acquirer
@@ -101,12 +108,17 @@ class AcquireLoop:
         self._state = state
         self._clock = clock
         self._closed = closed
+        self._protected = protected
         content = state.read()
         planned = content.get("planned")
         self._planned = float(planned) if isinstance(planned, int | float) else None
         target = content.get("target")
         self._target = target if isinstance(target, int) and target >= 0 else None
         self._asked = _times(content.get("asked"))
+        self._not_before = _times(content.get("not_before"))  # nodes that did not come up
+        misses = content.get("misses")
+        self._misses = misses if isinstance(misses, int) and misses > 0 else 0  # since one came up
+        self._heard: set[str] = set()  # asked for, and seen to boot
         self._victims: list[tuple[str, str]] = []  # node, instance; worst first
         self._busy_sum = self._samples = 0.0
         self._told: dict[str, str] = {}  # node that was retired: its instance
@@ -140,7 +152,14 @@ class AcquireLoop:
             return
         nodes = [item.node for item in kept.up] or kept.asleep
         per_node = max((node.processors for node in nodes), default=1)
-        plan = self._decide(kept, self._busy_sum / self._samples, per_node)
+        waiting = self._waiting_cores(snapshot)
+        plan = self._decide(
+            kept,
+            self._busy_sum / self._samples,
+            per_node,
+            needed_now=self._busy_cores(snapshot, kept) + waiting,
+            may_go=np.array([item.node.name in kept.idle and not waiting for item in kept.up], np.bool_),
+        )
         left = sum(item.node.processors for item in kept.up) - sum(
             kept.up[row].node.processors for row in plan.retire
         )
@@ -151,7 +170,9 @@ class AcquireLoop:
         going = [name for name, _ in self._victims]
         log.info("acquirer.plan", nodes=len(kept.up), target=self._target, retire=going)
 
-    def _decide(self, kept: _Kept, busy: float, per_node: int) -> AcquirerPlan:
+    def _decide(
+        self, kept: _Kept, busy: float, per_node: int, *, needed_now: float, may_go: NDArray[np.bool_]
+    ) -> AcquirerPlan:
         rules, count = self._rules, len(kept.up)
         most = rules.most_nodes or count + len(kept.booting) + len(kept.asleep)
         share = max(rules.share, 1.0 / count) if count else rules.share
@@ -172,18 +193,40 @@ class AcquireLoop:
                 lowest=rules.lowest_utilisation,
                 highest=rules.highest_utilisation,
             ),
+            needed_now=needed_now,
+            may_go=may_go,
         )
 
     def _look(self, snapshot: SlurmSnapshot) -> _Kept:
         outlook = self._knowledge.outlook(snapshot)
         mine = [node for node in burst_nodes(snapshot, self._settings) if not is_never_spot(node.features)]
         usable = [node for node in mine if not (node.is_down or node.is_draining)]
+        up = [node for node in usable if node.name in outlook]
+        held = jobs_by_node(snapshot).keys()
         return _Kept(
-            up=tuple(outlook[node.name] for node in usable if node.name in outlook),
+            up=tuple(outlook[node.name] for node in up),
             booting=tuple(node for node in usable if node.power is NodePower.POWERING_UP),
             # not those about to be: powered up before they are down, they come back as they were
             asleep=tuple(node for node in usable if "POWERED_DOWN" in node.states and not node.is_busy),
             retiring=tuple(node for node in mine if node.is_draining and node.power is NodePower.UP),
+            idle=frozenset(node.name for node in up if not node.is_busy and node.name not in held),
+        )
+
+    def _waiting_cores(self, snapshot: SlurmSnapshot) -> float:
+        """Processors that waiting jobs ask for in the burst partition.
+
+        Not those of a job that has waited since before the last plan: with nodes idle it waits for something
+        else, and must not keep them all.
+        """
+        period = self._settings.loops.acquire_seconds
+        return float(
+            sum(
+                queued.job.processors * max(1, queued.job.array_tasks)
+                for queued in snapshot.jobs
+                if queued.is_queued
+                and self._settings.cluster.burst_partition in queued.partitions
+                and snapshot.time - queued.job.submit_time <= period
+            )
         )
 
     def _busy_cores(self, snapshot: SlurmSnapshot, kept: _Kept) -> float:
@@ -206,14 +249,24 @@ class AcquireLoop:
             return
         kept = self._look(self._view.fresh())
         self._forget_asked(kept)
+        if self._protected():
+            return  # ten boots in a row failed: also those of kept nodes wait for the one that may try
         leaving = {name for name, _ in self._victims}
         staying = sum(item.node.name not in leaving for item in kept.up)
         missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())
+        now = self._clock.wall()
+        pausing = {
+            node.name
+            for node in kept.asleep
+            if 0.0 < self._not_before.get(node.name, 0.0) - now <= _LONGEST_PAUSE
+        }
+        missing -= len(pausing)  # one node is like another: what kept these from coming is not asked for more
+        if self._misses:
+            missing = min(missing, 1 - len(self._asked))  # one may try
         if missing <= 0 or self._purse.exhausted(self._settings.waiting)[0]:
             return
-        names = [node.name for node in kept.asleep if node.name not in self._asked][:missing]
+        names = [n.name for n in kept.asleep if n.name not in self._asked and n.name not in pausing][:missing]
         if names:
-            now = self._clock.wall()
             self._asked |= dict.fromkeys(names, now)
             self._save()  # first: the launch must know what it is for
             self.asked += len(names)
@@ -221,16 +274,33 @@ class AcquireLoop:
             for_each(names, lambda name: self._slurm.update_node([name], state="POWER_UP"))
 
     def _forget_asked(self, kept: _Kept) -> None:
-        now, up = self._clock.wall(), {item.node.name for item in kept.up}
+        now = self._clock.wall()
+        up = {item.node.name for item in kept.up} | {node.name for node in kept.retiring}
         asleep = {node.name for node in kept.asleep}
+        self._heard = (self._heard | {node.name for node in kept.booting}) & self._asked.keys()
         left = {
             name: time
             for name, time in self._asked.items()
             if name not in up and 0.0 <= now - time < (_HEARD_SECONDS if name in asleep else _ASKED_SECONDS)
         }
         if left != self._asked:
+            self._pause(self._asked.keys() - left.keys() - up, came=bool(self._asked.keys() & up))
             self._asked = left
             self._save()
+
+    def _pause(self, missed: Collection[str], *, came: bool) -> None:
+        """Wait before nodes that did not come up are asked for again: twice as long each time."""
+        now = self._clock.wall()
+        if came:
+            self._misses, self._not_before = 0, {}
+        if not missed:
+            return
+        self._misses += 1
+        # one that was never seen to boot has cost nothing
+        first = _PAUSE_SECONDS if self._heard & set(missed) else _HEARD_SECONDS
+        seconds = min(_LONGEST_PAUSE, first * 2.0 ** min(10, self._misses - 1))
+        self._not_before |= dict.fromkeys(missed, now + seconds)
+        log.warning("acquirer.did_not_come", nodes=sorted(missed), again_in_seconds=seconds)
 
     def retire(self) -> None:
         """Give up what should go, as far as enough others are up; jobs there end in peace."""
@@ -267,13 +337,22 @@ class AcquireLoop:
             "planned": self._planned,
             "to_retire": [name for name, _ in self._victims],
             "asked_for": sorted(self._asked),
+            "did_not_come": sorted(self._not_before),
             "nodes_retired": self.retired,
             "nodes_asked": self.asked,
         }
 
     def _save(self) -> None:
         try:
-            self._state.write({"planned": self._planned, "target": self._target, "asked": self._asked})
+            self._state.write(
+                {
+                    "planned": self._planned,
+                    "target": self._target,
+                    "asked": self._asked,
+                    "not_before": self._not_before,
+                    "misses": self._misses,
+                }
+            )
         except OSError as error:  # known in memory still
             log.warning("acquirer.not_saved", file=str(self._state.path), error=error.strerror)
 

@@ -177,3 +177,15 @@ def test_acquirer_keeps_utilisation_between_60_and_80_percent(busy, cores, fewer
     plan = acquire(np.full(10, 10), np.zeros(10), np.full(10, 0.1), busy_cores=busy, target_cores=None)
     assert plan.cores == pytest.approx(cores)
     assert len(plan.retire) == fewer
+
+
+def test_acquirer_does_not_shrink_below_what_is_needed_now_nor_by_nodes_in_use():
+    cores, idle = np.full(10, 10), np.arange(10) >= 7
+    all_alike = (cores, np.zeros(10), np.full(10, 0.1))
+    needed = acquire(*all_alike, busy_cores=5.0, target_cores=None, needed_now=48.0)
+    assert len(needed.retire) == 2  # to 80 cores, of which 48 are the least to be used
+    plan = acquire(*all_alike, busy_cores=5.0, target_cores=None, may_go=idle)
+    assert sorted(plan.retire) == [7, 8, 9]
+    assert plan.cores == 0.0
+    grown = acquire(*all_alike, busy_cores=90.0, target_cores=None, needed_now=500.0)
+    assert grown.cores == pytest.approx(12.5)

@@ -175,6 +175,7 @@ class StabilityWorld:
             purse=self.cloud.purse,
             state=StateFile(folder / "acquirer.json"),
             closed=breakers.table,
+            protected=lambda: self.cloud.protected,
             **shared,
         )
         self.match = MatchLoop(settings, knowledge=self.knowledge, jobs=slurm, said=said, **shared)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from advisor.model import Capacity
+from advisor.service.cloud_record import CloudRecord
+from advisor.service.handover import HandoverFolder, decode
+from advisor.service.provisioning import ProvisionLoop
+from advisor.service.view import SharedView
 from advisor.testing.memory_slurm import ENDED
 from tests.service.cloud_world import comment
+from tests.service.doubles import FakeFleet, FakeSlurm, Hands, make_look, make_node
+from tests.service.site import make_cluster
 from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, quick, settings_of
 
 HOUR = 3600.0
@@ -113,3 +120,83 @@ def test_a_restart_forgets_neither_what_was_asked_nor_the_hour(tmp_path: Path) -
     assert world.acquire.report()["planned"] == planned
     assert {item.market for item in world.ec2.alive()} == {"spot"}
     assert len(world.ec2.alive()) == 6
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_seen: bool) -> None:
+    """Submitted a moment ago, the job is in no look at Slurm yet; it may be one that can't be requeued."""
+    hands, fleet, folder = Hands(), FakeFleet(), HandoverFolder(tmp_path / "handover")
+    folder.prepare()
+    view = SharedView(hands.clock, 60.0)
+    if is_seen:
+        nodes = [make_node(name, "POWERING_UP") for name in ("burst1", "burst2")]
+        view.update(make_look(hands.wall, nodes), make_cluster(time=hands.wall))
+    provision = ProvisionLoop(
+        settings_of(tmp_path),
+        folder=folder,
+        fleet=fleet,
+        slurm=FakeSlurm(),
+        view=view,
+        cloud=CloudRecord(tmp_path / "cloud.json", hands.clock),
+        clock=hands.clock,
+        kept=lambda: {"burst1", "burst2"},
+    )
+    message = {
+        "v": 1,
+        "op": "resume",
+        "id": f"{1:020d}-1-00000000",
+        "time": hands.wall,
+        "nodes": "burst[1-2]",
+        "resume_file": json.dumps({"jobs": [{"job_id": 7, "nodes_resume": "burst1"}]}),
+    }
+    line = json.dumps(message).encode() + b"\n"
+    folder.put(decode(line), line)
+    provision.act_on_handovers()
+    assert fleet.of("resume") == [(("burst1", "burst2"), {"burst2": Capacity.SPOT})]
+
+
+def test_while_nothing_is_sent_to_the_cloud_no_node_is_asked_for(tmp_path: Path) -> None:
+    world = StabilityWorld(settings_of(tmp_path, acquirer=KEPT), generator=np.random.default_rng(3))
+    world.cloud.boot_failed(10)
+    world.live(300.0)
+    assert (world.acquire.asked, len(world.ec2.instances)) == (0, 0)
+    world.cloud.booted(60.0)
+    world.live(40.0)
+    assert world.acquire.asked == 6
+
+
+def test_nodes_that_do_not_boot_are_asked_for_ever_more_seldom(tmp_path: Path) -> None:
+    """A broken image: every machine costs money until Slurm's ResumeTimeout."""
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer={"kept_nodes": 4}, subnets=[STEADY]),
+        generator=np.random.default_rng(3),
+    )
+    answers, world.slurm.answers = world.slurm.answers, lambda *_asked: False
+    world.live(HOUR, tick=60.0)
+    world.boot()  # and a restart does not begin anew
+    world.live(5 * HOUR, tick=60.0)
+    assert 6 <= world.acquire.asked + 4 <= 12  # every ten minutes four of them would be 144
+    assert world.acquire.report()["did_not_come"]
+    world.slurm.answers = answers
+    world.live(2 * HOUR, tick=60.0)
+    assert len(world.ec2.alive()) == 4
+    assert world.acquire.report()["did_not_come"] == []
+
+
+def test_a_burst_after_an_idle_hour_keeps_its_nodes(tmp_path: Path) -> None:
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer={"kept_nodes": 2, "most_nodes": 8}, subnets=[STEADY]),
+        generator=np.random.default_rng(5),
+        nodes=8,
+    )
+    jobs = [world.slurm.submit(60.0, limit_seconds=120.0) for _ in range(8)]
+    world.live(3540.0, tick=60.0)
+    assert all(job.state == "COMPLETED" for job in jobs)
+    jobs = [world.slurm.submit(1200.0, limit_seconds=1800.0) for _ in range(12)]
+    world.live(600.0, tick=60.0)
+    assert world.acquire.retired == 0
+    assert len(world.acquire.report()["to_retire"]) <= 1  # to be exchanged; of the others all are needed
+    world.live(2 * HOUR, tick=60.0)
+    assert all(job.state == "COMPLETED" for job in jobs)
+    assert len(world.ec2.alive()) < 8
+    assert world.wrongs == []
