@@ -489,17 +489,22 @@ local IS_VALID = { -- per field the hook knows; others are for newer hooks
   time_limit = function(value) return is_integer(value, 1, 4294967293) end,
 }
 
+-- The answer; or nil and what is wrong with it; or the answer and which field of it cannot be set. The last
+-- is no failure of the server's: fields repeat words of the user's own, who must not open
+-- the breaker for all.
 local function judge(answer)
   if answer.v ~= PROTOCOL then return nil, "protocol version" end
   if answer.seq ~= sequence then return nil, "answer to another question" end
   if type(answer.ok) ~= "boolean" then return nil, "neither ok nor refused" end
+  local unfit
   for name, is_valid in pairs(IS_VALID) do
     local value = answer[name]
-    if value ~= nil and not (is_valid(value) and (answer.is_compact or not tostring(value):find("%c"))) then
-      return nil, "bad " .. name
+    if value ~= nil then
+      if not answer.is_compact and tostring(value):find("%c") then return nil, "bad " .. name end
+      if not is_valid(value) then unfit = name end
     end
   end
-  return answer
+  return answer, nil, unfit
 end
 
 local function is_listed(list, name)
@@ -585,13 +590,17 @@ local function ask(job, part_list)
   end
   local raw, err = exchange(line)
   if not raw then return nil, err end
-  local answer = decode_compact(raw) or decode(raw)
-  if answer then answer, err = judge(answer) else err = "not an answer" end
+  local answer, unfit = decode_compact(raw) or decode(raw), nil
+  if answer then answer, err, unfit = judge(answer) else err = "not an answer" end
   if not answer then
     drop()
     return nil, err
   end
   breaker.success()
+  if unfit then
+    log("info", "job left alone: " .. unfit .. " of the answer cannot be set")
+    return nil
+  end
   if answer.ok then
     answer.asked = asked
     return answer

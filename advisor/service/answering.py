@@ -27,7 +27,7 @@ from advisor.service.protocol import VERSION, AdviseReply, AdviseRequest
 from advisor.service.recent import RecentSubmissions, Submission
 from advisor.service.snapshot import Snapshot
 from advisor.service.state_holder import KnownNow, StateHolder
-from advisor.service.submission import job_of
+from advisor.service.submission import LONGEST_CONSTRAINT, job_of
 
 _NO_CLOUD: Final = CloudState()
 
@@ -203,7 +203,8 @@ def _node_features(
     slurmctld rejects a job that names, or prefers, a feature of fewer nodes than it needs, so no other is
     named. A job that may not be requeued gets a hard constraint, for a preference could still end on spot.
     Where Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated
-    in it; where his is more than a plain conjunction nothing is added to it.
+    in it; where his is more than a plain conjunction, or long, nothing is added to it (`is_plain`; a job that
+    may not be requeued stays here then).
     """
     if not job.plain_constraint:
         return None, None
@@ -212,4 +213,5 @@ def _node_features(
         return "&".join((*own, *advice.require)), None
     needed = nodes_needed(job, cloud) or job.processors
     wanted = [feature for feature in advice.prefer if cloud.nodes_with.get(feature, 0.0) >= needed]
-    return None, "&".join((*own, *wanted)) if wanted else None
+    prefer = "&".join((*own, *wanted)) if wanted else ""
+    return None, prefer if 0 < len(prefer) <= LONGEST_CONSTRAINT else None

@@ -15,6 +15,9 @@ MAX_ARRAY_TASKS: Final = 4_000_001
 _ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 _CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
 _FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
+LONGEST_CONSTRAINT: Final = 512
+"""Bytes of a constraint that the hook sets: the user's own with ours."""
+_ROOM_FOR_OURS: Final = 64
 _MAX_PROCESSORS: Final = 2**31 - 1
 _MAX_MEMORY_MB: Final = 2**63 - 1
 """What MessagePack and the database hold."""
@@ -76,6 +79,14 @@ def feature_words(expression: str | None) -> tuple[str, ...]:
     return tuple(word for word in _FEATURE_WORD.findall(expression) if not word.isdigit())
 
 
+def is_plain(constraint: str | None) -> bool:
+    """Whether something can be added to a constraint: a conjunction, not so long that ours has no room."""
+    if not constraint:
+        return True
+    is_short = len(constraint) <= LONGEST_CONSTRAINT - _ROOM_FOR_OURS
+    return is_short and _CONJUNCTION.match(constraint) is not None
+
+
 def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]) -> Job:
     """Build the job a request describes.
 
@@ -117,7 +128,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         explicit_time_limit=request.time_limit is not None,
         deferred=request.held or (request.begin_time or 0) > now,
         burst_buffer=request.burst_buffer,
-        plain_constraint=not request.features or _CONJUNCTION.match(request.features) is not None,
+        plain_constraint=is_plain(request.features),
         gres=request.generic_resources,
         node_list=request.req_nodes,
     )

@@ -138,6 +138,13 @@ def test_settings_beside_slurm_conf(programs: Path, tmp_path: Path) -> None:
     assert len(left_files(tmp_path)) == 1
 
 
+def test_settings_that_are_not_utf8_lose_nothing(programs: Path, tmp_path: Path) -> None:
+    settings = programs / "advisor_programs.conf"
+    settings.write_bytes(b"# f\xfcr alle\n" + settings.read_bytes() + b"answer_seconds = 10m\n")
+    assert as_slurmctld(programs / "resume", "burst1") == 0
+    assert len(left_files(tmp_path)) == 1
+
+
 def test_called_wrongly(programs: Path) -> None:
     assert as_slurmctld(programs / "resume") == 2
     (programs / "resume").rename(programs / "other")

@@ -93,6 +93,17 @@ def test_one_wrong_field_spoils_the_whole_answer(lua: str, tmp_path: Path, wrong
     unharmed(slurm)
 
 
+def test_a_field_that_cannot_be_set_is_the_jobs_own_trouble(lua: str, tmp_path: Path) -> None:
+    """A user's own long constraint comes back to him in a field: he must not open the breaker for others."""
+    network = Network(lambda line: good_line(line, prefer="x" * 600))
+    slurm = SlurmDouble(lua, network, tmp_path)
+    for _ in range(20):
+        unharmed(slurm)
+    assert len(network.requests) == 20
+    network.answer = good_line
+    assert set(slurm.submit({}).changes) == SET_BY_GOOD
+
+
 def test_a_refusal_is_no_failure(lua: str, tmp_path: Path) -> None:
     def refuse(line: bytes) -> bytes:
         return protocol.refusal("server.failed", seq_of(line))

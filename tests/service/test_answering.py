@@ -121,6 +121,17 @@ def test_a_job_that_nothing_can_hold_off_spot_stays(
     assert answer_one(tmp_path, ask(requeue=True, **asked), snapshot=snapshot).reply.partition == "burst"
 
 
+def test_nothing_is_added_to_a_constraint_so_long_that_the_hook_would_not_set_it(tmp_path: Path) -> None:
+    longest = "&".join(["x86"] * 112)  # 447 bytes
+    reply = answer_one(tmp_path, ask(features=longest)).reply
+    assert (reply.partition, reply.prefer) == ("burst", f"{longest}&spot")
+    longer = "&".join(["x86"] * 150)
+    reply = answer_one(tmp_path, ask(features=longer)).reply
+    assert (reply.partition, reply.features, reply.prefer) == ("burst", None, None)
+    reply = answer_one(tmp_path, ask(features=longer, requeue=False)).reply
+    assert (reply.partition, reply.features, reply.reason) == (None, None, "capacity.spot_not_excluded")
+
+
 def test_where_there_is_no_spot_nothing_need_be_excluded(tmp_path: Path) -> None:
     snapshot = make_snapshot(features=("x86",))
     reply = answer_one(tmp_path, ask(requeue=False), snapshot=snapshot, capacity={"use_spot": False}).reply

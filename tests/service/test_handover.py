@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -179,6 +180,37 @@ def test_the_prolog_tells_of_a_turn(short_folder: Path, *, partition: str, name:
         control.stop()
     assert list(folder.waiting()) == []  # a hint: nothing is written down
     assert prolog() == 0  # nobody listens, and no job is the worse for it
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        b"# f\xfcr alle\nboot_wait_seconds = 1\n",
+        b"boot_wait_seconds = 10m\npoll_seconds =\n",
+        b"boot_wait_seconds = nan\npoll_seconds = -1\n",
+        b"control_socket = /a\x00b\n",
+    ],
+)
+def test_no_settings_make_the_prolog_fail_a_job(short_folder: Path, settings: bytes) -> None:
+    program = short_folder / hook_files.PROLOG
+    program.write_bytes((hook_files.folder() / hook_files.PROLOG).read_bytes())
+    sinfo = short_folder / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho idle\n")
+    sinfo.chmod(0o755)
+    content = f"control_socket = {short_folder}/none\nsinfo = {sinfo}\n".encode() + settings
+    (short_folder / "advisor_programs.conf").write_bytes(content)
+    environment = {"SLURM_JOB_PARTITION": "burst", "SLURM_JOB_NODELIST": "n1"}
+    ran = subprocess.run(
+        [sys.executable, "-IS", program], env=environment, check=False, capture_output=True, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_the_prolog_asks_less_often_where_slurmctld_is_slow() -> None:
+    prolog = runpy.run_path(str(hook_files.folder() / hook_files.PROLOG))
+    assert 0.75 <= prolog["rest"](1.0, 0.01) <= 1.25
+    assert 7.5 <= prolog["rest"](1.0, 0.5) <= 12.5
+    assert prolog["rest"](1.0, 20.0) <= 37.5
 
 
 def test_strangers_are_refused(short_folder: Path) -> None:
