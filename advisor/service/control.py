@@ -44,7 +44,9 @@ from advisor.service.socket_file import SocketFile, permitted_uids
 from advisor.service.stability import PoolOrder, StabilityKnowledge
 from advisor.service.stability_acquirer import AcquireLoop
 from advisor.service.stability_loop import MatchLoop
+from advisor.service.stability_means import StabilityMeans, TakeBackLoop
 from advisor.service.stability_record import LifeRecord
+from advisor.service.stability_steering import AskWishes
 from advisor.service.view import SharedView
 from advisor.service.watching import WatchLoop, watch_loop
 from advisor.slurm.places import Places
@@ -83,6 +85,8 @@ class Control:
         Steers the burst partition; None: the portfolio does not.
     pool_order : PoolOrder or None
         The fleet's, told which pools are steady.
+    wishes : AskWishes or None
+        What jobs ask for: so that what matching has left in Slurm is taken back also without a fleet.
 
     Raises
     ------
@@ -104,6 +108,7 @@ class Control:
         places: Places | None = None,
         steering: BurstSteering | None = None,
         pool_order: PoolOrder | None = None,
+        wishes: AskWishes | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
@@ -162,6 +167,7 @@ class Control:
         self.acquire: AcquireLoop | None = None
         if fleet is not None:
             self._add_cloud(fleet, slurm, spot, pool_order)
+        self.take_back = self._take_back_loop(slurm, wishes) if self.match is None else None
         self.metrics.registry.register(LoopCollector(self.health, self._gauges))
         self._page: MetricsPage | None = None
         self._socket: ControlSocket | None = None
@@ -183,6 +189,16 @@ class Control:
         self.runners[loop.name] = LoopRunner(loop, self.clock)
         if self.settings.portfolio.enabled:
             self.runners[loop.judge.name] = LoopRunner(loop.judge, self.clock)
+        return loop
+
+    def _take_back_loop(self, slurm: SlurmBackend, wishes: AskWishes | None) -> TakeBackLoop | None:
+        if wishes is None:
+            return None
+        means = StabilityMeans(self.settings, slurm=slurm, jobs=wishes, view=self.view, clock=self.clock)
+        if means.is_empty:
+            return None
+        loop = TakeBackLoop(self.settings, means)
+        self.runners[loop.name] = LoopRunner(loop, self.clock)
         return loop
 
     def _add_cloud(
@@ -287,6 +303,7 @@ class Control:
                 purse=self.cloud.purse,
                 state=StateFile(state / "acquirer.json"),
                 closed=lambda: self._breakers.table() if self._breakers is not None else (),
+                protected=lambda: self.cloud.protected,
                 **shared,
             )
             self.runners[self.acquire.name] = LoopRunner(self.acquire, self.clock)
@@ -310,7 +327,7 @@ class Control:
             self.folder,
             permitted_uids(self.settings),
             self._handover_arrived,
-            self.runners["look"].wake,
+            self._turn_came,
         )
         self._socket.start()
         try:
@@ -381,9 +398,10 @@ class Control:
     def _let_go(self) -> None:
         if self.portfolio is not None:
             self.portfolio.end()
-        if self.match is not None:
+        match = self.match or self.take_back
+        if match is not None:
             try:
-                self.match.stop()
+                match.stop()
             except AdvisorError as error:  # the next process does it, or the bound in it
                 log.warning("match.not_let_go", code=error.code, message=str(error))
 
@@ -441,6 +459,11 @@ class Control:
         runner = self.runners.get("provision")
         if runner is not None:
             runner.wake()
+
+    def _turn_came(self) -> None:
+        """A look now, where somebody's place is kept or may be."""
+        if self.watch is not None and self.watch.follows_looks:
+            self.runners["look"].wake()
 
     def _looked(self) -> None:
         """A job whose turn has come waits for nothing else."""

@@ -70,6 +70,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         places=_places(settings, commands),
         steering=Steering(commands),
         pool_order=pool_order,
+        wishes=RunningJobs(commands),
     )
 
 

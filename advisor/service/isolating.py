@@ -34,3 +34,18 @@ def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
             failed.__cause__ = error
     if failed is not None:
         raise failed
+
+
+def do_all(*acts: Callable[[], object]) -> None:
+    """Do one thing after the other, whatever becomes of those before.
+
+    Raises
+    ------
+    AdvisorError
+        As `for_each` does.
+    """
+
+    def do(act: Callable[[], object]) -> None:
+        act()
+
+    for_each(acts, do)

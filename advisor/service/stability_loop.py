@@ -15,17 +15,18 @@ import numpy as np
 from advisor.decide.capacity import is_never_spot
 from advisor.decide.matching import OURS
 from advisor.decide.tiers import Tier, weight_offset
-from advisor.ec2.state_file import StateFile
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.isolating import do_all
 from advisor.service.loops import Step
-from advisor.service.node_weights import MOST_ADDED, NodeWeights
+from advisor.service.node_weights import MOST_ADDED
 from advisor.service.site_view import active_features, burst_nodes
 from advisor.service.stability import NodeOutlook, StabilityKnowledge
+from advisor.service.stability_means import StabilityMeans
 from advisor.service.stability_sight import Waiting, chosen_nodes, waiting_jobs
-from advisor.service.stability_steering import AskWishes, JobSteering
+from advisor.service.stability_steering import AskWishes
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
@@ -69,19 +70,10 @@ class MatchLoop:
         self._settings = settings
         self._matching = settings.matching
         self._knowledge = knowledge
-        self._slurm = slurm
         self._view = view
         self._said = said
-        state = settings.paths.state
-        self._weights = NodeWeights(slurm, StateFile(state / "node_weights.json"))
-        self._steering = JobSteering(
-            slurm=slurm,
-            jobs=jobs,
-            state=StateFile(state / "steering.json"),
-            clock=clock,
-            feature=self._matching.steady_feature,
-            longest_delay_seconds=self._matching.longest_delay_seconds,
-        )
+        self._means = StabilityMeans(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
+        self._weights, self._steering = self._means.weights, self._means.steering
         self._snapshot: SlurmSnapshot | None = None
         self._nodes: tuple[Node, ...] = ()
         self.outlook: Mapping[str, NodeOutlook] = {}
@@ -95,8 +87,9 @@ class MatchLoop:
         """See :class:`~advisor.service.loops.Loop`."""
         always = (Step("remember lives", self._knowledge.learn), Step("look at nodes", self.look_at_nodes))
         if not self._matching.enabled:
-            return (*always, Step("take back", self.take_back))
+            return (*always, Step("take back", self._means.take_back))
         return (
+            Step("let holds end", self._means.let_holds_end),
             *always,
             Step("weigh nodes", self.weigh_nodes),
             Step("mark nodes", self.mark_nodes),
@@ -118,8 +111,7 @@ class MatchLoop:
     @property
     def _marked(self) -> tuple[Node, ...]:
         """Nodes to which slurm.conf gives the steady feature."""
-        feature = self._matching.steady_feature
-        return tuple(node for node in self._nodes if feature and feature in node.features)
+        return self._means.marks.of(self._nodes)
 
     def weigh_nodes(self) -> None:
         """Order nodes that are up; of those that are powered down, ones that cost more come last.
@@ -154,9 +146,7 @@ class MatchLoop:
         wanted = steady or {self._best_holder(marked, holders)}
         dropped = holders - wanted
         given = wanted if dropped else wanted - holders
-        by_name = {node.name: node for node in marked}
-        self._set_features(given, by_name, lambda words: (*words, feature))
-        self._set_features(dropped, by_name, lambda words: tuple(word for word in words if word != feature))
+        self._means.marks.move(given, dropped, marked)
 
     def _steady_nodes(self) -> set[str]:
         return {
@@ -170,14 +160,6 @@ class MatchLoop:
             return max(up, key=lambda item: (item.survives or 0.0, item.node.name)).node.name
         return min(holders, default=marked[0].name)
 
-    def _set_features(self, names: Collection[str], nodes: Mapping[str, Node], change: Any) -> None:
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for name in sorted(names):
-            features = tuple(dict.fromkeys(change(active_features(nodes[name]))))
-            groups.setdefault(features, []).append(name)
-        for features, group in groups.items():
-            self._slurm.update_node(group, features=features)
-
     # ------------------------------------------------------------------ jobs
 
     def steer_jobs(self) -> None:
@@ -185,11 +167,14 @@ class MatchLoop:
         if self._snapshot is None or not self._marked:
             return
         waiting = waiting_jobs(self._snapshot, self._settings.cluster.burst_partition)
-        pending = [q.job.job_id for q in self._snapshot.jobs if q.state == "PENDING"]
-        self._steering.forget(pending)
-        self._steering.prefer(self._to_steer(waiting))
         shaky = {node.name for node in self._nodes} - self._steady_nodes()
-        self._steering.hold_off(self._to_hold(waiting), shaky)
+        self._means.see(self._snapshot)
+
+        def prefer() -> None:
+            if self._is_told_apart():  # else what jobs prefer does no harm, and may soon be right again
+                self._steering.prefer(self._to_steer(waiting))
+
+        do_all(prefer, lambda: self._steering.hold_off(self._to_hold(waiting), shaky))
 
     def _is_told_apart(self) -> bool:
         found = {item.tier.is_steady for item in self.outlook.values() if not item.node.is_draining}
@@ -198,19 +183,19 @@ class MatchLoop:
     def _is_long(self, seconds: float) -> bool:
         return seconds >= self._matching.long_job_seconds
 
-    def _to_steer(self, waiting: Waiting) -> set[int]:
+    def _to_steer(self, waiting: Waiting) -> list[int]:
         """Long jobs whose best node is a steady one, or whom the match maker gives none now."""
-        if self._snapshot is None or not self._is_told_apart():
-            return set()
+        if self._snapshot is None:
+            return []
         model = self._knowledge.model()
         chosen = chosen_nodes(self._snapshot, waiting, self.outlook, model)
-        return {
+        return [
             queued.job.job_id
             for queued, node, seconds in zip(waiting.jobs, chosen, waiting.during, strict=True)
             if self._is_long(seconds)
             and queued.job.array_tasks == 1  # an array's row stands for running tasks, too
             and (node is None or self.outlook[node].tier.is_steady)
-        }
+        ]
 
     def _to_hold(self, waiting: Waiting) -> set[int]:
         """Long jobs that would do better to wait for a steady node, were a shaky one free this moment.
@@ -260,24 +245,7 @@ class MatchLoop:
         total = sum(item.node.processors for item in self.outlook.values() if not item.node.is_draining)
         return float(waiting.cores.sum()) > OURS.backlog * total
 
-    # ------------------------------------------------------------------ taking back, telling
-
-    def take_back(self) -> None:
-        """Everything as slurm.conf and the users have it: matching is switched off."""
-        if self._snapshot is None:
-            return
-        self._steering.forget([q.job.job_id for q in self._snapshot.jobs if q.state == "PENDING"])
-        self._steering.prefer(())
-        self._steering.let_all_go()
-        if self._weights.count:  # the weights last: while some are ours, so may the marks be
-            self._mark_all()
-        self._weights.apply(self._nodes, {})
-
-    def _mark_all(self) -> None:
-        feature = self._matching.steady_feature
-        marked = {node.name: node for node in self._marked}
-        lacking = {name for name, node in marked.items() if feature not in active_features(node)}
-        self._set_features(lacking, marked, lambda words: (*words, feature))
+    # ------------------------------------------------------------------ telling
 
     def stop(self) -> None:
         """Let nobody wait for a process that is gone."""

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from advisor.ec2.state_file import StateFile
 from advisor.model.errors import RetryLater
+from advisor.service.control import Control
 from advisor.service.stability_steering import JobSteering, preferring, without
 from advisor.slurm.running_jobs import JobWishes
 from advisor.testing.memory_slurm import MemoryJob
 from tests.service.doubles import Hands
+from tests.service.site import make_cluster
 from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, quick, settings_of
 
 __all__ = ["quick"]
@@ -196,6 +198,89 @@ def test_a_long_job_waits_for_a_steady_node_that_is_free_soon_and_not_for_long(t
     assert world.match.report()["jobs_held_off"] == 1
 
 
+def held_world(folder: Path, **matching: Any) -> tuple[StabilityWorld, MemoryJob]:
+    """A long job is held off the shaky nodes; the steady ones are busy for hours."""
+    world = lasting_world(folder, matching={"longest_delay_seconds": 500.0, **matching})
+    for name in ("burst5", "burst6"):
+        world.slurm.nodes[name].is_draining = True
+    _ = [world.slurm.submit(90.0, limit_seconds=120.0, prefer="cloud") for _ in range(2)]
+    world.live(20.0)
+    _ = [world.slurm.submit(3 * HOUR, limit_seconds=300.0) for _ in range(2)]
+    world.live(20.0)
+    job = long_job(world)
+    world.live(20.0)
+    assert world.excluded_of(job)
+    return world, job
+
+
+def test_a_hold_ends_in_time_though_ec2_can_not_be_read(tmp_path: Path) -> None:
+    world, job = held_world(tmp_path)
+    world.boot()  # killed, and started anew when the credentials have expired
+    world.ec2.is_away = True
+    world.live(600.0)
+    assert job.excluded == ""
+    assert job.state == "RUNNING"
+    assert world.match.outlook == {}
+
+
+def test_without_the_mark_in_slurm_conf_nobody_is_held_nor_steered(tmp_path: Path) -> None:
+    world, job = held_world(tmp_path)
+    for node in world.slurm.nodes.values():
+        node.features = node.active = ("cloud", "spot")
+    world.live(20.0)
+    assert (job.excluded, job.prefer) == ("", "")
+
+
+def test_without_a_cloud_what_an_earlier_process_left_is_taken_back(tmp_path: Path) -> None:
+    world, job = held_world(tmp_path)
+    settings = world.settings.model_copy(update={"paths": world.settings.paths})
+
+    def control() -> Control:  # ec2.image_id has been emptied meanwhile
+        return Control(settings, slurm=world.slurm, fleet=None, wishes=world.slurm, clock=world.clock.clock)
+
+    first = control()
+    for _ in range(3):
+        now = world.clock.wall
+        first.view.update(world.slurm.snapshot(now), make_cluster(time=now))
+        first.runners["take-back"].run_once()
+        world.clock.pass_by(20.0)
+    assert (job.excluded, job.prefer) == ("", "")
+    assert {node.weight for node in world.slurm.nodes.values()} == {100}
+    assert world.holders() == set(world.slurm.nodes)
+    assert first.runners["take-back"].loop.steps() == ()
+    first.store.close()
+
+
+def test_marks_are_put_back_also_where_no_weight_is_ours(tmp_path: Path) -> None:
+    world = lasting_world(tmp_path)
+    assert world.holders() != set(world.slurm.nodes)
+    StateFile(tmp_path / "node_weights.json").write({})
+    world.settings = settings_of(tmp_path, acquirer={"kept_nodes": 4}, matching={"enabled": False})
+    world.boot()
+    world.ec2.is_away = True
+    world.live(60.0)
+    assert world.holders() == set(world.slurm.nodes)
+    assert StateFile(tmp_path / "marks.json").read() == {"features": []}
+
+
+def test_while_nodes_are_not_told_apart_preferences_stay(tmp_path: Path) -> None:
+    """Else each flip of a forecast would be two commands for every job in the queue."""
+    world = lasting_world(tmp_path)
+    for name in ("burst5", "burst6"):
+        world.slurm.nodes[name].is_draining = True
+    _ = [world.slurm.submit(HOUR, limit_seconds=HOUR) for _ in range(4)]
+    world.live(100.0)
+    job = long_job(world)
+    world.live(20.0)
+    assert job.prefer == "steady"
+    for item in world.ec2.alive():
+        world.ec2.recommend_leaving(item.instance_id)
+    world.live(60.0)
+    found = {item.tier for item in world.match.outlook.values() if not item.node.is_draining}
+    assert len(found) <= 1
+    assert job.prefer == "steady"
+
+
 class Wishing:
     """Slurm, as far as steering goes."""
 
@@ -203,12 +288,16 @@ class Wishing:
         self.wishes = {int(name[1:]): wishes for name, wishes in jobs.items()}
         self.refuses = False
 
+        self.commands = 0
+
     def wishes_of(self, job_id: int) -> JobWishes:
+        self.commands += 1
         return self.wishes[job_id]
 
     def update_job(self, job_ids: Any, changes: Any) -> None:
         if self.refuses:
             raise RetryLater("no", code="slurm.command_failed")
+        self.commands += 1
         for job in job_ids:
             old = self.wishes[job]
             self.wishes[job] = JobWishes(
@@ -275,6 +364,54 @@ def test_what_slurm_refused_is_tried_again(tmp_path: Path) -> None:
     assert slurm.wishes[7].prefer == "steady"
     mine.prefer(())
     assert slurm.wishes[7].prefer == ""
+
+
+def test_a_long_queue_is_steered_some_jobs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm, writes = Wishing(**{f"j{job}": JobWishes() for job in range(1, 121)}), []
+    write = StateFile.write
+    monkeypatch.setattr(StateFile, "write", lambda *given: (writes.append(1), write(*given)))
+    mine, queue = steering(slurm, tmp_path, Hands()), list(range(120, 0, -1))
+    mine.prefer(queue)
+    assert {job for job, wishes in slurm.wishes.items() if wishes.prefer} == set(queue[:50])
+    assert (slurm.commands, len(writes)) == (100, 2)
+    for _ in range(2):
+        mine.prefer(queue)
+    assert all(wishes.prefer == "steady" for wishes in slurm.wishes.values())
+    mine.prefer(queue)
+    assert (slurm.commands, len(writes)) == (240, 6)
+    for _ in range(3):
+        mine.prefer(())
+    assert not any(wishes.prefer for wishes in slurm.wishes.values())
+
+
+def test_a_preference_is_written_down_before_it_is_given(tmp_path: Path) -> None:
+    slurm, hands = Wishing(j7=JobWishes()), Hands()
+    slurm.refuses = True
+    with pytest.raises(RetryLater):
+        steering(slurm, tmp_path, hands).prefer({7})
+    slurm.refuses = False
+    slurm.wishes[7] = JobWishes(prefer="steady")  # slurmctld had it, its answer was lost, and we died
+    steering(slurm, tmp_path, hands).prefer(())
+    assert slurm.wishes[7].prefer == ""
+
+
+def test_what_a_job_refuses_is_undone_when_it_is_requeued(tmp_path: Path) -> None:
+    """It keeps its ExcNodeList while it runs, when nobody can change it."""
+    slurm, hands = Wishing(j7=JobWishes(excluded="burst9")), Hands()
+    mine = steering(slurm, tmp_path, hands)
+    mine.forget([7])
+    mine.hold_off({7}, {"burst1"})
+    mine.forget([], others=[7])
+    hands.pass_by(700.0)
+    commands = slurm.commands
+    mine.let_go_in_time()
+    mine.hold_off((), {"burst1"})
+    mine.let_all_go()
+    assert (slurm.commands, mine.now_held) == (commands, frozenset())
+    again = steering(slurm, tmp_path, hands)  # the next process knows it, too
+    again.forget([7])
+    again.let_go_in_time()
+    assert slurm.wishes[7].excluded == "burst9"
 
 
 WORDS = st.lists(st.sampled_from(["cloud", "x86", "spot", "gpu"]), max_size=3, unique=True).map("&".join)
