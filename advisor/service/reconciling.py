@@ -299,7 +299,8 @@ class ReconcileLoop:
         """After half an hour of protection let one more boot try, but only from a clean start (F17).
 
         Nodes that still power up or down belong to the time of the failures: what becomes of them says
-        nothing. One more failed boot protects again.
+        nothing. Nodes that run jobs do not count: a job of a week would keep the cloud shut for a week. One
+        more failed boot protects again.
         """
         now = self._clock.monotonic()
         if not self._cloud.protected:
@@ -308,9 +309,10 @@ class ReconcileLoop:
         if self._protected_since is None:
             self._protected_since = now
         nodes = burst_nodes(self._view.fresh(), self._settings)
-        is_clean = all(node.power is NodePower.DOWN and not node.is_down for node in nodes)
-        alive = any(item.is_alive for item in self.instances)
-        if now - self._protected_since >= _PROTECTED_SECONDS and is_clean and not alive:
+        moving = {NodePower.POWERING_UP, NodePower.POWERING_DOWN}
+        # one that an admin has drained stays down as long as he likes
+        is_clean = not any(node.power in moving or (node.is_down and not node.is_draining) for node in nodes)
+        if now - self._protected_since >= _PROTECTED_SECONDS and is_clean:
             log.warning("cloud.protection_ends", why="one boot may try")
             self._cloud.try_one_boot()
             self._protected_since = None

@@ -81,11 +81,24 @@ def test_f17_protection_lasts_half_an_hour(rig: Rig) -> None:
     assert not rig.cloud.protected
 
 
-def test_f17_an_instance_that_lives_is_no_clean_start(rig: Rig) -> None:
+def test_f17_a_long_job_on_a_node_that_is_up_keeps_nothing_protected(rig: Rig) -> None:
     protect(rig)
     rig.reconcile.instances = (make_instance("burst1"),)
-    after(rig, 7200.0, "IDLE", "POWERED_DOWN")
+    after(rig, 1900.0, "ALLOCATED")
+    assert not rig.cloud.protected
+
+
+@pytest.mark.parametrize("states", [("DOWN", "POWERED_DOWN"), ("IDLE", "POWERING_DOWN")])
+def test_f17_a_node_that_is_down_or_on_its_way_is_no_clean_start(rig: Rig, states: tuple[str, ...]) -> None:
+    protect(rig)
+    after(rig, 7200.0, *states)
     assert rig.cloud.protected
+
+
+def test_f17_a_node_that_an_admin_keeps_drained_and_down_does_not_shut_the_cloud(rig: Rig) -> None:
+    protect(rig)
+    after(rig, 1900.0, "DOWN", "DRAIN", "POWERED_DOWN")
+    assert not rig.cloud.protected
 
 
 def test_f27_a_node_smaller_than_declared_is_told_with_both_sizes(rig: Rig) -> None:
