@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 
 from advisor.ec2.state_file import StateFile
 from advisor.history.store import HistoryStore
+from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
@@ -23,21 +25,20 @@ from advisor.service.portfolio_charge import PolicyInCharge
 from advisor.service.portfolio_judge import RELEASE_OF, PortfolioJudge
 from advisor.service.portfolio_means import UNDO, Means
 from advisor.service.portfolio_nodes import SteeredNodes, ranks
-from advisor.service.portfolio_sight import BurstSight, LastTwo, nodes_of, sight_of, wanted_first
+from advisor.service.portfolio_patience import Patience, asks_for_a_kind
+from advisor.service.portfolio_sight import BurstSight, LastTwo, Want, nodes_of, sight_of, wanted_first
 from advisor.service.site_view import burst_nodes
 from advisor.service.view import SharedView
 from advisor.simulate.portfolio._state import PREDICTED, Rules
 from advisor.simulate.portfolio.moment import Moment, moment_of
 from advisor.simulate.portfolio.policies import Release
-from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
-from advisor.slurm.steering import RESERVATION, BurstSteering
+from advisor.slurm.protocol import PENDING, SlurmBackend
+from advisor.slurm.steering import RESERVATION, BurstSteering, Demand
 
 log = structlog.get_logger(__name__)
 
 _MOST_NEW: Final = 20_000
 _IDLE_PERIOD_SECONDS: Final = 300.0
-_STUCK_SECONDS: Final = 60.0
-_STUCK_PERIODS: Final = 3
 
 
 class PortfolioLoop:
@@ -86,7 +87,13 @@ class PortfolioLoop:
         self.in_charge = PolicyInCharge(settings, kept, monotonic=clock.monotonic)
         self._means = Means.of(settings, slurm=slurm, steering=steering)
         self.closed, self.order = self._means.closed, self._means.order
-        self.nodes = SteeredNodes(slurm)
+        self._steering = steering
+        self.nodes = SteeredNodes(
+            slurm,
+            steering,
+            partition=settings.cluster.burst_partition,
+            period_seconds=self._ours.period_seconds,
+        )
         self.judge = PortfolioJudge(
             settings,
             store=store,
@@ -101,7 +108,7 @@ class PortfolioLoop:
         # in this round; else nothing is changed, and closed nodes open by themselves
         self._has_decided = False
         self._weighed_at = -math.inf  # epoch seconds
-        self._starting: dict[int, float] = {}  # jobs that should start: since when, monotonic seconds
+        self._patience = Patience(self._ours.period_seconds)
         self._is_undone = not kept.get("acts")
         self._remembered: dict[str, Any] = {}
         self._report: Mapping[str, Any] = {}
@@ -163,6 +170,7 @@ class PortfolioLoop:
             last=self._last,
             launched=self._launched,
             boot_seconds=self._boot_seconds,
+            closed=self.closed.ours(self._clock.wall()),
         )
         self._note_first_seen(sight)
         rules = self._rules(sight)
@@ -215,27 +223,43 @@ class PortfolioLoop:
                 self.closed.let_go()
             return
         sight, moment = self._moment
-        allowed = len(sight.rented) if self._no_more else moment.allowed
-        may_start = None if allowed is None else allowed - (len(sight.rented) - len(moment.back))
-        stuck = [] if self._no_more else self._stuck(sight, moment)
-        if may_start is not None:
-            may_start += sum(nodes_of(queued.job, sight.processors_per_node) for queued in stuck)
-        order = [*stuck, *(sight.waiting[at] for at in moment.order)]
-        wanted = wanted_first(sight.asleep, order, processors_per_node=sight.processors_per_node)
-        nodes = {node.name: node for node in sight.asleep}
+        order, may_start = (list(sight.asleep), 0) if self._no_more else self._to_open(sight, moment)
         self._may_act()
-        self.closed.apply([nodes[name] for name in wanted], may_start, self._clock.wall())
+        self.closed.apply(order, may_start, self._clock.wall())
 
-    def _stuck(self, sight: BurstSight, moment: Moment) -> list[QueuedJob]:
-        """Jobs that the policy would start on idle nodes, and Slurm does not: they need others.
-
-        Of a constraint, memory or a node that lies in wait for somebody the simulator knows nothing.
-        """
-        now = self._clock.monotonic()
-        starting = {sight.waiting[at].job.job_id: sight.waiting[at] for at in moment.starting}
-        self._starting = {job_id: self._starting.get(job_id, now) for job_id in starting}
-        patience = max(_STUCK_SECONDS, _STUCK_PERIODS * self._ours.period_seconds)
-        return [queued for job_id, queued in starting.items() if now - self._starting[job_id] >= patience]
+    def _to_open(self, sight: BurstSight, moment: Moment) -> tuple[list[Node], int | None]:
+        """Powered-down nodes, the first to be opened first, and how many of them are; None: all."""
+        asleep = list(sight.asleep)
+        if moment.allowed is None:
+            return asleep, None
+        known, now = self.closed.known, self._clock.monotonic()
+        closed = known.nodes if known is not None else frozenset[str]()
+        unused = {n.name for n in asleep if n.power is NodePower.DOWN and n.name not in closed}
+        overdue = self._patience.overdue(
+            sight, moment, unused=unused, boot_seconds=self._boot_seconds, now=now
+        )
+        demands: Mapping[int, Demand] = {}
+        if asleep and sight.waiting:
+            demands = self._steering.demands(self._settings.cluster.burst_partition)
+        if asks_for_a_kind(sight, moment, demands):
+            return asleep, None
+        besides = sum(want.nodes for want in overdue.stuck)
+        policys = moment.allowed - (len(sight.rented) - len(moment.back))
+        may_start = max(policys, sum(want.nodes for want in overdue.promised)) + besides
+        queue = (sight.waiting[at].job for at in moment.order)
+        wants = [
+            *overdue.stuck,
+            *overdue.promised,
+            *(Want(job, nodes_of(job, sight.processors_per_node)) for job in queue),
+        ]
+        nothing = Demand()
+        wanted = wanted_first(
+            asleep,
+            (replace(w, memory_mb=demands.get(w.job.job_id, nothing).memory_mb) for w in wants),
+            most=may_start,
+        )
+        nodes = {node.name: node for node in asleep}
+        return [nodes[name] for name in wanted], may_start
 
     def order_jobs(self) -> None:
         """Put the waiting jobs in the policy's order."""
@@ -266,7 +290,7 @@ class PortfolioLoop:
         sight, moment = self._moment
         seen, now = sight.situation.now, self._clock.wall()
         self.nodes.give_back([sight.rented[at] for at in moment.back], seen, now)
-        self.nodes.keep([sight.rented[at] for at in moment.kept])
+        self.nodes.keep([] if self._no_more else [sight.rented[at] for at in moment.kept], now)
         self.nodes.warm(sight.asleep, 0 if self._no_more else moment.warm, seen, now)
 
     @property

@@ -34,7 +34,12 @@ class Means:
         folder, ours = settings.paths.state, settings.portfolio
         return cls(
             ClosedNodes(steering, lease_seconds=ours.lease_seconds),
-            OrderedJobs(steering, StateFile(folder / "portfolio_order.json"), most=ours.ordered_jobs),
+            OrderedJobs(
+                steering,
+                StateFile(folder / "portfolio_order.json"),
+                partition=settings.cluster.burst_partition,
+                most=ours.ordered_jobs,
+            ),
             NodeWeights(slurm, StateFile(folder / "portfolio_weights.json")),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ import structlog
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
 from advisor.service.node_weights import MOST_ADDED
-from advisor.service.portfolio_sight import BurstSight
+from advisor.service.portfolio_sight import RESERVED, BurstSight
 from advisor.simulate.portfolio.moment import Moment, left_of_paid_hour
 from advisor.simulate.portfolio.policies import NodeChoice, Release, RentingPolicy
 from advisor.slurm.protocol import SlurmBackend
@@ -22,6 +23,19 @@ _NO_WARM_SECONDS: Final = 180.0
 """A warm node that could not be had is not asked for again before this, as an empty pool is not."""
 _SETTLED_SECONDS: Final = 30.0
 _FORGOTTEN_SECONDS: Final = 60.0
+_GONE: Final = frozenset[str]()
+_NOT_OURS: Final = RESERVED | {
+    "DRAIN",
+    "DRAINING",
+    "DRAINED",
+    "FAIL",
+    "FAILING",
+    "DOWN",
+    "POWER_DOWN",
+    "POWERING_DOWN",
+    "POWERED_DOWN",
+}
+"""Words of a node that somebody wants otherwise: state=IDLE would take them away."""
 
 
 class ClosedNodes:
@@ -41,6 +55,21 @@ class ClosedNodes:
         self.known: Closed | None = None
         self._has_looked = False
         self._opened: dict[str, float] = {}  # node: epoch seconds
+
+    def ours(self, now: float) -> frozenset[str]:
+        """Nodes that Slurm may show as reserved because of us.
+
+        Raises
+        ------
+        RetryLater
+            slurmctld did not tell what an earlier process has closed.
+        """
+        if not self._has_looked:
+            self.known = self._steering.closed()
+            self._has_looked = True
+        # what was seen of Slurm may be older than what we have opened since
+        lately = {name for name, opened in self._opened.items() if now - opened < _FORGOTTEN_SECONDS}
+        return frozenset(lately) | (self.known.nodes if self.known is not None else frozenset())
 
     def apply(self, asleep: Sequence[Node], may_start: int | None, now: float) -> None:
         """Leave so many nodes open, the first ones, and close the others.
@@ -93,14 +122,8 @@ class ClosedNodes:
 
     def _to_close(self, asleep: Sequence[Node], may_start: int, now: float) -> frozenset[str]:
         """All but the first nodes, and those that somebody else has reserved."""
-        ours = set(self.known.nodes) if self.known is not None else set()
-        # what was seen of Slurm may be older than what we have opened since
-        ours |= {name for name, opened in self._opened.items() if now - opened < _FORGOTTEN_SECONDS}
-        free = [
-            node
-            for node in asleep
-            if node.name in ours or not node.states & {"RESERVED", "MAINT", "MAINTENANCE"}
-        ]
+        ours = self.ours(now)
+        free = [node for node in asleep if node.name in ours or not node.states & RESERVED]
         return frozenset(node.name for node in free[max(may_start, 0) :])
 
 
@@ -111,10 +134,22 @@ class SteeredNodes:
     ----------
     slurm : SlurmBackend
         Told.
+    steering : BurstSteering
+        Asked about nodes right before they are kept, and about Slurm's own power saving.
+    partition : str
+        Where they are.
+    period_seconds : float
+        Time between two rounds.
     """
 
-    def __init__(self, slurm: SlurmBackend) -> None:
+    def __init__(
+        self, slurm: SlurmBackend, steering: BurstSteering, *, partition: str, period_seconds: float
+    ) -> None:
         self._slurm = slurm
+        self._steering = steering
+        self._partition = partition
+        self._period = period_seconds
+        self._kept: dict[str, float] = {}  # node: when its idle time began anew, epoch seconds
         self._acted: dict[str, float] = {}  # node: epoch seconds
         self._warmed: dict[str, float] = {}
         self._no_warm_until = 0.0
@@ -122,7 +157,7 @@ class SteeredNodes:
         self.warmed = 0
 
     def give_back(self, nodes: Sequence[Node], seen: float, now: float) -> None:
-        """Power idle nodes down; a job that got one a moment ago ends first.
+        """Power idle nodes down, but those that slurm.conf keeps; a job that has just got one ends first.
 
         Parameters
         ----------
@@ -133,6 +168,9 @@ class SteeredNodes:
         """
         names = [node.name for node in nodes if seen > self._acted.get(node.name, 0.0)]
         if names:
+            excluded = self._steering.power_saving(self._partition).excluded
+            names = [name for name in names if name not in excluded]
+        if names:
             self._slurm.update_node(names, state="POWER_DOWN")
             self._note(names, now)
             for name in names:
@@ -140,17 +178,49 @@ class SteeredNodes:
             self.given_back += len(names)
             log.info("portfolio.given_back", nodes=names)
 
-    def keep(self, nodes: Sequence[Node]) -> None:
-        """Let their idle time begin anew: Slurm powers them down when nobody does this any more."""
-        names = [node.name for node in nodes]
+    def keep(self, nodes: Sequence[Node], now: float) -> None:
+        """Let their idle time begin anew: Slurm powers them down when nobody does this any more.
+
+        Only once it is half over: to slurmctld IDLE also means the end of a DRAIN, an admin's or EC2's.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+            Idle nodes.
+        now : float
+            Epoch seconds.
+        """
+        if not nodes:
+            self._kept.clear()
+            return
+        saving = self._steering.power_saving(self._partition)
+        least = (saving.idle_seconds or 0.0) / 2.0 - self._period
+        # how long a node has been idle that was not kept until now nobody knows
+        self._kept = {node.name: self._kept[node.name] for node in nodes if node.name in self._kept}
+        due = [
+            node.name
+            for node in nodes
+            if node.name not in saving.excluded and now - self._kept.get(node.name, -math.inf) >= least
+        ]
+        if not due:
+            return
+        states = self._steering.node_states(due)  # what was seen may be seconds old
+        names = [
+            name for name in due if "IDLE" in (words := states.get(name, _GONE)) and not words & _NOT_OURS
+        ]
+        self._set_idle(names, now)
+
+    def _set_idle(self, names: Sequence[str], now: float) -> None:
         if not names:
             return
         try:
             self._slurm.update_node(names, state="IDLE")
+            self._kept |= dict.fromkeys(names, now)
         except RetryLater:
             for name in names:  # of one that has a job by now slurmctld refuses it, rightly
                 try:
                     self._slurm.update_node([name], state="IDLE")
+                    self._kept[name] = now
                 except RetryLater as error:
                     log.debug("portfolio.not_kept", node=name, message=str(error))
 

@@ -34,8 +34,11 @@ class Claim:
     possible: tuple[int, ...]
 
     def is_ours(self, factor: int) -> bool:
-        """Whether nobody else has set it."""
-        return factor == self.before or factor in self.possible
+        """Whether nobody else has set it.
+
+        Seen in effect, a change is the only possible one: whoever sets what was before it then means it.
+        """
+        return factor in self.possible
 
 
 class OrderedJobs:
@@ -47,12 +50,15 @@ class OrderedJobs:
         Told.
     state : StateFile
         Where claims are kept.
+    partition : str
+        Where they wait.
     most : int
         So many jobs are ordered; those behind keep Slurm's order.
     """
 
-    def __init__(self, steering: BurstSteering, state: StateFile, *, most: int) -> None:
+    def __init__(self, steering: BurstSteering, state: StateFile, *, partition: str, most: int) -> None:
         self._steering = steering
+        self._partition = partition
         self._state = state
         self._most = most
         self._claims = dict(_claims(state.read().get("claims")))
@@ -85,7 +91,7 @@ class OrderedJobs:
         """
         if not self.is_possible or not (order or self._claims):
             return
-        seen = self._steering.priorities()
+        seen = self._steering.priorities(self._partition, [j for j in self._claims if j in queue])
         before = dict(self._claims)
         self._left_alone.intersection_update(queue)
         self._review(seen, queue)
@@ -115,7 +121,7 @@ class OrderedJobs:
         if not self._claims:
             return
         before = dict(self._claims)
-        seen = self._steering.priorities() if self.is_possible else {}
+        seen = self._steering.priorities(jobs=before) if self.is_possible else {}
         changes: dict[int, list[int]] = {}
         for job_id, claim in before.items():
             if job_id not in seen or seen[job_id].site_factor == claim.before:

@@ -7,7 +7,7 @@ too high than too low for Slurm, which packs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -30,6 +30,8 @@ from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 _UNKNOWN_SECONDS: Final = 3600.0
 _COMPLETING_SECONDS: Final = 5.0
 _RENTED: Final = (NodePower.UP, NodePower.POWERING_UP)
+RESERVED: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE"})
+"""Slurm's words for a node in a reservation."""
 _MOST_JOBS: Final = 500
 """Waiting jobs (and array tasks) looked at: simulating takes time by their square."""
 _LIMITED: Final = ("QOS", "Assoc", "Licenses", "JobArrayTaskLimit", "Reservation", "PartitionDown")
@@ -101,8 +103,21 @@ def nodes_of(job: Job, processors_per_node: int) -> int:
     return max(job.nodes or 1, math.ceil(job.processors / max(processors_per_node, 1)))
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Nodes that a job is to find open.
+
+    ``memory_mb``: of each node, at least. ``takes_any``: once there are too few of its kind, others as well.
+    """
+
+    job: Job
+    nodes: int
+    memory_mb: int = 0
+    takes_any: bool = False
+
+
 def wanted_first(
-    asleep: Sequence[Node], jobs: Iterable[QueuedJob], *, processors_per_node: int
+    asleep: Sequence[Node], wants: Iterable[Want], *, most: int | None = None
 ) -> dict[str, None]:
     """Powered-down nodes in the order in which jobs want them: each job's own first, then the lightest.
 
@@ -112,38 +127,52 @@ def wanted_first(
     ----------
     asleep : sequence of Node
         Nodes that could be powered up.
-    jobs : iterable of QueuedJob
-        Waiting jobs, the next first.
-    processors_per_node : int
-        Of the smallest node.
+    wants : iterable of Want
+        Of waiting jobs, the next first.
+    most : int, optional
+        Which nodes come after so many is all one.
     """
     left = sorted(asleep, key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
+    words = {
+        node.name: frozenset(node.active_features if node.active_features is not None else node.features)
+        for node in left
+    }
+    fitting: dict[tuple[object, ...], list[str]] = {}
     found: dict[str, None] = {}
-    for queued in jobs:
-        if len(found) == len(left):
+    enough = len(left) if most is None else min(most, len(left))
+    for want in wants:
+        if len(found) >= enough:
             break
-        fitting = _fitting([node for node in left if node.name not in found], queued.job)
-        found |= dict.fromkeys(fitting[: nodes_of(queued.job, processors_per_node)])
+        kind = (want.job.features, want.job.node_list, want.memory_mb)
+        if kind not in fitting:
+            fitting[kind] = _fitting(left, words, want)
+        # what is taken already is passed by once, not again for each job of that kind
+        candidates = fitting[kind] = [name for name in fitting[kind] if name not in found]
+        taken = candidates[: want.nodes]
+        found |= dict.fromkeys(taken)
+        if want.takes_any and len(taken) < want.nodes:
+            others = (node.name for node in left if node.name not in found)
+            found |= dict.fromkeys(islice(others, want.nodes - len(taken)))
     return found | dict.fromkeys(node.name for node in left)
 
 
-def _fitting(nodes: Sequence[Node], job: Job) -> list[str]:
-    """Nodes a job may use, as far as its constraint's words and its node list say.
+def _fitting(nodes: Sequence[Node], words: Mapping[str, frozenset[str]], want: Want) -> list[str]:
+    """Nodes a job may use, as far as its constraint's words, its node list and its memory say.
 
     Nodes that have all the words; where there is none (``a|b``), those that have one.
     """
     named = None
-    if job.node_list:
+    if want.job.node_list:
         with suppress(BadInput):  # text from outside
-            named = set(expand(job.node_list))
-    words = set(job.features)
-    known = {
-        node.name: set(node.active_features if node.active_features is not None else node.features)
+            named = set(expand(want.job.node_list))
+    asked = set(want.job.features)
+    known = [
+        node.name
         for node in nodes
-        if named is None or node.name in named
-    }
-    every = [name for name, features in known.items() if words <= features]
-    return every or [name for name, features in known.items() if words & features]
+        if (named is None or node.name in named) and node.memory_mb >= want.memory_mb
+    ]
+    every = [name for name in known if asked <= words[name]]
+    return every or [name for name in known if asked & words[name]]
 
 
 def sight_of(
@@ -153,6 +182,7 @@ def sight_of(
     last: LastTwo,
     launched: Callable[[str], float | None],
     boot_seconds: float,
+    closed: Collection[str] = (),
 ) -> BurstSight:
     """Look at a snapshot.
 
@@ -168,11 +198,16 @@ def sight_of(
         When a node was rented, epoch seconds; None when that is not known.
     boot_seconds : float
         What a boot takes.
+    closed : collection of str
+        Nodes that are reserved by us; what others have reserved is theirs.
     """
     usable = [
         node
         for node in burst_nodes(snapshot, settings)
-        if node.is_cloud and not (node.is_down or node.is_draining) and node.power is not NodePower.UNKNOWN
+        if node.is_cloud
+        and not (node.is_down or node.is_draining)
+        and node.power is not NodePower.UNKNOWN
+        and (node.name in closed or not node.states & RESERVED)
     ]
     rented = tuple(node for node in usable if _is_rented(node))
     per_node = min((node.processors for node in usable), default=1)

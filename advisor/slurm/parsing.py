@@ -59,6 +59,7 @@ NODE_COLUMNS: Final = (
     "features_act",
     "Weight",  # last: a number
 )
+_ALTERNATIVES: Final = re.compile(r"[^\w.&-]", re.ASCII)  # a constraint of words joined by & has none
 _MAX_TASKS: Final = 4_000_001  # Slurm's own limit of MaxArraySize
 _STATE: Final = re.compile(r"[A-Z_]{1,40}")
 _NODE_STATE: Final = re.compile(r"[A-Z_]{1,40}(\+[A-Z_]{1,40})*")
@@ -127,6 +128,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         node_list=records.text(row["ReqNodes"], 65536),
         interactive=row["BatchFlag"].strip() == "0",
         heterogeneous=(records.whole(row["HetJobID"]) or 0) > 0,
+        plain_constraint=not _ALTERNATIVES.search(constraint),
     )
 
 

@@ -15,10 +15,18 @@ from advisor.model.errors import BadInput, RetryLater
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
 from advisor.slurm.node_sets import expand, fold
+from advisor.slurm.records import Layout, Unread
 
 RESERVATION: Final = "advisor_portfolio"
 _OWNER: Final = "root"
 _PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
+_COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of them
+_MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([MGTP]?)")
+_MEGABYTES: Final = {"": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
+_JOBS_A_CALL: Final = 500
+_GENERIC: Final = ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task")
+_DEMANDS: Final = ("JobID", "MinMemory", *_GENERIC, "UserID")  # numbers first and last
+_STATES: Final = ("NodeList", "StateComplete", "Weight")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +48,29 @@ class Priority:
     def own(self) -> int:
         """What it would be without a site factor."""
         return self.total - self.site_factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a waiting job asks of each of its nodes, as far as squeue says it.
+
+    ``memory_mb``: at least so much. ``is_particular``: generic resources, or nodes it refuses.
+    """
+
+    memory_mb: int = 0
+    is_particular: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerSaving:
+    """What slurm.conf says of idle nodes.
+
+    ``idle_seconds``: when they are powered down (SuspendTime); None when that is not known, or never.
+    ``excluded``: nodes that never are (SuspendExcNodes, SuspendExcParts).
+    """
+
+    idle_seconds: float | None = None
+    excluded: frozenset[str] = frozenset()
 
 
 class BurstSteering(Protocol):
@@ -65,8 +96,20 @@ class BurstSteering(Protocol):
         """Whether waiting jobs can be put in order."""
         ...
 
-    def priorities(self) -> Mapping[int, Priority]:
-        """Of all waiting jobs by id; an array's waiting tasks share one."""
+    def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
+        """Of waiting jobs of a partition, and of these jobs, by id; an array's waiting tasks share one."""
+        ...
+
+    def demands(self, partition: str) -> Mapping[int, Demand]:
+        """What the waiting jobs of a partition ask for, by id."""
+        ...
+
+    def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Slurm's words for the state of exactly these nodes, now."""
+        ...
+
+    def power_saving(self, partition: str) -> PowerSaving:
+        """Of a partition's nodes."""
         ...
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
@@ -86,6 +129,7 @@ class Steering:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._is_multifactor: bool | None = None
+        self._power_saving: PowerSaving | None = None
 
     def closed(self) -> Closed | None:
         """See :class:`BurstSteering`."""
@@ -135,10 +179,19 @@ class Steering:
             self._is_multifactor = values.get("PriorityType") == "priority/multifactor"
         return self._is_multifactor
 
-    def priorities(self) -> Mapping[int, Priority]:
-        """See :class:`BurstSteering`."""
+    def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
+        """See :class:`BurstSteering`: slurmctld reckons these alone, not the cluster's whole queue."""
         found: dict[int, Priority] = {}
-        for line in self._commands.text("sprio", "--noheader", "--format=%i|%Y|%S").splitlines():
+        if partition is not None:
+            found |= self._priorities(f"--partition={partition}")
+        left = [f"{job_id:d}" for job_id in jobs if job_id not in found]
+        for begin in range(0, len(left), _JOBS_A_CALL):
+            found |= self._priorities(f"--jobs={','.join(left[begin : begin + _JOBS_A_CALL])}")
+        return found
+
+    def _priorities(self, which: str) -> dict[int, Priority]:
+        found: dict[int, Priority] = {}
+        for line in self._commands.text("sprio", "--noheader", which, "--format=%i|%Y|%S").splitlines():
             match [part.strip() for part in line.split("|")]:
                 case [job_id, total, site] if records.whole(job_id) is not None:
                     numbers = records.whole(total), _signed(site)
@@ -146,6 +199,69 @@ class Steering:
                         # of several partitions of a job the first line counts: such jobs are left alone
                         found.setdefault(int(job_id), Priority(total=numbers[0], site_factor=numbers[1]))
         return found
+
+    def demands(self, partition: str) -> Mapping[int, Demand]:
+        """See :class:`BurstSteering`; excluded nodes are told by squeue's older format alone."""
+        which = ("--noheader", "--states=PENDING", f"--partition={partition}")
+        refusing = {
+            int(job_id)
+            for line in self._commands.text("squeue", *which, "--format=%A|%x").splitlines()
+            for job_id, _, nodes in (line.strip().partition("|"),)
+            if records.whole(job_id) is not None and records.text(nodes) is not None
+        }
+        layout = Layout.of(_DEMANDS)
+        answer = self._commands.text("squeue", *which, f"--Format={layout.argument}")
+        found: dict[int, Demand] = {}
+        for row in layout.records(answer, Unread()):
+            job_id = records.whole(row["JobID"])
+            if job_id is not None:
+                generic = any(records.text(row[name]) is not None for name in _GENERIC)
+                found[job_id] = Demand(
+                    memory_mb=_memory_mb(row["MinMemory"]), is_particular=generic or job_id in refusing
+                )
+        return found
+
+    def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """See :class:`BurstSteering`."""
+        layout = Layout.of(_STATES)
+        answer = self._commands.text(
+            "sinfo",
+            "--noheader",
+            "--all",
+            "--Node",
+            f"--nodes={fold(sorted(nodes))}",
+            f"--Format={layout.argument}",
+        )
+        return {
+            row["NodeList"].strip(): frozenset(
+                re.sub(r"[^A-Z_+]", "", row["StateComplete"].strip().upper()).split("+")
+            )
+            for row in layout.records(answer, Unread())
+        }
+
+    def power_saving(self, partition: str) -> PowerSaving:
+        """See :class:`BurstSteering`: asked once."""
+        if self._power_saving is None:
+            values = parsing.config(self._commands.text("scontrol", "show", "config"))
+            own = dict(_PAIR.findall(self._commands.text("scontrol", "-o", "show", "partition", partition)))
+            times = [
+                seconds
+                for text in (own.get("SuspendTime", ""), values.get("SuspendTime", ""))
+                if (seconds := records.leading(text))
+            ]
+            excluded = [values.get("SuspendExcNodes", "")]
+            if partition in values.get("SuspendExcParts", "").split(","):
+                excluded = [own.get("Nodes", "")]
+            self._power_saving = PowerSaving(
+                idle_seconds=float(times[0]) if times else None,
+                excluded=frozenset(
+                    name
+                    for text in excluded
+                    if records.text(text) is not None
+                    for name in expand(_COUNT.sub("", text))
+                ),
+            )
+        return self._power_saving
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
         """See :class:`BurstSteering`."""
@@ -156,6 +272,11 @@ class Steering:
             # scontrol goes on with the other jobs of the list
             if "already finished" not in str(error) and "Invalid job id" not in str(error):
                 raise
+
+
+def _memory_mb(text: str) -> int:
+    match = _MEMORY.fullmatch(text.strip())
+    return int(float(match[1]) * _MEGABYTES[match[2]]) if match else 0
 
 
 def _signed(text: str) -> int | None:

@@ -23,7 +23,7 @@ from advisor.service.portfolio_loop import PortfolioLoop
 from advisor.service.site_view import cluster_state
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
-from advisor.slurm.steering import Closed, Priority
+from advisor.slurm.steering import Closed, Demand, PowerSaving, Priority
 from advisor.testing.manual_clock import ManualClock
 
 BURST = "burst"
@@ -72,6 +72,10 @@ class MemoryBurst:
     told: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     calls_left: int = 1_000_000
     knows_site_factors: bool = True
+    asked: dict[int, Demand] = field(default_factory=dict)
+    saving: PowerSaving = field(default_factory=PowerSaving)
+    now: dict[str, frozenset[str]] = field(default_factory=dict)
+    """States of nodes that have changed since the last snapshot."""
 
     def _call(self) -> None:
         self.calls_left -= 1
@@ -126,13 +130,24 @@ class MemoryBurst:
         self._call()
         self.reservation = None
 
-    def priorities(self) -> Mapping[int, Priority]:
+    def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
         self._call()
         return {
             job_id: Priority(total=self.own[job_id] + self.factors[job_id], site_factor=self.factors[job_id])
             for job_id, queued in self.jobs.items()
-            if queued.state == PENDING
+            if queued.state == PENDING and (partition in queued.partitions or job_id in jobs)
         }
+
+    def demands(self, _partition: str) -> Mapping[int, Demand]:
+        self._call()
+        return self.asked
+
+    def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
+        self._call()
+        return {name: self.now.get(name, self.nodes[name].states) for name in nodes}
+
+    def power_saving(self, _partition: str) -> PowerSaving:
+        return self.saving
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
         self._call()
@@ -140,7 +155,7 @@ class MemoryBurst:
 
     def order(self) -> list[int]:
         """Waiting jobs as slurmctld would take them."""
-        seen = self.priorities()
+        seen = self.priorities(BURST)
         return sorted(seen, key=lambda job_id: (-seen[job_id].total, job_id))
 
 

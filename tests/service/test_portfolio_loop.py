@@ -9,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from advisor.model import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.service.purse import Wish
+from advisor.slurm.steering import Demand, PowerSaving
+from tests.service.cloud_world import comment
 from tests.service.portfolio_world import PortfolioWorld, node, running, waiting
 
 IDLE = ("IDLE",)
@@ -117,6 +120,73 @@ def test_a_job_that_cannot_use_the_idle_node_gets_another(tmp_path: Path) -> Non
     assert world.closed == {"burst2"}
 
 
+@pytest.mark.parametrize("kind", [{"gres": "gres:gpu:1"}, {"plain_constraint": False}, None])
+def test_a_job_that_asks_for_a_kind_of_node_finds_all_open(tmp_path: Path, kind: dict | None) -> None:
+    """No snapshot tells which nodes have it: under a limit of one the first, a wrong one, would be open."""
+    world = PortfolioWorld(tmp_path, in_charge="ODE-FCFS-FirstFit")
+    world.slurm.add(waiting(1, **(kind or {})))
+    if kind is None:
+        world.slurm.asked = {1: Demand(is_particular=True)}
+    world.tick()
+    assert world.closed == set()
+    world.slurm.end(1)
+    world.slurm.add(waiting(2))
+    world.tick()
+    assert world.closed == {"burst2", "burst3", "burst4"}
+
+
+def test_an_open_node_has_the_memory_of_the_next_job(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="ODE-FCFS-FirstFit")
+    world.slurm.nodes["burst3"] = node("burst3", memory_mb=64_000)
+    world.slurm.add(waiting(1))
+    world.slurm.asked = {1: Demand(memory_mb=16_000)}
+    world.tick()
+    assert world.closed == {"burst1", "burst2", "burst4"}
+
+
+def test_an_open_node_that_nobody_takes_is_soon_not_the_only_one(tmp_path: Path) -> None:
+    """Whatever it is that Slurm knows and we do not: two, four, all nodes are open in the end."""
+    world = PortfolioWorld(tmp_path, nodes=6, in_charge="ODE-FCFS-FirstFit")
+    world.slurm.add(waiting(1, limit=600.0), waiting(2, limit=600.0))
+    open_nodes = []
+    for _ in range(14):
+        world.tick()
+        open_nodes.append(6 - len(world.closed))
+    assert open_nodes[:3] == [1, 1, 1]
+    assert open_nodes == sorted(open_nodes)
+    assert open_nodes[-1] == 6
+    world.slurm.jobs.clear()
+    world.tick()
+    assert len(world.closed) == 6
+
+
+def test_short_jobs_on_the_rented_node_do_not_make_a_stuck_job_wait_anew(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, nodes=2, in_charge="ODM-FCFS-FirstFit")
+    world.slurm.add(waiting(1))
+    for n in range(8):
+        world.slurm.nodes["burst1"] = node("burst1", "ALLOCATED" if n % 2 else "IDLE")
+        if n % 2:
+            world.slurm.add(running(100 + n, "burst1", start=world.clock.wall, limit=30.0))
+        else:
+            world.slurm.jobs.pop(99 + n, None)
+        world.tick()
+    assert world.closed == set()
+
+
+def test_a_job_that_was_moved_here_does_not_wait_as_long_as_it_runs(tmp_path: Path) -> None:
+    """ODX lets a job wait as long as it runs; we told its user that it starts after a boot."""
+    for told, closed in (("", 4), (comment(Capacity.SPOT, 7200.0), 3)):
+        folder = tmp_path / str(closed)
+        folder.mkdir()
+        world = PortfolioWorld(folder, in_charge="ODX-FCFS-FirstFit")
+        now = world.clock.wall
+        world.slurm.add(waiting(1, limit=7200.0, submit_time=now, admin_comment=told))
+        world.tick()
+        assert len(world.closed) == 4
+        world.tick(2 + round(world.settings.placement.boot_seconds / 20.0) + 3)
+        assert len(world.closed) == closed
+
+
 def test_waiting_jobs_stand_in_the_policys_order(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path, in_charge="ODE-UNICEF-FirstFit")
     world.slurm.add(waiting(1, limit=3600.0), waiting(2, limit=60.0), waiting(3, limit=600.0))
@@ -158,6 +228,16 @@ def test_what_an_admin_sets_is_left_alone(tmp_path: Path) -> None:
     assert world.slurm.factors[2] == 77
 
 
+def test_an_admin_takes_a_factor_back_for_good(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="ODE-UNICEF-FirstFit")
+    world.slurm.add(waiting(1), waiting(2, limit=60.0))
+    world.tick(2)
+    assert world.slurm.factors[2] > 0
+    world.slurm.factors[2] = 0
+    world.tick(3)
+    assert world.slurm.factors[2] == 0
+
+
 def test_without_site_factors_the_order_is_slurms(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path, in_charge="ODE-UNICEF-FirstFit")
     world.slurm.knows_site_factors = False
@@ -188,6 +268,49 @@ def test_headroom_is_warmed_and_kept_warm(tmp_path: Path) -> None:
     assert states_told(world, "POWER_UP") == [("burst1", "burst2")]
     assert states_told(world, "IDLE") == [("burst1", "burst2")]  # Slurm counts its idle time anew
     assert states_told(world, "POWER_DOWN") == []
+
+
+def test_a_kept_node_is_told_so_only_when_half_its_idle_time_is_over(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="ODA-WSPT-WorstFit+h1+bf")
+    world.slurm.saving = PowerSaving(idle_seconds=300.0)
+    world.slurm.nodes["burst1"] = node("burst1", *IDLE)
+    world.tick(16)  # 320 s
+    assert states_told(world, "IDLE") == [("burst1",)] * 3
+
+
+@pytest.mark.parametrize("word", ["DRAIN", "FAIL", "POWERING_DOWN", "MAINT", "RESERVED", "ALLOCATED"])
+def test_a_node_that_somebody_wants_otherwise_by_now_is_not_kept(tmp_path: Path, word: str) -> None:
+    """To slurmctld state=IDLE is the end of a DRAIN as well, and what was seen is seconds old."""
+    world = PortfolioWorld(tmp_path, in_charge="ODA-WSPT-WorstFit+h2+bf")
+    for name in ("burst1", "burst2"):
+        world.slurm.nodes[name] = node(name, *IDLE)
+    base = () if word == "ALLOCATED" else ("IDLE",)
+    world.slurm.now["burst2"] = frozenset({"CLOUD", word, *base})
+    world.tick()
+    assert states_told(world, "IDLE") == [("burst1",)]
+
+
+def test_nodes_that_slurm_conf_or_others_keep_are_not_given_back(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="ODA-FCFS-FirstFit")
+    world.slurm.saving = PowerSaving(excluded=frozenset({"burst1"}))
+    world.slurm.nodes["burst1"] = node("burst1", *IDLE)
+    world.slurm.nodes["burst2"] = node("burst2", *IDLE, "RESERVED")
+    world.slurm.nodes["burst3"] = node("burst3", *IDLE)
+    world.tick()
+    assert states_told(world, "POWER_DOWN") == [("burst3",)]
+
+
+def test_nothing_is_kept_or_opened_while_the_cloud_is_protected(tmp_path: Path) -> None:
+    world = PortfolioWorld(tmp_path, in_charge="ODA-WSPT-WorstFit+h2+bf")
+    world.slurm.nodes["burst1"] = node("burst1", *IDLE)
+    world.cloud.boot_failed(10)
+    world.slurm.add(waiting(1, processors=8))
+    world.tick()
+    assert states_told(world, "IDLE") == []
+    assert world.closed == {"burst2", "burst3", "burst4"}
+    world.cloud.try_one_boot()
+    world.tick()
+    assert world.closed == set()
 
 
 def test_a_warm_node_that_cannot_be_had_is_not_asked_for_at_every_tick(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from advisor.model.settings import ClusterSettings, Settings
 from advisor.service.portfolio_sight import (
     BurstSight,
     LastTwo,
+    Want,
     expected_run,
     nodes_of,
     sight_of,
@@ -116,13 +117,42 @@ def test_each_job_wants_nodes_it_may_use() -> None:
     ]
 
     def first(*jobs: QueuedJob) -> list[str]:
-        return list(wanted_first(nodes, jobs, processors_per_node=4))
+        return list(wanted_first(nodes, [Want(queued.job, nodes_of(queued.job, 4)) for queued in jobs]))
 
     assert first() == ["burst2", "burst1", "burst3"]
     assert first(waiting(1, features=("cloud", "on-demand"))) == ["burst3", "burst2", "burst1"]
     assert first(waiting(1, features=("spot", "gpu"))) == ["burst2", "burst1", "burst3"]  # spot|gpu
     assert first(waiting(1, node_list="burst1"), waiting(2)) == ["burst1", "burst2", "burst3"]
     assert first(waiting(1, node_list="burst[1")) == ["burst2", "burst1", "burst3"]  # no list at all
+
+
+def test_a_node_with_too_little_memory_is_not_wanted() -> None:
+    nodes = [node("burst1", weight=1), node("burst2", weight=9, memory_mb=64_000)]
+    job = waiting(1).job
+    assert list(wanted_first(nodes, [Want(job, 1, memory_mb=32_000)])) == ["burst2", "burst1"]
+    assert list(wanted_first(nodes, [Want(job, 1, memory_mb=8_000)])) == ["burst1", "burst2"]
+
+
+def test_where_its_kind_is_not_enough_a_job_takes_any() -> None:
+    nodes = [node("burst1", weight=1), node("burst2", weight=2), node("burst3", weight=9, features=("gpu",))]
+    job = waiting(1, features=("gpu",)).job
+    other = Want(waiting(2, node_list="burst2").job, 1)
+    assert list(wanted_first(nodes, [Want(job, 2), other])) == ["burst3", "burst2", "burst1"]
+    assert list(wanted_first(nodes, [Want(job, 2, takes_any=True), other])) == ["burst3", "burst1", "burst2"]
+
+
+def test_what_others_have_reserved_is_no_node_of_ours() -> None:
+    nodes = [
+        node("burst1", "IDLE", "RESERVED"),
+        node("burst2", "IDLE", "MAINT"),
+        node("burst3", "IDLE", "POWERED_DOWN", "RESERVED"),
+        node("burst4", "IDLE", "POWERED_DOWN", "RESERVED"),
+        node("burst5", "IDLE"),
+    ]
+    snapshot = SlurmSnapshot(time=NOW, jobs=(), nodes=tuple(nodes))
+    seen = sight_of(snapshot, SETTINGS, last=LastTwo(), launched={}.get, boot_seconds=1.0, closed={"burst4"})
+    assert [item.name for item in seen.rented] == ["burst5"]
+    assert [item.name for item in seen.asleep] == ["burst4"]
 
 
 def test_an_empty_partition_is_no_trouble() -> None:

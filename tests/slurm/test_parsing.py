@@ -68,6 +68,15 @@ def test_recorded_queue_is_read_in_full() -> None:
     assert hostile.start_time is not None
 
 
+@pytest.mark.parametrize(
+    ("constraint", "is_plain"),
+    [("", True), ("a&b-1", True), ("a|b", False), ("[a*2&b]", False), ("(null)", True)],
+)
+def test_a_constraint_is_plain_when_its_words_are_joined_by_and(constraint: str, *, is_plain: bool) -> None:
+    jobs, _ = recorded_jobs(one_job(Feature=constraint))
+    assert jobs[7].job.plain_constraint is is_plain
+
+
 def test_recorded_array_stands_for_its_waiting_tasks() -> None:
     jobs, _ = recorded_jobs()
     assert jobs[2].job.array_tasks == 14

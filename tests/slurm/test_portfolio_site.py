@@ -15,7 +15,7 @@ import pytest
 from advisor.model.errors import AdvisorError
 from advisor.service import status_file
 from advisor.slurm.commands import Commands
-from advisor.slurm.steering import Steering
+from advisor.slurm.steering import Demand, PowerSaving, Steering
 from advisor.testing.lab import LabOptions, Submission
 from advisor.testing.site import Site, SiteOptions
 
@@ -80,7 +80,7 @@ def until_ordered(site: Site, jobs: list[Submission]) -> None:
     """Wait until their priorities fall from job to job."""
 
     def ordered() -> bool:
-        seen = steering(site).priorities()
+        seen = steering(site).priorities("burst")
         totals = [seen[job.job_id].total for job in jobs if job.job_id in seen]
         return len(totals) == len(jobs) and totals == sorted(set(totals), reverse=True)
 
@@ -106,9 +106,16 @@ def test_one_node_short_jobs_first_and_nothing_is_left_when_the_loop_ends(tmp_pa
 
         site.control.stop()  # as systemd does: everything is Slurm's again
         assert steering(site).closed() is None
-        waiting = steering(site).priorities()
+        waiting = steering(site).priorities("burst")
         assert waiting.keys() == {job.job_id for job in (long, short, middle)}
         assert {priority.site_factor for priority in waiting.values()} == {0}
+        picky = submit(site, 5, "true", "--hold", "--exclude=burst2", "--mem=1G")
+        assert steering(site).demands("burst")[picky.job_id] == Demand(memory_mb=1024, is_particular=True)
+        assert not steering(site).demands("burst")[long.job_id].is_particular
+        site.lab.run("scancel", str(picky.job_id))
+        assert steering(site).power_saving("burst") == PowerSaving(idle_seconds=600.0)
+        assert steering(site).node_states(["burst1"]).keys() == {"burst1"}
+        assert "CLOUD" in steering(site).node_states(["burst1"])["burst1"]
 
         site.control.start()
         until_ordered(site, [short, middle, long])

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from advisor.model.errors import BadInput, RetryLater
-from advisor.slurm.steering import Closed, Priority, Steering
+from advisor.slurm.records import Layout
+from advisor.slurm.steering import Closed, Demand, PowerSaving, Priority, Steering
 
 SHOWN = (
     "ReservationName=maintenance StartTime=1 EndTime=2 Duration=00:01:00 Nodes=onprem1 NodeCnt=1\n"
@@ -79,13 +80,82 @@ def test_opening_what_is_open_is_harmless() -> None:
 
 def test_priorities_and_their_site_factors() -> None:
     said = Said("3|7|7\n4|1|-5\n 5 |  1000 | 0 \n6_1|8|8\nnonsense\n5|2|2\n")
-    found = steering(said).priorities()
+    found = steering(said).priorities("burst")
+    assert said.asked == [("sprio", "--noheader", "--partition=burst", "--format=%i|%Y|%S")]
     assert found == {
         3: Priority(total=7, site_factor=7),
         4: Priority(total=1, site_factor=-5),
         5: Priority(total=1000, site_factor=0),
     }
     assert found[3].own == 0
+
+
+def test_priorities_of_jobs_elsewhere_are_asked_for_by_their_ids() -> None:
+    said = Said("3|7|7\n", "4|1|1\n", "")
+    assert steering(said).priorities("burst", range(3, 600)).keys() == {3, 4}
+    assert [command[2][:9] for command in said.asked] == ["--partiti", "--jobs=4,", "--jobs=50"]
+
+
+class Columns(Said):
+    """Answers of calls that name their columns and the words between them; plain ones are plain text."""
+
+    def text(self, *command: str) -> str:
+        answer = super().text(*command)
+        (columns,) = [word for word in command if word.lower().startswith("--format=")]
+        if not columns.startswith("--Format"):
+            return answer
+        (*_, (_, between)), (_, after) = (
+            (part.split(":") for part in columns[9:].split(",")[:-1]),
+            (columns.rpartition(",")[2].split(":")),
+        )
+        rows = (line.split(";") for line in answer.splitlines())
+        return "".join(Layout((), between, after).between.join(row) + after + "\n" for row in rows)
+
+
+def test_what_a_job_demands_of_its_nodes() -> None:
+    said = Columns(
+        "5|\n6|gpu[1-2]\n7|(null)\n",
+        "5;4G;N/A;N/A;N/A;N/A;0\n6;500M;N/A;N/A;N/A;N/A;0\n7;0;gres:gpu:1;N/A;N/A;N/A;0\n8;1.50G;;;;gres:gpu;1\n",
+    )
+    assert steering(said).demands("burst") == {
+        5: Demand(memory_mb=4096),
+        6: Demand(memory_mb=500, is_particular=True),
+        7: Demand(is_particular=True),
+        8: Demand(memory_mb=1536, is_particular=True),
+    }
+
+
+def test_nodes_are_asked_for_by_name() -> None:
+    said = Columns("burst1;idle+cloud;1\nburst2;idle*+cloud+drain;1\n")
+    assert steering(said).node_states(["burst2", "burst1"]) == {
+        "burst1": {"IDLE", "CLOUD"},
+        "burst2": {"IDLE", "CLOUD", "DRAIN"},
+    }
+    assert "--nodes=burst[1-2]" in said.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "own", "found"),
+    [
+        (
+            "SuspendTime = 600 sec\nSuspendExcNodes = burst[1-3]:2,login1\nSuspendExcParts = (null)\n",
+            "PartitionName=burst Nodes=burst[1-9] SuspendTime=GLOBAL",
+            PowerSaving(idle_seconds=600.0, excluded=frozenset({"burst1", "burst2", "burst3", "login1"})),
+        ),
+        (
+            "SuspendTime = INFINITE\nSuspendExcNodes = (null)\nSuspendExcParts = debug,burst\n",
+            "PartitionName=burst Nodes=burst[1-2] SuspendTime=60",
+            PowerSaving(idle_seconds=60.0, excluded=frozenset({"burst1", "burst2"})),
+        ),
+        ("SuspendTime = INFINITE\nSuspendExcNodes = (null)\n", "PartitionName=burst", PowerSaving()),
+    ],
+)
+def test_which_nodes_slurm_powers_down_and_when(config: str, own: str, found: PowerSaving) -> None:
+    said = Said(config, own)
+    steered = steering(said)
+    assert steered.power_saving("burst") == found
+    assert steered.power_saving("burst") == found
+    assert len(said.asked) == 2
 
 
 def test_jobs_that_have_ended_do_not_keep_the_others_from_being_ordered() -> None:
