@@ -255,17 +255,14 @@ class AcquireLoop:
         staying = sum(item.node.name not in leaving for item in kept.up)
         missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())
         now = self._clock.wall()
-        pausing = {
-            node.name
-            for node in kept.asleep
-            if 0.0 < self._not_before.get(node.name, 0.0) - now <= _LONGEST_PAUSE
-        }
-        missing -= len(pausing)  # one node is like another: what kept these from coming is not asked for more
         if self._misses:
-            missing = min(missing, 1 - len(self._asked))  # one may try
+            # one node is like another: what kept these from coming may keep the next, so one may try
+            is_pausing = any(0.0 < time - now <= _LONGEST_PAUSE for time in self._not_before.values())
+            missing = 0 if is_pausing else min(missing, 1 - len(self._asked))
         if missing <= 0 or self._purse.exhausted(self._settings.waiting)[0]:
             return
-        names = [n.name for n in kept.asleep if n.name not in self._asked and n.name not in pausing][:missing]
+        names = [node.name for node in kept.asleep if node.name not in self._asked]
+        names = sorted(names, key=lambda name: self._not_before.get(name, 0.0))[:missing]
         if names:
             self._asked |= dict.fromkeys(names, now)
             self._save()  # first: the launch must know what it is for
