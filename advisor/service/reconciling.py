@@ -310,8 +310,9 @@ class ReconcileLoop:
             self._protected_since = now
         nodes = burst_nodes(self._view.fresh(), self._settings)
         moving = {NodePower.POWERING_UP, NodePower.POWERING_DOWN}
-        # one that an admin has drained stays down as long as he likes
-        is_clean = not any(node.power in moving or (node.is_down and not node.is_draining) for node in nodes)
+        # the boots that failed left theirs powered down; any other is down as long as an admin likes
+        failed = (node.is_down and node.power is NodePower.DOWN and not node.is_draining for node in nodes)
+        is_clean = not any(failed) and not any(node.power in moving for node in nodes)
         if now - self._protected_since >= _PROTECTED_SECONDS and is_clean:
             log.warning("cloud.protection_ends", why="one boot may try")
             self._cloud.try_one_boot()

@@ -161,16 +161,18 @@ def test_an_open_node_that_nobody_takes_is_soon_not_the_only_one(tmp_path: Path)
 
 
 def test_short_jobs_on_the_rented_node_do_not_make_a_stuck_job_wait_anew(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, nodes=2, in_charge="ODM-FCFS-FirstFit")
-    world.slurm.add(waiting(1))
-    for n in range(8):
+    world = PortfolioWorld(tmp_path, nodes=3, in_charge="ODE-FCFS-FirstFit")
+    world.slurm.add(waiting(1, limit=600.0))
+    closed = []
+    for n in range(6):
         world.slurm.nodes["burst1"] = node("burst1", "ALLOCATED" if n % 2 else "IDLE")
         if n % 2:
             world.slurm.add(running(100 + n, "burst1", start=world.clock.wall, limit=30.0))
         else:
             world.slurm.jobs.pop(99 + n, None)
         world.tick()
-    assert world.closed == set()
+        closed.append(len(world.closed))
+    assert closed == [2, 2, 2, 1, 1, 1]
 
 
 def test_a_job_that_was_moved_here_does_not_wait_as_long_as_it_runs(tmp_path: Path) -> None:
