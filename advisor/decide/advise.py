@@ -50,7 +50,8 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     moved = placement is Placement.BURST and chosen is not None
     mode = settings.cluster.mode_of(job.queue)
     acts = mode is Mode.ACT
-    size = _size_word(estimates, settings)
+    # a placeholder does no work: how long it runs says nothing, and its place is another job's
+    size = "unknown" if job.keeps_place_of is not None else _size_word(estimates, settings)
     return Advice(
         advice_id=advice_id,
         time=state.time,

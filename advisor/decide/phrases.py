@@ -24,6 +24,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         Reason.MAY_MOVE: "Nothing the user said and no rule of the site keeps it on-premise.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
+        Reason.KEEPS_A_PLACE: "By its name it keeps the place of another job: {detail}.",
         Reason.EXPLICIT_BURST: "It is in the burst partition {detail} already; it is not changed.",
         Reason.OPT_OUT_COMMENT: "Its comment says {detail}: the user does not want it moved.",
         Reason.OPT_OUT_FEATURE: "It asks for the feature {detail}: the user does not want it moved.",

@@ -11,6 +11,7 @@ class Reason(enum.StrEnum):
     # Question 1: may it move? The user's own words first.
     MAY_MOVE = "rule.may_move"
     EXPLICIT_PARTITION = "rule.explicit_partition"
+    KEEPS_A_PLACE = "rule.keeps_a_place"
     EXPLICIT_BURST = "rule.explicit_burst"
     OPT_OUT_COMMENT = "rule.opt_out_comment"
     OPT_OUT_FEATURE = "rule.opt_out_feature"

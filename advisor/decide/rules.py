@@ -89,6 +89,8 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
     burst = settings.cluster.burst_partition
     if partitions == (burst,):
         return _no(Reason.EXPLICIT_BURST, burst)
+    if job.keeps_place_of is not None:
+        return _no(Reason.KEEPS_A_PLACE, job.name)
     if job.explicit_partition and not settings.rules.move_explicit_partition:
         return _no(Reason.EXPLICIT_PARTITION, job.queue)
     if job.node_list:

@@ -16,7 +16,7 @@ from typing import Final
 
 from advisor.decide.wording import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
-from advisor.model.job import Job, JobOutcome, JobState, place_named
+from advisor.model.job import PLACE_COMMENT, Job, JobOutcome, JobState, place_named
 
 _WANTED: Final = (
     "JobIDRaw",  # first: a number
@@ -68,6 +68,7 @@ _INTERRUPTED: Final = frozenset({"REQUEUED", "RESIZING", "SPECIAL_EXIT"})
 _MAYBE_CONTINUED: Final = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
 _UNFINISHED: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING"})
 
+_LONGEST_PLACE_SECONDS: Final = 3600.0 + 600.0  # the most of hedge.slot_held_seconds, and to end
 _MAX_RECORD_CHARACTERS = 1024 * 1024
 _MAX_TEXT = 1000
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -253,7 +254,7 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     started = start is not None and submit <= start <= end
     if state in _INTERRUPTED:
         outcome = None
-    elif place_named(record["JobName"]) is not None:  # nothing of a user's ran in it: it would teach nonsense
+    elif _is_placeholder(record, job_id, start, end):  # nothing of a user's ran in it: it teaches nonsense
         report.placeholders += 1
         return None
     elif started and start is not None:
@@ -270,6 +271,17 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
         end_time=float(end),
         may_continue=state in _INTERRUPTED | _MAYBE_CONTINUED,
     )
+
+
+def _is_placeholder(record: dict[str, str], job_id: int, start: int | None, end: int) -> bool:
+    """Whether a job only kept another's place: names are anybody's, and nobody hides his work by one.
+
+    The comment is empty where the site does not keep comments (``AccountingStoreFlags``).
+    """
+    other = place_named(record["JobName"])
+    if other is None or other >= job_id or record["Comment"] not in {"", PLACE_COMMENT}:
+        return False
+    return start is None or end - start <= _LONGEST_PLACE_SECONDS
 
 
 def _outcome_of(

@@ -9,6 +9,8 @@ from typing import Final
 
 PLACE_OF: Final = "place-of-"
 """What the name of a placeholder begins with; the id of the job whose place it keeps follows."""
+PLACE_COMMENT: Final = "Burst Advisor keeps the place of a job that runs in the cloud"
+"""Comment of a placeholder."""
 _PLACEHOLDER: Final = re.compile(re.escape(PLACE_OF) + r"(\d{1,10})")
 
 
@@ -86,8 +88,8 @@ class Job:
     burst_buffer : str or None
         As submitted; keeps a job on-premise.
     plain_constraint : bool
-        Whether its constraint expression is empty or joins features by ``&`` only, so that one more may be
-        asked for.
+        Whether its constraint expression is empty or joins features by ``&`` only, and is not long, so that
+        one more may be asked for.
     """
 
     job_id: int

@@ -17,6 +17,7 @@ from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
 from advisor.service.place_keeper import PlaceKeeper
+from advisor.service.placeholders import was_changed
 from advisor.slurm.places import JobSight
 from advisor.slurm.protocol import PENDING, RUNNING, SlurmBackend, SlurmSnapshot
 
@@ -27,6 +28,9 @@ _TOP_PRIORITY: Final = 4_294_960_000  # priority/basic counts down from 4,294,90
 """For the fraction of a second between the placeholder's end and the job's start in its slot."""
 _LOOKS: Final = 10  # then whoever else's turn has come is seen to
 _PAUSE_SECONDS: Final = 0.1
+_LEAST_SLOT_SECONDS: Final = 60.0  # its processes may take KillWait to end
+_QUICK_SECONDS: Final = 5.0
+"""A job starts in its slot sooner, or something is in its way: then one look a round is enough."""
 _STEPS: Final = 6
 """More than a job has from the cloud to its place."""
 
@@ -74,6 +78,7 @@ class BringingBack:
         pause: Callable[[float], None],
     ) -> None:
         self._burst = settings.cluster.burst_partition
+        self._slot_held_seconds = max(settings.hedge.slot_held_seconds, _LEAST_SLOT_SECONDS)
         self._slurm = slurm
         self._places = places
         self._record = record
@@ -150,20 +155,40 @@ class BringingBack:
         if sight.reason == "BeginTime":
             self._slurm.update_job([kept.job_id], {"starttime": "now"})
         place = self._places.place(kept.placeholder, kept.job_id) if kept.placeholder else None
-        if place is None and kept.has_slot:
-            return True  # its slot is free, and it is first in the queue
+        if place is None and kept.has_slot:  # its slot is free, and it is first in the queue
+            return self._wait_for_start(kept, sight)
         if place is None:  # somebody has cancelled it: the job's age is all that is left of its place
             self._age_anew(kept, sight)
             self._done(kept, "without a placeholder")
             return False
         if place.state == "COMPLETING":
             return True
+        if was_changed(kept, place) and not kept.has_slot:  # its user would be first with any job he likes
+            self._places.cancel(kept.placeholder, kept.job_id)
+            self._age_anew(kept, sight)
+            self._record.count("places_changed")
+            self._done(kept, "without its place, which was changed")
+            return False
         if not place.is_pending:
-            self._record.put(kept, has_slot=True)
+            acted = kept.acted if kept.has_slot else self._clock.wall()
+            self._record.put(kept, has_slot=True, acted=acted)
             self._places.raise_priority(kept.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
             self._places.cancel(kept.placeholder, kept.job_id)
             return True
         self._wait_behind(kept, sight)
+        return False
+
+    def _wait_for_start(self, kept: Kept, sight: JobSight) -> bool:
+        """First in the queue for a moment, not for ever: it may be held, or kept waiting by a limit."""
+        since = self._clock.wall() - kept.acted
+        is_held = sight.reason.startswith("JobHeld")
+        if not is_held and since <= self._slot_held_seconds:
+            return since <= _QUICK_SECONDS
+        # a priority set by hand would release a job that is held
+        priority = kept.priority if kept.priority > 0 and not is_held else None
+        self._age_anew(kept, sight, to=priority)
+        self._record.count("slots_lost")
+        self._done(kept, "without its slot, which it did not take")
         return False
 
     def _wait_behind(self, kept: Kept, sight: JobSight) -> None:
@@ -180,9 +205,9 @@ class BringingBack:
             self._age_anew(kept, sight)
             self._record.put(kept, in_place=True, acted=now)
 
-    def _age_anew(self, kept: Kept, sight: JobSight) -> None:
+    def _age_anew(self, kept: Kept, sight: JobSight, to: int | None = None) -> None:
         age = self._places.age_points(sight.ages_since - kept.submitted)
-        self._places.raise_priority(kept.job_id, by=kept.site_factor + age, to=None)
+        self._places.raise_priority(kept.job_id, by=kept.site_factor + age, to=to)
 
     def _arrived(self, kept: Kept) -> None:
         """It runs here: nobody may profit from its priority any more."""

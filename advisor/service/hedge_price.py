@@ -101,8 +101,9 @@ class HedgePrice:
 
     def ended_in_the_cloud(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
         """A hedged job has ended in the cloud: the budget grows by a clairvoyant's share of it."""
-        if not self._is_wanted or advice is None or advice.advice.hedge is None:
-            return
+        hedge = advice.advice.hedge if advice is not None else None
+        if not self._is_wanted or advice is None or hedge is None or hedge.kind is not HedgeKind.HEDGE:
+            return  # a speculation is charged nothing either
         job = outcome.job
         case = self._case(advice.estimates, job.processors, job.requested_time)
         if case is None:

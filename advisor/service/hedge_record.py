@@ -68,6 +68,12 @@ class Kept:
         It waits here, and has the age that the requeue took.
     delay_seconds : float
         By so much its placeholder is younger than the job, and has not yet been given for it.
+    place_processors, place_nodes : int
+        What its placeholder asked for when it was submitted; 0: not known. Its user may change it.
+    place_limit_seconds : float or None
+        Time limit of its placeholder then; None: none, or not known.
+    tries_after : float
+        Epoch seconds before which no placeholder is submitted again: the last attempt may yet succeed.
     acted : float
         Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
     why : str
@@ -92,6 +98,10 @@ class Kept:
     has_slot: bool = False
     in_place: bool = False
     delay_seconds: float = 0.0
+    place_processors: int = 0
+    place_nodes: int = 0
+    place_limit_seconds: float | None = None
+    tries_after: float = 0.0
     acted: float = 0.0
     why: str = ""
 

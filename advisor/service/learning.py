@@ -20,6 +20,7 @@ from advisor.service.clock import Clock
 from advisor.service.knowledge import Knowledge
 from advisor.service.loops import Step
 from advisor.service.metrics import ControlMetrics
+from advisor.service.placeholders import standing_for_others
 from advisor.service.site_view import cluster_state
 from advisor.service.size_knowledge import SizeKnowledge
 from advisor.service.view import SharedView
@@ -148,7 +149,8 @@ class LearnLoop:
         """Waits are known as soon as jobs start."""
         snapshot = self._view.fresh()
         self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
-        jobs = [queued for queued in snapshot.jobs if queued.job.keeps_place_of is None]
+        standing = standing_for_others(snapshot.jobs)
+        jobs = [queued for queued in snapshot.jobs if queued.job.job_id not in standing]
         self._knowledge.learn_starts(jobs, self._view.state_at)
         self._sizes.observe(jobs, snapshot.time)
 

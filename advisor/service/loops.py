@@ -18,6 +18,8 @@ from advisor.service.clock import Clock
 
 log = structlog.get_logger(__name__)
 
+_LEAST_REST_SECONDS: Final = 0.5
+"""Between two rounds, however often it is woken."""
 _STUCK_SECONDS: Final = 900.0
 """A round that takes longer is stuck: the first sacct of a big site takes minutes, nothing takes this."""
 
@@ -131,7 +133,7 @@ class LoopRunner:
         self._thread.start()
 
     def wake(self) -> None:
-        """Begin the next round now."""
+        """Begin the next round now, or half a second after the last."""
         self._wake.set()
 
     def ask_to_stop(self) -> None:
@@ -158,7 +160,12 @@ class LoopRunner:
             self.run_once()
             # never back to back: a round that takes longer than its period must not load Slurm all the time
             rest = max(self.loop.period_seconds - (self._clock.monotonic() - began), self._shortest_rest)
-            self._wake.wait(rest)
+            ended = self._clock.monotonic()
+            if self._wake.wait(rest):  # many may wake it at once: hundreds of jobs that start
+                least = max(_LEAST_REST_SECONDS, 0.5 * self.health.seconds)
+                self._stop.wait(
+                    max(0.0, ended + min(least, self.loop.period_seconds) - self._clock.monotonic())
+                )
             self._wake.clear()
 
     @property

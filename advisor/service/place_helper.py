@@ -39,7 +39,7 @@ def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
         wish = msgspec.json.decode(line, type=Wish)
     except msgspec.DecodeError as error:
         return Answer(code="hedge.bad_wish", message=str(error)[:200], is_for_admin=True)
-    words = (wish.partition, *(wish.features or ()))
+    words = (*wish.partition.split(","), *(wish.features or ()))
     limit = wish.limit_seconds
     if (
         wish.job_id < 1

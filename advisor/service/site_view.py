@@ -11,6 +11,7 @@ from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.predict.tracker import ClusterTracker, SnapshotRow
+from advisor.service.placeholders import standing_for_others
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
@@ -38,15 +39,11 @@ def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
 
 def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
     """The queue with each job once: a placeholder stands for its job only while that is in the cloud."""
-    standing = [queued for queued in jobs if queued.job.keeps_place_of is not None]
+    standing = standing_for_others(jobs)
     if not standing:
         return jobs
     partitions = {queued.job.job_id: queued.partitions for queued in jobs}
-    doubles = {
-        queued.job.job_id
-        for queued in standing
-        if set(partitions.get(queued.job.keeps_place_of or 0, ())) & set(queued.partitions)
-    }
+    doubles = {place for place, other in standing.items() if set(partitions[other]) & set(partitions[place])}
     return [queued for queued in jobs if queued.job.job_id not in doubles]
 
 

@@ -25,6 +25,7 @@ from advisor.ec2.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.accounting import SOURCE
 from advisor.service.advice_of import home_of, moved_by_us, own_features
@@ -34,6 +35,7 @@ from advisor.service.hedge_record import HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
 from advisor.service.loops import Step
 from advisor.service.place_keeper import PlaceKeeper
+from advisor.service.placeholders import placeholders_of, shape_kept, submitted_for, was_changed
 from advisor.service.small_jobs import SmallJobs
 from advisor.service.view import SharedView
 from advisor.slurm.places import Wish
@@ -42,6 +44,12 @@ from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend, SlurmSnapsh
 log = structlog.get_logger(__name__)
 
 _JOB_ID: Final = re.compile(r"\d+")
+_PLACING_SECONDS: Final = 5.0  # a round
+_RETRY_SECONDS: Final = 30.0
+_TROUBLE_FOR_ALL: Final = frozenset(
+    {"slurm.timeout", "hedge.helper", "hedge.no_helper", "hedge.not_root", "slurm.no_command"}
+)
+"""Failures that the next job's placeholder would meet as well."""
 
 AskQuantiles = Callable[[int], Sequence[float]]
 """Job id to equally likely on-premise run times, seconds; empty when nothing was forecast."""
@@ -137,8 +145,22 @@ class WatchLoop:
         """Submit a placeholder for each job that was promised one."""
         snapshot = self._view.fresh()
         for_each(self._newcomers(snapshot), self._adopt)
+        known = placeholders_of(snapshot.jobs)
+        end = self._clock.monotonic() + _PLACING_SECONDS
         placing = [kept for kept in self._record.all() if kept.phase is Phase.PLACING]
-        for_each(placing, lambda kept: self._place(kept, snapshot))
+        is_over = False
+
+        def place(kept: Kept) -> None:
+            nonlocal is_over
+            if is_over or self._clock.monotonic() >= end:
+                return  # the next round goes on: whose turn has come must not wait for hundreds of sbatch
+            try:
+                self._place(kept, snapshot, known.get(kept.job_id, ()))
+            except AdvisorError as error:
+                is_over = error.code in _TROUBLE_FOR_ALL
+                raise
+
+        for_each(placing, place)
 
     def _newcomers(self, snapshot: SlurmSnapshot) -> list[tuple[QueuedJob, RecordedAdvice]]:
         needed = _jobs_others_wait_for(snapshot)
@@ -146,6 +168,8 @@ class WatchLoop:
         for queued in snapshot.jobs:
             job_id = queued.job.job_id
             if job_id in self._record or queued.restarts or self._record.is_full:
+                continue
+            if queued.job.keeps_place_of is not None:
                 continue
             if queued.partitions != (self._settings.cluster.burst_partition,):
                 continue
@@ -179,15 +203,20 @@ class WatchLoop:
             )
         )
 
-    def _place(self, kept: Kept, snapshot: SlurmSnapshot) -> None:
+    def _place(self, kept: Kept, snapshot: SlurmSnapshot, known: Sequence[QueuedJob]) -> None:
         """Find the placeholder that was submitted before a crash, else submit one."""
-        if snapshot.time <= kept.acted:
+        if snapshot.time <= kept.acted or (not known and self._clock.wall() < kept.tries_after):
             return
-        placeholder = _placeholder_in(snapshot, kept.job_id)
+        own = sight_of(self._places, kept)
+        if own is None or own.advice_id != kept.advice_id:
+            return  # `forget` knows
+        placeholder = submitted_for(kept, own, known)
+        now = self._clock.wall()
         if placeholder == 0:
-            if self._is_gone(kept):
-                return  # `forget` knows
-            kept = self._record.put(kept, acted=self._clock.wall())
+            if now < kept.tries_after:
+                return
+            # an sbatch that is not answered in time may yet have been done: the next looks will show it
+            kept = self._record.put(kept, acted=now, tries_after=now + _RETRY_SECONDS)
             placeholder = self._places.reserve(
                 Wish(
                     job_id=kept.job_id,
@@ -197,27 +226,24 @@ class WatchLoop:
                     features=kept.features,
                 )
             )
-        priority, delay = self._as_the_job(kept, placeholder)
+        found = self._as_the_job(kept, placeholder)
         self._record.count("places_kept")
-        self._record.put(
-            kept,
-            placeholder=placeholder,
-            phase=Phase.OPEN,
-            priority=priority,
-            delay_seconds=delay,
-            acted=self._clock.wall(),
-        )
+        self._record.put(kept, placeholder=placeholder, phase=Phase.OPEN, acted=self._clock.wall(), **found)
         log.info("hedge.place_kept", job=kept.job_id, placeholder=placeholder, kind=kept.kind)
 
-    def _as_the_job(self, kept: Kept, placeholder: int) -> tuple[int, float]:
-        """Give a new placeholder what the job had at first; its priority, and by how much it is younger."""
+    def _as_the_job(self, kept: Kept, placeholder: int) -> dict[str, Any]:
+        """Give a new placeholder what the job had at first; what is to be noted of it."""
         sight, own = self._places.place(placeholder, kept.job_id), self._places.sight(kept.job_id)
-        if sight is None or own is None or not sight.is_pending:
-            return 0, 0.0
+        if sight is None or own is None:
+            return {}
+        shape = shape_kept(sight, own)
+        if not sight.is_pending:
+            return shape
         if kept.site_factor or not self._places.knows_site_factors:
             self._places.raise_priority(placeholder, by=kept.site_factor, to=own.priority)
             sight = self._places.place(placeholder, kept.job_id) or sight
-        return sight.priority, max(0.0, sight.submit_time - kept.submitted)
+        late = max(0.0, sight.submit_time - kept.submitted)
+        return {**shape, "priority": sight.priority, "delay_seconds": late}
 
     def make_up_for_delays(self) -> None:
         """Give placeholders the age that the job had when they were submitted, once ages are reckoned anew.
@@ -279,7 +305,11 @@ class WatchLoop:
             self._look_at_stop(kept, queued)
 
     def _slot_came(self, kept: Kept, queued: QueuedJob) -> None:
-        if queued.state == RUNNING and queued.start_time is not None and self._stays(kept, queued):
+        place = self._places.place(kept.placeholder, kept.job_id)
+        if place is not None and was_changed(kept, place):
+            self._record.count("places_changed")
+            self._settle(kept, "its place was changed")  # and `forget` ends it
+        elif queued.state == RUNNING and queued.start_time is not None and self._stays(kept, queued):
             self._settle(kept, "its turn came, and it is sooner done where it is")
         else:
             self._come_back(kept, queued, "its turn came")
@@ -334,23 +364,24 @@ class WatchLoop:
         """Take away places that nobody needs any more, and forget jobs that have ended."""
         snapshot = self._view.fresh()
         seen = {queued.job.job_id: _advice_id(queued) for queued in snapshot.jobs}
+        known = placeholders_of(snapshot.jobs)
         concerned = [
             kept
             for kept in self._record.all()
             if snapshot.time > kept.acted
             and (
                 seen.get(kept.job_id) != kept.advice_id
-                or (kept.phase is Phase.SETTLED and kept.placeholder in seen)
+                or (kept.phase is Phase.SETTLED and (kept.placeholder in seen or kept.job_id in known))
             )
         ]
-        for_each(concerned, lambda kept: self._forget(kept, snapshot))
+        for_each(concerned, lambda kept: self._forget(kept, known.get(kept.job_id, ())))
 
-    def _forget(self, kept: Kept, snapshot: SlurmSnapshot) -> None:
-        # a placeholder that a crash kept from being noted is found by its name
-        placeholder = kept.placeholder or _placeholder_in(snapshot, kept.job_id)
+    def _forget(self, kept: Kept, known: Sequence[QueuedJob]) -> None:
+        # one that a crash, or an sbatch not answered in time, kept from being noted is found by its name
+        placeholders = {queued.job.job_id for queued in known} | {kept.placeholder} - {0}
         ended = self._is_gone(kept)  # a second look: half a queue ends nobody's place
-        if (ended or kept.phase is Phase.SETTLED) and placeholder:
-            self._places.cancel(placeholder, kept.job_id)
+        if ended or kept.phase is Phase.SETTLED:
+            for_each(sorted(placeholders), lambda found: self._places.cancel(found, kept.job_id))
         if ended:
             self._record.drop(kept.job_id)
 
@@ -416,13 +447,3 @@ def _jobs_others_wait_for(snapshot: SlurmSnapshot) -> frozenset[int]:
 def _advice_id(queued: QueuedJob) -> str | None:
     advice = moved_by_us(queued)
     return None if advice is None else advice.advice_id
-
-
-def _placeholder_in(snapshot: SlurmSnapshot, job_id: int) -> int:
-    """A job's placeholder by its name; only one of the same user counts, since names are anybody's."""
-    users = {queued.job.job_id: queued.job.user for queued in snapshot.jobs}
-    for queued in snapshot.jobs:
-        is_its = queued.job.keeps_place_of == job_id and queued.job.job_id > job_id
-        if is_its and users.get(job_id, queued.job.user) == queued.job.user:
-            return queued.job.job_id
-    return 0

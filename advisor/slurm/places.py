@@ -15,7 +15,7 @@ from typing import Final
 
 from advisor.decide.wording import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
-from advisor.model.job import PLACE_OF
+from advisor.model.job import PLACE_COMMENT, PLACE_OF
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import PENDING
@@ -32,6 +32,10 @@ _SIGHT: Final = (
     "AccrueTime",
     "RestartCnt",
     "TimeLimit",
+    "NumTasks",
+    "cpus-per-task",
+    "NumCPUs",
+    "NumNodes",
     "Name",
     "admin_comment",
     "UserID",  # last: a number
@@ -82,6 +86,10 @@ class JobSight:
         How often it was requeued.
     limit_seconds : float or None
         Time limit.
+    processors, nodes : int
+        What it has, or, while it waits, asks for at least (nodes: slurmctld's estimate).
+    processors_asked : int
+        Processors by its tasks alone.
     name : str
         Given by whoever submitted it.
     advice_id : str or None
@@ -100,6 +108,9 @@ class JobSight:
     name: str = ""
     advice_id: str | None = None
     ages_since: float = 0.0
+    processors: int = 0
+    nodes: int = 0
+    processors_asked: int = 0
 
     @property
     def is_pending(self) -> bool:
@@ -203,7 +214,7 @@ class Places:
             "--output=/dev/null",
             "--chdir=/",
             "--export=NONE",
-            "--comment=Burst Advisor keeps the place of a job that runs in the cloud",
+            f"--comment={PLACE_COMMENT}",
             *options,
             f"--wrap=exec sleep {math.ceil(wish.held_seconds):d}",
         )
@@ -307,6 +318,10 @@ def _sight_of(job_id: int, row: dict[str, str]) -> JobSight:
         ages_since=float(records.whole(row["AccrueTime"]) or submit),
         restarts=records.whole(row["RestartCnt"]) or 0,
         limit_seconds=records.seconds(row["TimeLimit"]),
+        processors=records.leading(row["NumCPUs"]) or 0,
+        nodes=records.leading(row["NumNodes"]) or 0,
+        processors_asked=max(1, records.whole(row["NumTasks"]) or 1)
+        * max(1, records.whole(row["cpus-per-task"]) or 1),
         name=row["Name"],
         advice_id=None if advice is None else advice.advice_id,
     )

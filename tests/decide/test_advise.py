@@ -194,6 +194,8 @@ def test_small_jobs_that_stay_go_first(is_small, divider, enabled, word, offset)
     assert (stays.size, stays.priority_offset) == (word, offset)
     moves = ask(estimates=make_estimates(size=size), settings=settings)
     assert (moves.size, moves.priority_offset) == (word, 0)
+    place = ask(make_job(name="place-of-7"), make_estimates(wait=0.0, size=size), settings=settings)
+    assert (place.size, place.priority_offset) == ("unknown", 0), "a placeholder does no work"
 
 
 def test_later_questions_are_not_asked():

@@ -16,6 +16,12 @@ STAYS = [
     ({"features": ("avx", "onprem")}, {}, {"features": ("avx",)}, Reason.OPT_OUT_FEATURE),
     ({"queue": "onprem", "explicit_partition": True}, {}, {}, Reason.EXPLICIT_PARTITION),
     ({"queue": "onprem,burst", "explicit_partition": True}, {}, {}, Reason.EXPLICIT_PARTITION),
+    (
+        {"queue": "onprem", "explicit_partition": True, "name": "place-of-7"},
+        {"move_explicit_partition": True},
+        {},
+        Reason.KEEPS_A_PLACE,
+    ),
     ({"queue": "burst", "explicit_partition": True}, {}, {}, Reason.EXPLICIT_BURST),
     ({"queue": "burst"}, {"move_explicit_partition": True}, {}, Reason.EXPLICIT_BURST),
     (

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from advisor.history import sacct
 from advisor.history.sacct import SacctReport
 from advisor.model import BadInput, JobOutcome, JobState
+from advisor.model.job import PLACE_COMMENT
 
 DATA = Path(__file__).parent / "data"
 HELP_22_05 = (DATA / "sacct-helpformat-22.05.txt").read_text()
@@ -246,6 +247,21 @@ def test_endless_output_is_not_held_in_memory() -> None:
     lines = ["x" * 100_000] * 30
     assert list(sacct.parse(lines, FIELDS, DELIMITER, report)) == []
     assert report.malformed >= 2
+
+
+@pytest.mark.parametrize(
+    ("change", "is_hidden"),
+    [
+        ({"Comment": PLACE_COMMENT}, True),
+        ({"Comment": ""}, True),  # a site that keeps no comments
+        ({"Comment": "mine"}, False),
+        ({"JobName": "place-of-10"}, False),  # no older job
+        ({"Comment": "", "End": "9000"}, False),  # none is held so long
+    ],
+)
+def test_nobody_hides_his_work_by_a_placeholders_name(change: dict[str, str], *, is_hidden: bool) -> None:
+    runs, report = parse({"JobName": "place-of-7", "Comment": PLACE_COMMENT} | change)
+    assert (len(runs), report.placeholders) == ((0, 1) if is_hidden else (1, 0))
 
 
 def test_long_names_are_cut() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,13 @@ def test_a_hedged_job_adds_what_a_clairvoyant_would_have_spent_on_it(tmp_path: P
     price.ended_in_the_cloud(JobOutcome(job=job, start_time=10.0, end_time=300.0), record)
     price.charge()
     assert price.overspent < left
+    speculated = replace(
+        record, advice=replace(advice, hedge=Hedge(kind=HedgeKind.SPECULATION, stop_seconds=6.0))
+    )
+    before = price.overspent
+    price.ended_in_the_cloud(JobOutcome(job=job, start_time=10.0, end_time=300.0), speculated)
+    price.charge()
+    assert price.overspent == before, "what is charged nothing adds nothing"
     unhedged = AdviceRecord(advice=Advice(
         advice_id="b", time=0.0, placement=Placement.BURST, partition="burst", capacity=None, mode=Mode.ACT,
         answers=(),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from advisor.model.errors import RetryLater
 from advisor.service.clock import Clock
@@ -124,6 +126,25 @@ def test_a_wake_begins_the_next_round_now() -> None:
     runner.wake()
     assert rounds.acquire(timeout=20)
     assert runner.stop()
+
+
+def test_many_wakes_are_no_rounds_back_to_back() -> None:
+    begun: list[float] = []
+    enough = threading.Event()
+
+    def step() -> None:
+        begun.append(time.monotonic())
+        if len(begun) >= 3:
+            enough.set()
+        runner.wake()
+
+    loop = Scripted(("a", step))
+    loop.period_seconds = 3600.0
+    runner = LoopRunner(loop, Clock())
+    runner.start()
+    assert enough.wait(60)
+    assert runner.stop()
+    assert all(later - earlier >= 0.49 for earlier, later in pairwise(begun))
 
 
 def test_asked_to_stop_it_ends_after_its_round_without_being_waited_for() -> None:

@@ -47,6 +47,12 @@ def test_what_is_in_order_is_done() -> None:
     ]
 
 
+def test_a_home_may_be_several_partitions() -> None:
+    wishes, placeholder, _ = asked(partition="short,long")
+    assert (wishes[0].partition, placeholder) == ("short,long", 8)
+    assert asked(partition="short,") == ([], 0, "hedge.bad_wish")
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from advisor.model.job import PLACE_COMMENT
 from advisor.model.settings import Settings
 from advisor.service.site_view import StateLog, cluster_state
 from tests.service.doubles import make_look, make_node, make_queued
@@ -41,7 +46,7 @@ def test_only_what_competes_on_premise_counts() -> None:
 
 def test_a_job_and_its_placeholder_wait_once() -> None:
     """A placeholder stands for a job that is in the cloud; when that waits here again, it counts itself."""
-    placeholder = make_queued(8, name="place-of-7")
+    placeholder = make_queued(8, name="place-of-7", comment=PLACE_COMMENT)
     sizes = [
         cluster_state(make_look(NOW, [make_node("onprem1")], jobs), Settings()).queue_size
         for jobs in (
@@ -51,6 +56,18 @@ def test_a_job_and_its_placeholder_wait_once() -> None:
         )
     ]
     assert sizes == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"user": "mallory", "comment": PLACE_COMMENT}, {"comment": None}, {"comment": PLACE_COMMENT, "id": 6}],
+)
+def test_nobody_hides_a_job_by_its_name(forged: dict[str, Any]) -> None:
+    own = make_queued(forged.pop("id", 8), name="place-of-7", **({"user": "eva"} | forged))
+    state = cluster_state(
+        make_look(NOW, [make_node("onprem1")], [make_queued(7, user="eva"), own]), Settings()
+    )
+    assert state.queue_size == 2
 
 
 def test_the_state_a_submission_met() -> None:

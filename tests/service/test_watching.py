@@ -13,6 +13,7 @@ from advisor.ec2.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
+from advisor.model.job import PLACE_COMMENT
 from advisor.model.settings import Settings
 from advisor.service.hedge_record import HedgeRecord, Phase
 from advisor.service.site_view import cluster_state
@@ -22,7 +23,7 @@ from advisor.service.watching import WatchLoop
 from advisor.slurm.places import JobSight, Wish
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
-from advisor.testing.watched import hedged_comment, open_record
+from advisor.testing.watched import hedged_comment, open_record, small_comment
 
 
 def _id(comment: str) -> str | None:
@@ -70,6 +71,7 @@ class Queue:
                 job_id=placeholder,
                 state="PENDING",
                 name=f"place-of-{wish.job_id}",
+                partition=wish.partition,
                 submit_time=own.submit_time + self.place_seconds,
             )
         return placeholder
@@ -104,7 +106,11 @@ class World:
 
     def boot(self) -> None:
         settings = Settings.model_validate(
-            {"paths": {"state": str(self.folder)}, "cluster": {"default_mode": "act"}}
+            {
+                "paths": {"state": str(self.folder)},
+                "cluster": {"default_mode": "act"},
+                "size": {"enabled": True, "small_priority_offset": 100, "safeguard": True},
+            }
         )
         self.settings, clock = settings, self.clock.clock
         self.view = SharedView(clock, 60.0)
@@ -140,13 +146,15 @@ class World:
                 "user": "eva",
                 "requested_time": 600.0,
                 "requeue": True,
+                "comment": PLACE_COMMENT if str(name or "").startswith("place-of-") else None,
             }
             | fields  # type: ignore[arg-type]
         )
         self.queue.jobs[job_id] = JobSight(
             job_id=job_id, state=state, reason="None", partition=partition, priority=1, start_time=now - 10.0,
-            submit_time=now - 20.0, restarts=0, limit_seconds=600.0, name=str(name or ""),
-            advice_id=_id(comment),
+            submit_time=now - 20.0, restarts=0, limit_seconds=job.requested_time, name=str(name or ""),
+            advice_id=_id(comment), processors=job.processors, nodes=job.nodes or 1,
+            processors_asked=job.processors,
         )  # fmt: skip
         return QueuedJob(
             job=job, state=state, partitions=(partition,), array_job_id=job_id, admin_comment=comment,
@@ -400,3 +408,128 @@ def test_a_job_that_a_signal_ends_without_us_has_ended(world: World) -> None:
     world.clock.pass_by(100.0)
     world.look(running, place(world, "PENDING"))
     assert world.queue.requeued == []
+
+
+def cut_down(queue: Queue, **changes: object) -> None:
+    """What a user makes of his placeholder with scontrol, so that it may start at once."""
+    queue.jobs[901] = dataclasses.replace(queue.jobs[901], **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"processors": 1}, {"nodes": 1}, {"limit_seconds": 60.0}, {"partition": "debug"}],
+)
+@pytest.mark.parametrize("is_home", [False, True])
+def test_nobody_jumps_the_queue_with_a_smaller_placeholder(
+    world: World, *, changes: dict[str, object], is_home: bool
+) -> None:
+    world.queue.place_seconds = 1.0
+    running = world.job(nodes=2)
+    world.look(running)
+    if is_home:
+        waiting = place(world, "PENDING")
+        cut_down(world.queue, nodes=2)
+        world.clock.pass_by(100.0)
+        world.queue.on_requeue = lambda: home(world)
+        world.look(running, waiting)
+        assert world.queue.cancelled == []
+        assert world.queue.requeued == [7]
+    jobs = [home(world) if is_home else world.job(nodes=2), place(world, "RUNNING")]
+    cut_down(world.queue, **({"processors": 4, "nodes": 2} | changes))
+    for _ in range(2):
+        world.look(*jobs)
+    assert 901 in world.queue.cancelled
+    assert all(by < 1e8 for _, by in world.queue.raised)
+    assert world.queue.requeued == ([7] if is_home else [])
+    assert world.record.all()[0].phase is Phase.SETTLED
+
+
+@pytest.mark.parametrize("fields", [{"processors": 1}, {"requested_time": 60.0}, {"is_plain": True}])
+def test_a_users_own_job_with_a_placeholders_name_is_none(world: World, fields: dict[str, object]) -> None:
+    is_plain = fields.pop("is_plain", False)
+    own = world.job(950, comment="", partition="onprem", state="PENDING", name="place-of-7", **fields)
+    if is_plain:
+        own = dataclasses.replace(own, job=dataclasses.replace(own.job, comment=None))
+    world.look(world.job(), own)
+    assert world.record.all()[0].placeholder == 901
+
+
+def in_its_slot(world: World) -> None:
+    """Its placeholder has started and is ended: the job is first in the queue."""
+    brought_home(world)
+    world.look(home(world), place(world, "RUNNING"))
+    assert world.queue.raised[-1][1] > 1e8
+
+
+def test_a_job_held_by_its_user_does_not_stay_first(world: World) -> None:
+    in_its_slot(world)
+    queued = home(world)
+    world.queue.jobs[7] = dataclasses.replace(world.queue.jobs[7], reason="JobHeldUser", priority=0)
+    world.look(queued)
+    assert world.queue.raised[-1][1] < 1e8
+    assert world.record.all()[0].phase is Phase.SETTLED
+
+
+def test_a_job_that_cannot_start_does_not_stay_first_for_ever(world: World) -> None:
+    in_its_slot(world)
+    world.look(home(world))
+    assert world.queue.raised[-1][1] > 1e8
+    world.clock.pass_by(world.settings.hedge.slot_held_seconds)
+    world.look(home(world))
+    assert world.queue.raised[-1][1] < 1e8
+    raised = len(world.queue.raised)
+    world.look(home(world))
+    assert len(world.queue.raised) == raised
+
+
+def test_an_sbatch_not_answered_in_time_is_waited_for_and_nothing_of_it_stays(world: World) -> None:
+    world.queue.refuses = True
+    with pytest.raises(RetryLater):
+        world.look(world.job())
+    world.queue.refuses = False
+    world.look(world.job())
+    assert world.queue.reserved == [], "it may yet come"
+    world.clock.pass_by(30.0)
+    world.look(world.job())
+    assert len(world.queue.reserved) == 1
+    late = world.job(950, comment="", partition="onprem", state="PENDING", name="place-of-7")
+    first = place(world, "PENDING")
+    world.queue.jobs.pop(7)
+    world.look(first, late)
+    assert sorted(world.queue.cancelled) == [901, 950]
+    assert len(world.record) == 0
+
+
+def test_places_are_kept_for_some_seconds_a_round_and_not_where_nobody_answers(world: World) -> None:
+    jobs = [world.job(number) for number in range(7, 17)]
+    reserve = world.queue.reserve
+
+    def slow(wish: Wish) -> int:
+        world.clock.pass_by(1.0)
+        return reserve(wish)
+
+    world.queue.reserve = slow  # type: ignore[method-assign]
+    world.look(*jobs)
+    assert len(world.queue.reserved) == 5
+    world.queue.reserve = reserve  # type: ignore[method-assign]
+    asked: list[int] = []
+
+    def silent(wish: Wish) -> int:
+        asked.append(wish.job_id)
+        raise RetryLater("sbatch: no answer in time", code="slurm.timeout")
+
+    world.queue.reserve = silent  # type: ignore[method-assign]
+    with pytest.raises(RetryLater):
+        world.look(*[world.job(number) for number in range(7, 17)])
+    assert len(asked) == 1
+
+
+def test_a_placeholder_gets_no_place_and_is_no_small_job(world: World) -> None:
+    world.look(world.job(8, name="place-of-7"))
+    assert len(world.record) == 0
+    small = world.job(8, comment=small_comment(), partition="onprem", name="place-of-7")
+    world.clock.pass_by(600.0)
+    world.look(small)
+    assert world.queue.requeued == []
+    world.look(dataclasses.replace(small, job=dataclasses.replace(small.job, name="run")))
+    assert world.queue.requeued == [8]
