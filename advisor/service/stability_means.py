@@ -82,7 +82,7 @@ class NodeMarks:
             marked = {node.name: node for node in self.of(nodes, feature)}
             lacking = [name for name, node in marked.items() if feature not in active_features(node)]
             self._set(lacking, marked, lambda had, word=feature: (*had, word))  # type: ignore[misc]
-            if not lacking and feature in self._changed:
+            if nodes and not lacking and feature in self._changed:
                 self._changed.discard(feature)
                 self._save()
 
