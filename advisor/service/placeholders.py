@@ -80,7 +80,7 @@ def shape_kept(place: JobSight, own: JobSight) -> dict[str, int | float | None]:
     or nodes.
     """
     return {
-        "place_processors": max(own.processors_asked, min(place.processors, own.processors)),
+        "place_processors": min(place.processors, max(own.processors_asked, own.processors)),
         "place_nodes": min(place.nodes, own.nodes),
         "place_limit_seconds": place.limit_seconds,
     }
