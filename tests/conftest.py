@@ -8,10 +8,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from advisor.testing.ec2 import Ec2Emulator
+
+# no timed asserts: a busy machine is not a failure
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 _SLURM_SECONDS = 900  # a slow, busy machine that compiles everything anew
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.decide import _matching, matching
 from advisor.decide.acquirer import AcquirerRules, acquire
 from advisor.decide.matching import LITERAL, NOWHERE, OURS, MatchRules, heartbeat, match, most_stable
 from advisor.model.node_sight import NODE_SIGHT, NodeSight
+from advisor.predict import _hazard
 from advisor.predict._hazard import AGES
 from advisor.predict.survival import Stability
 
@@ -147,6 +151,27 @@ def test_no_core_is_given_twice(moment, rules):
         given_cores = np.bincount(chosen[placed], cores[placed], len(seen.nodes))
         assert np.all(given_cores <= seen.nodes["free"])
     assert np.array_equal(before, seen.nodes)
+
+
+@pytest.mark.parametrize("rules", [OURS, LITERAL, MatchRules(waits=False)])
+def test_compiled_and_as_python(rules: MatchRules, interpreted: Callable[[ModuleType], None]):
+    generator = np.random.default_rng(7)
+    seen = sight([(4, 60.0, [(500.0, 2)]), (4, 20 * HOUR, [(60.0, 1), (900.0, 3)]), (8, 600.0, [])])
+    waiting = tasks([(int(generator.integers(1, 5)), float(generator.uniform(60, 8000))) for _ in range(6)])
+    known = pool(3, [0.5, 1.0, 2.0])
+
+    def decided() -> list[list[int]]:
+        return [
+            match(seen, *waiting, known, rules).tolist(),
+            most_stable(seen, *waiting, known).tolist(),
+            [int(heartbeat(seen, node, *waiting, known)) for node in range(3)],
+        ]
+
+    compiled = decided()
+    for module in (_hazard, _matching, matching):
+        interpreted(module)
+    seen = NodeSight(seen.nodes.view(np.recarray), seen.remaining, seen.held)  # fields as compiled code has
+    assert decided() == compiled
 
 
 def test_acquirer_as_published_retires_the_most_recently_changed():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from advisor.predict import forecaster as forecaster_module
 from advisor.predict.distribution import LEVELS, ForestSettings
 from advisor.predict.forecaster import Forecaster
 from advisor.predict.placement_features import FEATURES, features_of
@@ -42,6 +45,26 @@ def test_one_by_one_as_in_columns(replayed: tuple[RollingForests, dict[str, Fore
             assert found[target].variance == pytest.approx(expected.variance, rel=1e-7, abs=1e-6)
             assert found[target].lower <= found[target].quantiles[1]
             assert found[target].upper >= found[target].quantiles[-2]
+
+
+def test_compiled_and_as_python(
+    replayed: tuple[RollingForests, dict[str, ForecastColumns]], interpreted: Callable[[ModuleType], None]
+) -> None:
+    forecaster, features = Forecaster(replayed[0]), features_of(TABLE)
+    bounds = dict.fromkeys(TARGETS, (0.05, 0.95))
+
+    def forecasts() -> list[float]:
+        found = [forecaster.forecast(features[row], 900.0, bounds) for row in ROWS[-5:]]
+        return [
+            number
+            for one in found
+            for target in TARGETS
+            for number in (one[target].seconds, one[target].variance, *one[target].quantiles)
+        ]
+
+    compiled = forecasts()
+    interpreted(forecaster_module)
+    assert forecasts() == pytest.approx(compiled, rel=1e-6)  # sums of single precision
 
 
 def test_no_run_is_longer_than_it_may(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model import JobTable
-from advisor.predict import _placement_queue
+from advisor.predict import _placement_queue, placement_features
 from advisor.predict.placement_features import FEATURES, PlacementFeatures, Submission, features_of
 
 
@@ -29,6 +29,7 @@ def named(features: np.ndarray) -> dict[str, float]:
 def both_ways(request: pytest.FixtureRequest, interpreted: Callable[[ModuleType], None]) -> None:
     if request.param == "as Python":
         interpreted(_placement_queue)
+        interpreted(placement_features)
 
 
 @pytest.mark.usefixtures("both_ways")
