@@ -83,6 +83,8 @@ def _draw(console: Console, report: dict[str, Any]) -> None:
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    from advisor.slurm.steering import RESERVATION
+
     since = report["since"]
     age = "" if since is None else f", for {max(0.0, report['time'] - since):,.0f} s"
     rows = [
@@ -103,7 +105,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("loss", f"{loss:.2%} {name}"))
     for name, times in report["chosen"].items():
         rows.append(("chosen", f"{times:,} times {name}"))
-    rows.append(("undo", f"{report['undo']} (or scontrol delete reservationname=advisor_portfolio)"))
+    rows.append(("undo", f"{report['undo']} (or scontrol delete reservationname={RESERVATION})"))
     return rows
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
 from advisor.ec2.errors import FailureClass
 from advisor.ec2.state_file import StateFile
 from advisor.model.advice import Capacity
@@ -24,8 +22,6 @@ FIRST_PAUSE_SECONDS: Final = 180.0
 LONGEST_PAUSE_SECONDS: Final = 1800.0
 QUOTA_PAUSE_SECONDS: Final = 3600.0
 _PROBE_SECONDS: Final = 60.0  # a probe that dies unanswered holds the pool no longer
-
-_log = structlog.get_logger("advisor.ec2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +148,7 @@ class Breakers:
             }
 
     def _save(self) -> None:
-        try:
-            self._state.write({"pools": self._pools, "options": self._options})
-        except OSError as error:  # known in memory still: no reason not to launch
-            _log.warning("breakers.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep({"pools": self._pools, "options": self._options}, "breakers.not_saved")
 
 
 def _entries(content: object, numbers: Sequence[str]) -> dict[str, dict[str, Any]]:

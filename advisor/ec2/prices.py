@@ -238,10 +238,7 @@ class PriceCache:
             for name in ("spot", "on_demand", "reserved")
             if (value := getattr(self._prices, name)) is not None and value.time > 0.0
         }
-        try:
-            self._state.write({"for": _what(self._settings), **known})
-        except OSError as error:  # known in memory still; read again after a restart
-            _log.warning("prices.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep({"for": _what(self._settings), **known}, "prices.not_saved")
 
 
 def _what(settings: Ec2Settings) -> list[str]:

@@ -7,6 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+_log = structlog.get_logger("advisor.ec2")
+
 
 class StateFile:
     """A JSON object on disk.
@@ -31,6 +35,13 @@ class StateFile:
     def write(self, content: dict[str, Any]) -> None:
         """Replace the object; after this returns it survives a power cut."""
         replace_durably(self.path, json.dumps(content, separators=(",", ":")))
+
+    def keep(self, content: dict[str, Any], event: str) -> None:
+        """The same for what its owner has in memory anyway: a disk that is full is logged as ``event``."""
+        try:
+            self.write(content)
+        except OSError as error:
+            _log.warning(event, file=str(self.path), error=error.strerror)
 
 
 def replace_durably(path: Path, text: str) -> None:

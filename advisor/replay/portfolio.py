@@ -134,23 +134,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """Every way a log was gone through.
+    """Every way a log was gone through: each contender by itself, and under whoever led."""
 
-    Attributes
-    ----------
-    alone : list of Totals
-        Each policy's.
-    selections : list of Run
-        One a margin.
-    leaders : ndarray of int
-        Which of them led when 0, 1, ... checkpoints were known, or ``CHAMPION``.
-    portfolio : Run
-        Under whoever led.
-    """
-
-    alone: list[Totals]
-    selections: list[Run]
-    leaders: NDArray[np.int64]
+    standing: Standing
     portfolio: Run
 
 
@@ -199,9 +185,7 @@ def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
     found = standing(known, options, tell, prior_of(policies, options))
     charge = Charge(found.champions, found.leaders)
     return Replayed(
-        alone=found.alone,
-        selections=found.selections,
-        leaders=found.leaders,
+        standing=found,
         portfolio=_run(known, policies, options, charge, lambda done: tell("portfolio", done, len(known))),
     )
 
@@ -219,10 +203,10 @@ def report(
     known = prepared(table, options.cloud, jobs)
     policies = options.policies
     replayed = replay(known, options, progress or (lambda *_: None))
-    leaders, led = replayed.leaders, replayed.portfolio
+    found, led = replayed.standing, replayed.portfolio
     rows: list[dict[str, Any]] = [
         {"policy": policy.name, **_figures(one, options)}
-        for policy, one in zip(policies, replayed.alone, strict=True)
+        for policy, one in zip(policies, found.alone, strict=True)
     ]
     best = max(rows[: len(PUBLISHED)], key=lambda row: row["utility"])
     best_of_all = max(rows, key=lambda row: row["utility"])
@@ -236,10 +220,11 @@ def report(
         "runtimes": options.runtimes.value,
         "portfolio": mine,
         "selection_alone": [
-            {"margin": margin, "led_share": float(np.mean(leaders == at))} | _figures(run.totals, options)
-            for at, (margin, run) in enumerate(zip(options.margins, replayed.selections, strict=True))
+            {"margin": margin, "led_share": float(np.mean(found.leaders == at))}
+            | _figures(run.totals, options)
+            for at, (margin, run) in enumerate(zip(options.margins, found.selections, strict=True))
         ],
-        "led_by_champion_share": float(np.mean(leaders == CHAMPION)),
+        "led_by_champion_share": float(np.mean(found.leaders == CHAMPION)),
         "constituents": rows[: len(PUBLISHED)],
         "best_constituent": best,
         "gain_over_best_constituent": mine["utility"] / best["utility"] - 1.0,
@@ -248,8 +233,8 @@ def report(
         "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
         "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
         "simulate_all_policies_ms": {
-            "p50": float(np.nanpercentile(replayed.selections[0].use.milliseconds, 50)),
-            "p99": float(np.nanpercentile(replayed.selections[0].use.milliseconds, 99)),
+            "p50": float(np.nanpercentile(found.selections[0].use.milliseconds, 50)),
+            "p99": float(np.nanpercentile(found.selections[0].use.milliseconds, 99)),
         },
         "use": _use_over_time(led.use, policies),
         "seconds": time.perf_counter() - began,

@@ -11,7 +11,8 @@ from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
 from advisor.slurm.protocol import QueuedJob
 
-_CAPACITIES: Final = frozenset(capacity.value for capacity in Capacity)
+CAPACITY_FEATURES: Final = frozenset(capacity.value for capacity in Capacity)
+"""Node features of ours: whatever else a job asks for is its user's."""
 
 
 def moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
@@ -20,6 +21,13 @@ def moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
     if recorded is None or recorded.reason == Reason.EXPLICIT_BURST:
         return None
     return recorded if recorded.placement == "burst" and recorded.mode == "act" else None
+
+
+def predicted_cloud_seconds(queued: QueuedJob) -> float | None:
+    """How long a job was predicted to run in the cloud, at its submission; None where it was not."""
+    recorded = parse_admin_comment(queued.admin_comment)
+    predicted = recorded.numbers.get("predicted_cloud_run") if recorded is not None else None
+    return predicted if predicted is not None and predicted > 0.0 else None
 
 
 def home_of(moved: RecordedAdvice, settings: Settings) -> str:
@@ -31,7 +39,7 @@ def home_of(moved: RecordedAdvice, settings: Settings) -> str:
 
 def own_features(queued: QueuedJob) -> tuple[str, ...] | None:
     """A job's constraint without ours, which names nodes of the cloud; None when there is none of ours."""
-    own = tuple(word for word in queued.job.features if word not in _CAPACITIES)
+    own = tuple(word for word in queued.job.features if word not in CAPACITY_FEATURES)
     return own if len(own) < len(queued.job.features) else None
 
 

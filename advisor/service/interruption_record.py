@@ -6,12 +6,8 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-import structlog
-
 from advisor.ec2.interruptions import Notice, NoticeKind
 from advisor.ec2.state_file import StateFile
-
-log = structlog.get_logger(__name__)
 
 _MOST_INSTANCES: Final = 20_000
 _MOST_JOBS: Final = 100_000
@@ -170,10 +166,7 @@ class InterruptionRecord:
             "to_place": sorted(map(str, self._to_place)),
             "totals": self.totals,
         }
-        try:
-            self._state.write(content)
-        except OSError as error:  # known in memory still
-            log.warning("interruptions.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep(content, "interruptions.not_saved")
 
 
 def _items(content: object) -> Iterable[tuple[Any, Any]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
+from advisor.service.advice_of import predicted_cloud_seconds
 from advisor.service.purse import RunningNode
 from advisor.service.site_view import jobs_by_node
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
@@ -28,10 +28,8 @@ def expected_seconds(queued: QueuedJob | None) -> float:
     """How long a job will run in the cloud: as predicted at its submission, else its limit, else a day."""
     if queued is None:
         return _LONGEST_SECONDS
-    recorded = parse_admin_comment(queued.admin_comment)
-    predicted = recorded.numbers.get("predicted_cloud_run") if recorded is not None else None
-    limit = queued.job.requested_time
-    found = predicted if predicted is not None and predicted > 0 else limit
+    predicted = predicted_cloud_seconds(queued)
+    found = queued.job.requested_time if predicted is None else predicted
     return min(_LONGEST_SECONDS, found) if found is not None else _LONGEST_SECONDS
 
 

@@ -6,11 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import structlog
-
 from advisor.ec2.state_file import StateFile
-
-log = structlog.get_logger(__name__)
 
 _LAUNCHES: Final = 8
 """Launches remembered of a node: accounting tells of a job's end seconds later, at worst hours."""
@@ -42,10 +38,9 @@ class NodePrices:
                 news = True
             if not news:
                 return
-            try:
-                self._state.write({node: list(rows) for node, rows in self._launches.items()})
-            except OSError as error:  # known in memory still
-                log.warning("node_prices.not_saved", file=str(self._state.path), error=error.strerror)
+            self._state.keep(
+                {node: list(rows) for node, rows in self._launches.items()}, "node_prices.not_saved"
+            )
 
     def launched_at(self, node: str) -> float | None:
         """When the node was launched last, epoch seconds; None when that is not known."""

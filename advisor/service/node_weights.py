@@ -82,7 +82,4 @@ class NodeWeights:
         log.info("node.weight", nodes=names, weight=weight)
 
     def _save(self) -> None:
-        try:
-            self._state.write(dict(self._own))
-        except OSError as error:  # known in memory still
-            log.warning("weights.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep(dict(self._own), "weights.not_saved")

@@ -9,7 +9,7 @@ from typing import Final
 from advisor.ec2.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
-from advisor.service.isolating import for_each
+from advisor.service.isolating import do_all
 from advisor.service.node_weights import NodeWeights
 from advisor.service.portfolio_nodes import ClosedNodes
 from advisor.service.portfolio_order import OrderedJobs
@@ -56,8 +56,4 @@ class Means:
         AdvisorError
             Something could not be taken back; the rest is.
         """
-
-        def own_weights() -> None:
-            self.weights.apply(nodes(), {})
-
-        for_each((self.closed.let_go, self.order.let_go, own_weights), lambda undo: undo())
+        do_all(self.closed.let_go, self.order.let_go, lambda: self.weights.apply(nodes(), {}))

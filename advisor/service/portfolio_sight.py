@@ -15,12 +15,12 @@ from typing import Final
 
 import numpy as np
 
-from advisor.decide.wording import parse_admin_comment
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.service.site_view import burst_nodes, jobs_by_node
+from advisor.service.advice_of import predicted_cloud_seconds
+from advisor.service.site_view import active_features, burst_nodes, jobs_by_node
 from advisor.simulate._state import Records
 from advisor.simulate.portfolio._state import NODE
 from advisor.simulate.portfolio.online import Situation, empty_jobs
@@ -89,9 +89,8 @@ class LastTwo:
 
 def expected_run(queued: QueuedJob, last: LastTwo) -> float:
     """Run time to reckon with: as predicted at its submission, else its user's last two, else its limit."""
-    recorded = parse_admin_comment(queued.admin_comment)
-    predicted = recorded.numbers.get("predicted_cloud_run") if recorded is not None else None
-    found = predicted if predicted is not None and predicted > 0.0 else last.mean(queued.job)
+    predicted = predicted_cloud_seconds(queued)
+    found = last.mean(queued.job) if predicted is None else predicted
     limit = queued.job.requested_time
     if found is None:
         return limit if limit is not None else _UNKNOWN_SECONDS
@@ -133,10 +132,7 @@ def wanted_first(
         Which nodes come after so many is all one.
     """
     left = sorted(asleep, key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
-    words = {
-        node.name: frozenset(node.active_features if node.active_features is not None else node.features)
-        for node in left
-    }
+    words = {node.name: frozenset(active_features(node)) for node in left}
     fitting: dict[tuple[object, ...], list[str]] = {}
     found: dict[str, None] = {}
     enough = len(left) if most is None else min(most, len(left))

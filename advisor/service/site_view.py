@@ -81,6 +81,11 @@ def jobs_by_node(snapshot: SlurmSnapshot) -> dict[str, list[QueuedJob]]:
     return found
 
 
+def processors_on_a_node(queued: QueuedJob) -> int:
+    """Processors that a job holds on each of its nodes."""
+    return max(1, queued.job.processors // (queued.job.nodes or 1))
+
+
 def is_paid_for(node: Node) -> bool:
     """True for a cloud node that is up or on its way: its instance costs money."""
     return node.power in (NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN)

@@ -25,7 +25,7 @@ from advisor.service.clock import Clock
 from advisor.service.isolating import for_each
 from advisor.service.loops import Step
 from advisor.service.purse import Purse
-from advisor.service.site_view import burst_nodes, jobs_by_node
+from advisor.service.site_view import burst_nodes, jobs_by_node, processors_on_a_node
 from advisor.service.stability import NodeOutlook, StabilityKnowledge, hazard_of
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
@@ -234,7 +234,7 @@ class AcquireLoop:
         names = {item.node.name for item in kept.up} | {node.name for node in (*kept.booting, *kept.retiring)}
         return float(
             sum(
-                queued.job.processors // (queued.job.nodes or 1)
+                processors_on_a_node(queued)
                 for name, jobs in jobs_by_node(snapshot).items()
                 if name in names
                 for queued in jobs
@@ -340,18 +340,16 @@ class AcquireLoop:
         }
 
     def _save(self) -> None:
-        try:
-            self._state.write(
-                {
-                    "planned": self._planned,
-                    "target": self._target,
-                    "asked": self._asked,
-                    "not_before": self._not_before,
-                    "misses": self._misses,
-                }
-            )
-        except OSError as error:  # known in memory still
-            log.warning("acquirer.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep(
+            {
+                "planned": self._planned,
+                "target": self._target,
+                "asked": self._asked,
+                "not_before": self._not_before,
+                "misses": self._misses,
+            },
+            "acquirer.not_saved",
+        )
 
 
 def _rate(item: NodeOutlook, fresh: float) -> float:

@@ -6,10 +6,8 @@ credentials have expired or the cloud has been taken out of the settings (design
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
-
-import structlog
 
 from advisor.ec2.state_file import StateFile
 from advisor.model.cluster import Node
@@ -22,8 +20,6 @@ from advisor.service.site_view import active_features, burst_nodes
 from advisor.service.stability_steering import AskWishes, JobSteering
 from advisor.service.view import SharedView
 from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
-
-log = structlog.get_logger(__name__)
 
 _CHANGED: Final = "features"
 
@@ -64,8 +60,8 @@ class NodeMarks:
         if dropped and feature not in self._changed:
             self._changed.add(feature)
             self._save()  # first: a node without its feature of which nobody knows would stay so
-        self._set(given, by_name, lambda words: (*words, feature))
-        self._set(dropped, by_name, lambda words: tuple(word for word in words if word != feature))
+        self._set(feature, given, by_name)
+        self._set(feature, dropped, by_name, has=False)
 
     def put_back(self, nodes: Sequence[Node], *, anyway: bool = False) -> None:
         """Give every node its features again; forgotten only when a look shows that they have them.
@@ -81,29 +77,26 @@ class NodeMarks:
         for feature in sorted(words):
             marked = {node.name: node for node in self.of(nodes, feature)}
             lacking = [name for name, node in marked.items() if feature not in active_features(node)]
-            self._set(lacking, marked, lambda had, word=feature: (*had, word))  # type: ignore[misc]
+            self._set(feature, lacking, marked)
             if nodes and not lacking and feature in self._changed:
                 self._changed.discard(feature)
                 self._save()
 
     def _set(
-        self,
-        names: Collection[str],
-        nodes: Mapping[str, Node],
-        change: Callable[[tuple[str, ...]], tuple[str, ...]],
+        self, feature: str, names: Collection[str], nodes: Mapping[str, Node], *, has: bool = True
     ) -> None:
+        """Let nodes have a feature, or not."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for name in sorted(names):
-            features = tuple(dict.fromkeys(change(active_features(nodes[name]))))
-            groups.setdefault(features, []).append(name)
+            words = dict.fromkeys((*active_features(nodes[name]), feature))
+            if not has:
+                del words[feature]
+            groups.setdefault(tuple(words), []).append(name)
         for features, group in groups.items():
             self._slurm.update_node(group, features=features)
 
     def _save(self) -> None:
-        try:
-            self._state.write({_CHANGED: sorted(self._changed)})
-        except OSError as error:  # known in memory still
-            log.warning("marks.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep({_CHANGED: sorted(self._changed)}, "marks.not_saved")
 
 
 class StabilityMeans:

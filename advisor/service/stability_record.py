@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import structlog
-
 from advisor.ec2.instances import Instance
 from advisor.ec2.reports import pool_of
 from advisor.ec2.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.predict.pool_survival import Life
-
-log = structlog.get_logger(__name__)
 
 MOST_ENDED: Final = 4000
 """Ended lives remembered; more say nothing about today."""
@@ -77,13 +73,13 @@ class LifeRecord:
             self._over &= listed.keys()
             for name, item in listed.items():
                 if name not in self._over:
-                    self._note(name, item, is_taken(name), listed_at)
+                    self._note(name, item, listed_at, was_said=is_taken(name))
             for name in [n for n, life in self._open.items() if listed_at - life.seen > _VANISHED_SECONDS]:
                 self._end(name, self._open[name].seen, was_taken=False)
             if changes != self.changes or abs(listed_at - self._saved_at) > _SAVE_SECONDS:
                 self._save(listed_at)
 
-    def _note(self, name: str, item: Instance, was_said: bool, now: float) -> None:  # noqa: FBT001 -- the record's own
+    def _note(self, name: str, item: Instance, now: float, *, was_said: bool) -> None:
         life = self._open.get(name)
         if life is None:
             start = min(item.launch_time or now, now)
@@ -92,12 +88,11 @@ class LifeRecord:
             life.seen = max(life.seen, now)
         else:
             # between two looks it was there; which moment it went is not known better than that
-            self._end(
-                name, max(life.seen, min(now, life.seen + _SAVE_SECONDS)), was_said or item.was_reclaimed
-            )
+            end = max(life.seen, min(now, life.seen + _SAVE_SECONDS))
+            self._end(name, end, was_taken=was_said or item.was_reclaimed)
             self._over.add(name)
 
-    def _end(self, name: str, end: float, was_taken: bool) -> None:  # noqa: FBT001 -- as above
+    def _end(self, name: str, end: float, *, was_taken: bool) -> None:
         life = self._open.pop(name)
         self.changes += 1
         if end > life.start:
@@ -133,10 +128,7 @@ class LifeRecord:
             "ended": [[life.pool, life.start, life.end, life.was_taken] for life in self._ended],
             "over": sorted(self._over),
         }
-        try:
-            self._state.write(content)
-        except OSError as error:  # known in memory still
-            log.warning("lives.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep(content, "lives.not_saved")
 
 
 def _list(content: object) -> list[Any]:

@@ -12,7 +12,7 @@ from advisor.decide.matching import NOWHERE, OURS, MatchRules, match
 from advisor.model.node_sight import NODE_SIGHT, NodeSight
 from advisor.predict.pool_survival import PoolSurvival
 from advisor.service.money import expected_seconds
-from advisor.service.site_view import jobs_by_node
+from advisor.service.site_view import jobs_by_node, processors_on_a_node
 from advisor.service.stability import NodeOutlook
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
@@ -85,12 +85,8 @@ def _ends(jobs: Sequence[QueuedJob], now: float) -> list[tuple[float, int]]:
         elapsed = max(0.0, now - queued.start_time) if queued.start_time is not None else 0.0
         left = expected_seconds(queued) - elapsed
         # one that overruns is not "about to end any moment": it has proven that nothing is known of it
-        found.append((left if left > 0.0 else max(60.0, elapsed), _share(queued)))
+        found.append((left if left > 0.0 else max(60.0, elapsed), processors_on_a_node(queued)))
     return found
-
-
-def _share(queued: QueuedJob) -> int:
-    return max(1, queued.job.processors // (queued.job.nodes or 1))
 
 
 def chosen_nodes(

@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 import structlog
 
 from advisor.ec2.state_file import StateFile
-from advisor.model.advice import Capacity
 from advisor.model.errors import RetryLater
+from advisor.service.advice_of import CAPACITY_FEATURES
 from advisor.service.clock import Clock
 from advisor.service.isolating import do_all, for_each
 from advisor.slurm.node_sets import fold
@@ -27,7 +27,6 @@ from advisor.slurm.running_jobs import JobWishes
 log = structlog.get_logger(__name__)
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*")
-_CAPACITIES: Final = frozenset(capacity.value for capacity in Capacity)
 _MOST_REMEMBERED: Final = 20_000
 _MOST_CHANGES: Final = 50  # of preferences in one round: two commands each
 
@@ -54,7 +53,7 @@ def preferring(wishes: JobWishes, feature: str) -> str | None:
     True
     """
     own, prefer = _words(wishes.features), _words(wishes.prefer)
-    if own is None or prefer is None or set(prefer) - set(own) - _CAPACITIES - {feature}:
+    if own is None or prefer is None or set(prefer) - set(own) - CAPACITY_FEATURES - {feature}:
         return None
     return "&".join(dict.fromkeys((*own, *prefer, feature)))
 
@@ -323,10 +322,7 @@ class JobSteering:
             "giving": sorted(self._giving),
             "holds": {str(job): asdict(hold) for job, hold in self._holds.items()},
         }
-        try:
-            self._state.write(content)
-        except OSError as error:  # known in memory still
-            log.warning("steering.not_saved", file=str(self._state.path), error=error.strerror)
+        self._state.keep(content, "steering.not_saved")
 
 
 def _is_id(value: object) -> bool:

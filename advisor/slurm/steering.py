@@ -128,7 +128,7 @@ class Steering:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
-        self._is_multifactor: bool | None = None
+        self._config: Mapping[str, str] | None = None
         self._power_saving: PowerSaving | None = None
 
     def closed(self) -> Closed | None:
@@ -174,10 +174,13 @@ class Steering:
     @property
     def knows_site_factors(self) -> bool:
         """See :class:`BurstSteering`: ``priority/basic`` numbers jobs as they come."""
-        if self._is_multifactor is None:
-            values = parsing.config(self._commands.text("scontrol", "show", "config"))
-            self._is_multifactor = values.get("PriorityType") == "priority/multifactor"
-        return self._is_multifactor
+        return self._slurm_conf().get("PriorityType") == "priority/multifactor"
+
+    def _slurm_conf(self) -> Mapping[str, str]:
+        """Asked once."""
+        if self._config is None:
+            self._config = parsing.config(self._commands.text("scontrol", "show", "config"))
+        return self._config
 
     def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
         """See :class:`BurstSteering`: slurmctld reckons these alone, not the cluster's whole queue."""
@@ -242,7 +245,7 @@ class Steering:
     def power_saving(self, partition: str) -> PowerSaving:
         """See :class:`BurstSteering`: asked once."""
         if self._power_saving is None:
-            values = parsing.config(self._commands.text("scontrol", "show", "config"))
+            values = self._slurm_conf()
             own = dict(_PAIR.findall(self._commands.text("scontrol", "-o", "show", "partition", partition)))
             times = [
                 seconds
