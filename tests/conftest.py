@@ -28,12 +28,13 @@ def trace_folder() -> Path | None:
     return next((Path(c) for c in candidates if c and Path(c).is_dir()), None)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Tests on real logs are deselected, not skipped, where the logs are not at hand.
 
     Where pytest-xdist spreads the tests, all that start a real Slurm share one process and come first: they
-    mostly wait, and two clusters at once would only make each other late. Other files stay whole.
+    mostly wait, and two clusters at once would only make each other late. Other files stay whole. The groups
+    have to be there before xdist's own hook reads them, the order has to be made after the shuffle.
     """
     if trace_folder() is None and (gone := [item for item in items if item.get_closest_marker("traces")]):
         config.hook.pytest_deselected(items=gone)
@@ -43,7 +44,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_SLURM_SECONDS))
         group = "slurm" if item.get_closest_marker("slurm") else item.path.relative_to(ROOT).as_posix()
         item.add_marker(pytest.mark.xdist_group(group))
-    if config.getoption("dist", "no") != "no":
+    yield
+    if "PYTEST_XDIST_WORKER" in os.environ and items:
+        if config.getoption("loadgroup", False) and "@" not in items[0].nodeid:
+            raise pytest.UsageError("pytest-xdist lost its groups: is pytest newer than it can use?")
         items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
 
 
