@@ -135,6 +135,18 @@ def test_a_request_shows_that_its_instance_is_marked(emulator, run, ec2):
     assert state(ec2, instance["InstanceId"]) == "running"
 
 
+def test_a_notice_may_be_cut_short(emulator, run, ec2, warnings):
+    (instance,) = run(**SPOT)
+    emulator.reclaim(instance["InstanceId"], notice_s=600)
+    assert [kind for kind, _, _ in warnings(3)][2] == "EC2 Spot Instance Interruption Warning"
+    emulator.take_back(instance["InstanceId"])
+    assert [state for _, state, _ in warnings(2)] == ["shutting-down", "terminated"]
+    shown = ec2.describe_instances(InstanceIds=[instance["InstanceId"]])["Reservations"][0]["Instances"][0]
+    assert shown["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+    with pytest.raises(ValueError, match="i-nowhere"):
+        emulator.take_back("i-nowhere")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "number"),
     [

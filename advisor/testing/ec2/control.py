@@ -90,6 +90,12 @@ class Control:
         """Take a spot instance back."""
         self.lifecycle.reclaim(**body)
 
+    def on_take_back(self, body: Mapping[str, Any]) -> None:
+        """Take a spot instance back without (more) notice."""
+        if body["instance_id"] not in self.state.instances:
+            raise KeyError(body["instance_id"])
+        self.lifecycle.take_back(**body)
+
     def on_instances(self, _: Any) -> list[dict[str, Any]]:
         """List every instance."""
         return [_as_json(instance) for instance in self.state.instances.values()]

@@ -133,9 +133,6 @@ class Lifecycle:
         """Take a spot instance back: rebalance recommendation, warning, and after the notice the end."""
         instance = self.state.instances[instance_id]
 
-        def end() -> None:
-            self.terminate(instance, self._original_terminate, _BY_EC2, f"instance-terminated-{reason}")
-
         def warn() -> None:
             if instance._state.code not in (_PENDING[1], _RUNNING[1]):  # noqa: SLF001
                 return
@@ -146,13 +143,22 @@ class Lifecycle:
                 request["Status"] = {"Code": code, "Message": text, "UpdateTime": _now()}
             kind = "EC2 Spot Instance Interruption Warning"
             self._events.put((instance, kind, {"instance-action": "terminate"}))
-            self.state.timers.after(self.state.scaled(notice_s), end)
+            self.state.timers.after(
+                self.state.scaled(notice_s), lambda: self.take_back(instance_id, reason=reason)
+            )
 
         if rebalance_lead_s is None:
             warn()
         else:
             self._events.put((instance, "EC2 Instance Rebalance Recommendation", {}))
             self.state.timers.after(self.state.scaled(rebalance_lead_s), warn)
+
+    def take_back(self, instance_id: str, reason: str = "no-capacity") -> None:
+        """Take a spot instance back now, whatever was said of it before, or nothing."""
+        instance = self.state.instances.get(instance_id)
+        if instance is not None:
+            code = f"instance-terminated-{reason}"
+            self.terminate(instance, self._original_terminate, _BY_EC2, code)
 
     def _become(self, instance: Any, state: tuple[str, int]) -> None:
         instance._state.name, instance._state.code = state  # noqa: SLF001

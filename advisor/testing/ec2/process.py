@@ -160,6 +160,10 @@ class Ec2Emulator:
         """Take a spot instance back: ``notice_s``, ``rebalance_lead_s``, ``reason``."""
         self.control("reclaim", {"instance_id": instance_id, **how})
 
+    def take_back(self, instance_id: str) -> None:
+        """End a spot instance as EC2 would, now: after a long notice of `reclaim`, or without any."""
+        self.control("take_back", {"instance_id": instance_id})
+
     def interruption_queue(self, name: str = "advisor") -> str:
         """Make a queue and the EventBridge rule that puts EC2's events into it; its URL, for the settings.
 
