@@ -397,6 +397,11 @@ class Fleet:
             _log.warning("terminate.not_known_yet", instances=too_young)
         return going + [i for i in unknown if i not in too_young]
 
+    def asked_for(self, nodes: Iterable[str]) -> None:
+        """Slurm wants these nodes: what was seen of them before makes nothing an orphan (see `collect`)."""
+        with self._launching:
+            self._asked_at.update(dict.fromkeys(nodes, self._monotonic()))
+
     def collect(self, orphans: Sequence[Instance], looked: float) -> list[str]:
         """Terminate instances nobody claims, but for those of nodes that were asked for meanwhile.
 

@@ -30,6 +30,7 @@ from advisor.service.isolating import for_each
 from advisor.service.loops import Step
 from advisor.service.money import usd_per_hour
 from advisor.service.pricing import AskPrices
+from advisor.service.resumed_jobs import ResumedJobs
 from advisor.service.view import SharedView
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend
@@ -54,6 +55,10 @@ class CloudFleet(Protocol):
         refuse: Refuse | None = None,
     ) -> LaunchReport:
         """Give every node an instance; repeating it is harmless."""
+        ...
+
+    def asked_for(self, nodes: Iterable[str]) -> None:
+        """Slurm wants these nodes: what was seen of them before makes nothing an orphan."""
         ...
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
@@ -171,6 +176,7 @@ class ProvisionLoop:
         self._cloud = cloud
         self._clock = clock
         self._addresses = Addresses(settings, slurm)
+        self._resumed_jobs = ResumedJobs(view, clock, look_seconds=settings.loops.snapshot_seconds)
         self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
@@ -204,16 +210,21 @@ class ProvisionLoop:
             if nodes:
                 # out of order, an old suspend would end the instance that a newer resume has found or made
                 raise RetryLater(f"{fold(nodes)}: an earlier hand-over is not done", code="cloud.in_order")
-            self._act(waiting)
-            behind.difference_update(waiting[1].nodes)
+            if self._act(waiting):
+                behind.difference_update(waiting[1].nodes)
 
         for_each(self._folder.waiting(), act)
 
-    def _act(self, waiting: tuple[Path, HandOver]) -> None:
+    def _act(self, waiting: tuple[Path, HandOver]) -> bool:
+        """Do what a hand-over asks; False when it has to wait for the next look at Slurm."""
         path, hand_over = waiting
         match hand_over.operation:
             case "resume":
-                self._resume(hand_over)
+                jobs = self._resumed_jobs.of(hand_over)
+                if jobs is None:
+                    self._fleet.asked_for(hand_over.nodes)
+                    return False
+                self._resume(hand_over, jobs)
             case "suspend":
                 ids = self._fleet.suspend(hand_over.nodes)
                 if self._interruptions is not None:
@@ -229,10 +240,11 @@ class ProvisionLoop:
             self._cloud.purse.release(hand_over.nodes, launched=True)
         path.unlink(missing_ok=True)
         self._counted.discard(hand_over.identity)
+        self._resumed_jobs.done(hand_over)
+        return True
 
-    def _resume(self, hand_over: HandOver) -> None:
+    def _resume(self, hand_over: HandOver, jobs: Mapping[str, QueuedJob]) -> None:
         wanted = self._still_wanted(hand_over)
-        jobs = self._jobs_of(hand_over)
         capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
 
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
@@ -301,18 +313,6 @@ class ProvisionLoop:
             self._cloud.boot_failed(len(nodes))
             log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
         self._slurm.update_node(nodes, state="RESUME")
-
-    def _jobs_of(self, hand_over: HandOver) -> dict[str, QueuedJob]:
-        """The job each node is for, as far as Slurm has said and has been seen."""
-        try:
-            snapshot = self._view.fresh()
-        except RetryLater:
-            return {}
-        known: dict[int, QueuedJob] = {}
-        for queued in snapshot.jobs:
-            known[queued.job.job_id] = queued
-            known.setdefault(queued.array_job_id, queued)
-        return {node: known[job] for node, job in hand_over.jobs.items() if job in known}
 
     def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
         """What each node is to be: what its job was advised, but what its features promise comes first."""

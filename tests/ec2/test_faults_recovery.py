@@ -316,3 +316,16 @@ def test_the_journal_forgets_what_has_ended(emulator, fleet, clock):
     clock.pass_by(HOUR)
     fleet.instances()
     assert fleet.journal.instances() == {}
+
+
+def test_f12_an_instance_whose_node_was_asked_for_since_the_look_is_no_orphan(emulator, fleet, clock):
+    """slurmctld may have given it to a job already, before anything else is done about the node."""
+    fleet.resume(["burst1"])
+    clock.pass_by(HOUR)
+    looked, orphans = clock.steady, fleet.instances()
+    clock.pass_by(1.0)
+    fleet.asked_for(["burst1"])
+    assert fleet.collect(orphans, looked) == []
+    clock.pass_by(1.0)
+    assert fleet.collect(orphans, clock.steady) == [item.instance_id for item in orphans]
+    assert alive(emulator) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +92,9 @@ class FakeFleet:
                     Launched(node=node, instance_id=f"i-{node}", private_ip=address, pool=POOL)
                 )
         return report
+
+    def asked_for(self, nodes: Iterable[str]) -> None:
+        self.asked.append(("asked_for", tuple(nodes)))
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
         self.asked.append(("suspend", tuple(nodes)))

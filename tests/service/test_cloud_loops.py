@@ -170,6 +170,7 @@ def test_f06_an_address_that_comes_later(rig: Rig) -> None:
 
 def test_f01_no_capacity_frees_the_node_and_brings_our_job_back(rig: Rig) -> None:
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.look(jobs=[make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")])
     rig.hand_over("resume", "burst[1-2]", {7: "burst[1-2]"})
     rig.provision.act_on_handovers()
     assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_FORCE"}
@@ -190,6 +191,7 @@ def test_f01_no_capacity_frees_the_node_and_brings_our_job_back(rig: Rig) -> Non
 )
 def test_f01_our_constraint_goes_with_the_job_s_return(rig: Rig, features, left) -> None:
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.look(jobs=[make_queued(7, "CONFIGURING", queue="burst")])
     rig.hand_over("resume", "burst1", {7: "burst1"})
     rig.provision.act_on_handovers()
     rig.look(jobs=[make_queued(7, admin_comment=comment(), queue="burst", features=features)])
@@ -212,6 +214,7 @@ def test_a_job_comes_back_to_where_it_was(rig: Rig, origin: str | None, home: st
     cluster = rig.settings.cluster.model_copy(update={"on_premise_partitions": ("onprem", "long")})
     rig.provision._settings = rig.settings.model_copy(update={"cluster": cluster})
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.look(jobs=[make_queued(7, "CONFIGURING", queue="burst")])
     rig.hand_over("resume", "burst1", {7: "burst1"})
     rig.provision.act_on_handovers()
     rig.look(jobs=[make_queued(7, admin_comment=comment(origin=origin), queue="burst")])
@@ -221,6 +224,7 @@ def test_a_job_comes_back_to_where_it_was(rig: Rig, origin: str | None, home: st
 
 def test_a_job_its_user_sent_to_the_cloud_is_not_brought_back_but_waits_a_while(rig: Rig) -> None:
     rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    rig.look(jobs=[make_queued(7, "CONFIGURING", queue="burst")])
     rig.hand_over("resume", "burst1", {7: "burst1"})
     rig.provision.act_on_handovers()
     own = {"admin_comment": comment(Placement.ON_PREMISE, None), "queue": "burst"}

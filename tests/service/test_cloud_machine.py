@@ -73,6 +73,8 @@ A_RESUME_FINDS_AN_ORPHAN: list[Action] = [
     ("submit", 400.0, 300.0, 1, ON_DEMAND, "well"),
     ("work", "provision"),
     ("stall", 20.0),
+    ("work", "provision"),  # Slurm has not been looked at in all that time
+    ("stall", 20.0),
     ("work", "reconcile"),
     ("live", 2),
 ]
