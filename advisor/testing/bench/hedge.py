@@ -163,21 +163,23 @@ class _Run:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._watched = WatchedLab(lab, folder, sections=SECTIONS)
         self._kills = 0
+        self._begin = 0.0
         self._ran: list[Ran] = []
         self._configure_prolog()
 
     def go(self, *, keeps_places: bool) -> Record:
         """Submit at the set times, kill what is to be killed, wait for the end, read what happened."""
-        begin = time.time()
+        self._begin = begin = time.time()
         try:
             self._go(begin, keeps_places=keeps_places)
         finally:
             self._kill_watcher()
         left = self._lab.run("squeue", "-h", check=False).stdout.split()
-        starts = self._starts(begin)
+        places, starts = self._starts(begin)
         for ran in self._ran:
             self._read(ran, begin)
-            ran.start, ran.place_start = starts.get(str(ran.job_id)), starts.get(f"{PLACE_OF}{ran.job_id}")
+            ran.start, ran.place_id = starts.get(ran.job_id), places.get(f"{PLACE_OF}{ran.job_id}")
+            ran.place_start = None if ran.place_id is None else starts.get(ran.place_id)
         counts = dict(open_record(self._folder).counts)
         return Record(ran=self._ran, counts=counts, kills=self._kills, places_left=len(left))
 
@@ -196,6 +198,7 @@ class _Run:
             if keeps_places and (self._watcher is None or now > next_kill):
                 self._restart_watcher()
                 next_kill = now + self._every
+            self._note_places()
             if waiting and waiting[0].at <= now:
                 self._submit(waiting.pop(0), keeps_places=keeps_places)
                 continue
@@ -244,10 +247,12 @@ class _Run:
                 stop_seconds=arrival.stop_seconds,
                 limit_minutes=arrival.limit_minutes,
             )
-            self._ran.append(Ran(job_id=job_id, is_hedged=True))
+            now = time.time() - self._begin
+            self._ran.append(Ran(job_id=job_id, is_hedged=True, submitted=now))
         else:
             limits = (f"--time={arrival.limit_minutes}", "--open-mode=append")
-            self._ran.append(Ran(job_id=self._lab.sbatch(*options, *limits, script=script).job_id))
+            job_id = self._lab.sbatch(*options, *limits, script=script).job_id
+            self._ran.append(Ran(job_id=job_id, submitted=time.time() - self._begin))
 
     def _would_wait(self, arrival: Arrival) -> bool:
         """As the advisor decides it: a job that can start here at once has nothing to hedge against."""
@@ -277,18 +282,30 @@ class _Run:
             self._watcher.kill()
             self._watcher.wait()
 
-    def _starts(self, begin: float) -> dict[str, float]:
-        """Start by slurmctld's clock of each job, and of each placeholder by its name, if it ever ran."""
+    def _starts(self, begin: float) -> tuple[dict[str, int], dict[int, float]]:
+        """Placeholders by name; the start of every job by slurmctld's clock, if it ever ran."""
         columns = "--Format=JobID:12,Name:40,StartTime:24,NodeList:200"
         shown = self._lab.run(
             "env", "SLURM_TIME_FORMAT=%s", "squeue", "--noheader", "--all", "--states=all", columns,
             check=False,
         ).stdout  # fmt: skip
-        found = dict[str, float]()
+        places, starts = dict[str, int](), dict[int, float]()
         for job, name, start, *nodes in (line.split() for line in shown.splitlines()):
+            if name.startswith(PLACE_OF):
+                places[name] = int(job)
             if start.isdigit() and nodes:  # one that was cancelled while it waited shows its end as its start
-                found[name if name.startswith(PLACE_OF) else job] = int(start) - begin
-        return found
+                starts[int(job)] = int(start) - begin
+        return places, starts
+
+    def _note_places(self) -> None:
+        """How long each placeholder took; the record forgets it with the job."""
+        missing = [ran for ran in self._ran if ran.is_hedged and ran.place_seconds is None]
+        if not missing:
+            return
+        kept = {kept.job_id: kept for kept in open_record(self._folder).all() if kept.placeholder}
+        for ran in missing:
+            if (found := kept.get(ran.job_id)) is not None:
+                ran.place_seconds = found.acted - self._begin - ran.submitted
 
     def _read(self, ran: Ran, begin: float) -> None:
         path = self._lab.folder / "jobs" / f"{ran.job_id}.out"

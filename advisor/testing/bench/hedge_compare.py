@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+_LATE_SECONDS: Final = 5.0
 _REQUEUE_SECONDS: Final = 3.0
 _SAME_MOMENT_SECONDS: Final = 1.0
 """Two starts nearer than this are in no order: one pass of the scheduler makes both."""
@@ -54,6 +56,12 @@ class Ran:
         Slurm's word.
     start, place_start : float or None
         By slurmctld's clock, whole seconds: the job's last start, and its placeholder's, if that had one.
+    submitted : float
+        When it was in the queue.
+    place_id : int or None
+        Its placeholder's id: whoever has one between the two came in between.
+    place_seconds : float or None
+        From its submission until its placeholder was in the queue and written down.
     """
 
     job_id: int
@@ -64,6 +72,9 @@ class Ran:
     restarts: int = 0
     start: float | None = None
     place_start: float | None = None
+    submitted: float = 0.0
+    place_id: int | None = None
+    place_seconds: float | None = None
 
     @property
     def start_here(self) -> float | None:
@@ -114,6 +125,7 @@ def compared(jobs: Sequence[Arrival], waited: Sequence[Record], kept: Sequence[R
         "brought_back_later_seconds": spread(later(lambda ran: ran.is_back)),
         "brought_back_after_own_place_seconds": spread(_after_own_place(back)),
         "brought_back_not_overtaken": _not_overtaken(jobs, pairs),
+        "before_the_place": before_the_place(waited, kept),
         "others_later_seconds": spread(later(lambda ran: not ran.is_hedged)),
         "turnaround_saved_seconds": spread(
             [gain for first, second in pairs for gain in _saved(first, second)]
@@ -132,13 +144,18 @@ def compared(jobs: Sequence[Arrival], waited: Sequence[Record], kept: Sequence[R
 
 
 def by_chance(waited: Sequence[Record], kept: Sequence[Record]) -> dict[str, Any]:
-    """By how much two runs differ in which all jobs wait: the jobs that came back elsewhere, and all."""
-    first, second = waited[:2]
-    back = [n for run in kept for n, ran in enumerate(run.ran) if ran.is_back]
-    return {
-        "the_same_jobs_later_seconds": spread(_later(back, first, second)),
-        "all_jobs_later_seconds": spread(_later(range(len(first.ran)), first, second)),
-    }
+    """By how much runs differ in which all wait: the jobs that came back in each pair, and all.
+
+    Every pair's run of waiting jobs stands against all others of its kind, as if one of them were the run
+    with places.
+    """
+    same, everything = list[float](), list[float]()
+    for (number, first), (other, second) in itertools.permutations(enumerate(waited), 2):
+        back = [n for n, ran in enumerate(kept[number].ran) if ran.is_back]
+        same += _later(back, first, second)
+        if number < other:
+            everything += _later(range(len(first.ran)), first, second)
+    return {"the_same_jobs_later_seconds": spread(same), "all_jobs_later_seconds": spread(everything)}
 
 
 def _later(rows: Sequence[int], first: Record, second: Record) -> list[float]:
@@ -151,6 +168,47 @@ def _after_own_place(back: Sequence[Ran]) -> list[float]:
     """Seconds from the start of each job's placeholder, a job like it that simply waited, to its own."""
     return [
         ran.start - ran.place_start for ran in back if ran.start is not None and ran.place_start is not None
+    ]
+
+
+def before_the_place(waited: Sequence[Record], kept: Sequence[Record]) -> dict[str, Any]:
+    """What happened between each hedged job's submission and its placeholder's, and whom it cost its turn.
+
+    A job that came in between and started before the placeholder, or before the job where that never ran,
+    may have had its slot: not every one of them has, so this is the most that may be put down to it.
+    """
+    hedged = [(run, n, ran) for run in kept for n, ran in enumerate(run.ran) if ran.is_hedged]
+    came = [len(_in_between(run, ran)) for run, _, ran in hedged if ran.place_id is not None]
+    passed, late = 0, 0
+    for first, run in zip(waited, kept, strict=True):
+        for n, ran in enumerate(run.ran):
+            begun = ran.place_start if ran.place_start is not None else ran.start
+            if not ran.is_back or begun is None:
+                continue
+            if any(other.start is not None and other.start < begun for other in _in_between(run, ran)):
+                passed += 1
+                late += sum(seconds > _LATE_SECONDS for seconds in _later([n], first, run))
+    return {
+        "seconds": spread([ran.place_seconds for _, _, ran in hedged if ran.place_seconds is not None]),
+        "jobs_in_between": {
+            "mean": float(np.mean(came)),
+            "most": max(came),
+            "share_with_none": float(np.mean([count == 0 for count in came])),
+        }
+        if came
+        else {},
+        "brought_back_passed_by_them": passed,
+        f"of_these_later_than_{_LATE_SECONDS:.0f}_s": late,
+    }
+
+
+def _in_between(run: Record, ran: Ran) -> list[Ran]:
+    """Jobs that went to the on-premise queue after a job and before its placeholder."""
+    end = ran.place_id
+    return [
+        other
+        for other in run.ran
+        if end is not None and ran.job_id < other.job_id < end and not other.is_hedged
     ]
 
 
@@ -203,6 +261,8 @@ def _latest(jobs: Sequence[Arrival], pairs: Sequence[tuple[Record, Record]]) -> 
                     "later_seconds": now - then,
                     "after_own_place_seconds": next(iter(_after_own_place([ran])), None),
                     "overtaken_by": len(_overtakers(jobs, second, n)),
+                    "placeholder_after_seconds": ran.place_seconds,
+                    "came_in_between": len(_in_between(second, ran)),
                 }
             )
     return sorted(found, key=lambda job: float(job["later_seconds"]), reverse=True)[:10]
