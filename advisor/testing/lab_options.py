@@ -82,7 +82,7 @@ class LabOptions:
     prolog: Path | None = None
     boot_seconds: float = 1.5
     suspend_seconds: int = 10
-    resume_timeout_seconds: int = 30
+    resume_timeout_seconds: int = 60
     suspend_timeout_seconds: int = 5
     default_minutes: int = 60
     priority_type: str = "priority/multifactor"

@@ -28,7 +28,7 @@ from advisor.testing.hypervisor import Hypervisor
 from advisor.testing.lab import Lab, LabOptions
 
 HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
-_READY_SECONDS: Final = 120.0
+_READY_SECONDS: Final = 300.0  # a slow, busy machine that compiles everything anew
 _ENTRY: Final = ("-c", "from advisor.cli.main import run; run()")
 
 Tables = Mapping[str, Mapping[str, Any]]

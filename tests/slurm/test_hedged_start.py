@@ -27,6 +27,7 @@ ENDLESS = (
     "echo $SLURM_JOB_PARTITION $SLURM_RESTART_COUNT $(date +%s.%N); "
     "[ $SLURM_JOB_PARTITION = burst ] && sleep 300; sleep 2"
 )
+FULL_MINUTES = 4
 TELL = "echo $SLURM_JOB_PARTITION $SLURM_RESTART_COUNT $(date +%s.%N); sleep {}"
 
 
@@ -60,9 +61,14 @@ def until(
         time.sleep(0.2)
 
 
-def busy(lab: Lab, seconds: float) -> int:
-    """Fill the on-premise node."""
-    job_id = lab.sbatch("-n4", "--time=1", script=f"sleep {seconds}").job_id
+def until_told(file: Path) -> str:
+    """Script of a job that runs until a file is there: however slow this machine is, no sooner or later."""
+    return f"while [ ! -e {file} ]; do sleep 0.1; done"
+
+
+def busy(lab: Lab, go: Path) -> int:
+    """Fill the on-premise node, until told."""
+    job_id = lab.sbatch("-n4", f"--time={FULL_MINUTES}", script=until_told(go)).job_id
     until(lambda: state(lab, job_id) == "RUNNING")
     return job_id
 
@@ -86,17 +92,20 @@ def placeholders(lab: Lab, job_id: int) -> list[str]:
 
 def test_a_short_speculation_ends_in_the_cloud(lab: Lab, tmp_path: Path) -> None:
     watched = WatchedLab(lab, tmp_path)
-    filler = busy(lab, 40)
+    here, there = tmp_path / "here", tmp_path / "there"
+    filler = busy(lab, here)
     job = watched.hedged(
-        "-n4", "-c1", script="echo burst 0 1; sleep 2", stop_seconds=30, kind=HedgeKind.SPECULATION
+        "-n4", "-c1", script=until_told(there), stop_seconds=200, kind=HedgeKind.SPECULATION, limit_minutes=5
     )
     watched.step()
     assert len(placeholders(lab, job)) == 1
+    there.touch()
     until(lambda: state(lab, job) == "COMPLETED", watched.step)
     assert lab.job(job)["Partition"] == "burst"
     assert lab.job(job)["Restarts"] == "0"
     until(lambda: not placeholders(lab, job) and watched.kept(job) is None, watched.step)
     assert state(lab, filler) == "RUNNING"
+    here.touch()
 
 
 @pytest.mark.parametrize("priorities", ["priority/multifactor", "priority/basic"])
@@ -110,20 +119,28 @@ def test_a_long_speculation_comes_back_once_to_its_place(priorities: str, tmp_pa
 def _comes_back_once_to_its_place(lab: Lab, tmp_path: Path, *, is_exact: bool) -> None:
     # a slow cloud: else it would be done there before slurmctld expects a slot here, and would stay
     watched = WatchedLab(lab, tmp_path, sections={"placement": {"baseline": 3.0}})
-    busy(lab, 14)
+    go = tmp_path / "go"
+    busy(lab, go)
     before = lab.sbatch("-n4", "--time=1", script="sleep 2").job_id
     time.sleep(2.1)  # slurmctld counts in whole seconds: of two in one second neither is first
-    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=3, kind=HedgeKind.SPECULATION)
+    job = watched.hedged(
+        "-n4", script=ENDLESS, stop_seconds=3, kind=HedgeKind.SPECULATION, limit_minutes=FULL_MINUTES
+    )
     watched.step()
     time.sleep(2.1)
     after = lab.sbatch("-n4", "--time=1", script="sleep 2").job_id
     until(lambda: lab.job(job)["Partition"] == "onprem", watched.step)
     assert state(lab, job) == "PENDING"  # long before its turn: 22.05 by itself would put it last
     lab.restart_slurmctld()
+    go.touch()
     until(lambda: state(lab, after) == "COMPLETED", watched.step)
     until(lambda: watched.kept(job) is None, watched.step)
     shown = lab.job(job)
-    assert (shown["JobState"], shown["Restarts"], shown["TimeLimit"]) == ("COMPLETED", "1", "00:01:00")
+    assert (shown["JobState"], shown["Restarts"], shown["TimeLimit"]) == (
+        "COMPLETED",
+        "1",
+        f"00:0{FULL_MINUTES}:00",
+    )
     started = [lab.job(number)["StartTime"] for number in (before, job, after)]
     assert started[1] < started[2]
     if (
@@ -137,7 +154,7 @@ def _comes_back_once_to_its_place(lab: Lab, tmp_path: Path, *, is_exact: bool) -
 @pytest.mark.parametrize("option", ["--no-requeue", "--comment=advisor:no-hedge"])
 def test_who_refuses_is_never_touched(lab: Lab, tmp_path: Path, option: str) -> None:
     watched = WatchedLab(lab, tmp_path)
-    busy(lab, 6)
+    busy(lab, tmp_path / "go")
     job = watched.hedged("-n1", option, script=TELL.format(5), stop_seconds=0.5)
     until(lambda: state(lab, job) == "COMPLETED", watched.step)
     assert (lab.job(job)["Restarts"], lab.job(job)["Partition"]) == ("0", "burst")
@@ -160,10 +177,13 @@ def test_its_turn_comes_and_it_takes_its_slot(lab: Lab, tmp_path: Path) -> None:
     """A slow cloud: starting anew is sooner. Another job waits for the very same processors."""
     sections = {"placement": {"baseline": 3.0}}
     watched = WatchedLab(lab, tmp_path, sections=sections)
-    filler = busy(lab, 8)
-    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=1000)
+    go = tmp_path / "go"
+    filler = busy(lab, go)
+    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=1000, limit_minutes=FULL_MINUTES)
     watched.step()
     thief = lab.sbatch("-n4", "--time=1", script="sleep 1").job_id
+    until(lambda: len(starts(lab, job)) == 1, watched.step)
+    go.touch()
     until(lambda: watched.kept(job) is None, watched.step)
     lab.wait_for_jobs([thief])
     assert (state(lab, job), lab.job(job)["Restarts"]) == ("COMPLETED", "1")
@@ -174,13 +194,19 @@ def test_its_turn_comes_and_it_takes_its_slot(lab: Lab, tmp_path: Path) -> None:
 
 def test_its_turn_comes_and_it_stays(lab: Lab, tmp_path: Path) -> None:
     """The cloud is as fast as we are: what it has done is never done again."""
-    watched = WatchedLab(lab, tmp_path)
-    busy(lab, 5)
-    job = watched.hedged("-n4", script=TELL.format(9), stop_seconds=1000)
+    sections = {"placement": {"overhead_per_processor": 0.0}}
+    watched = WatchedLab(lab, tmp_path, sections=sections)
+    here, there = tmp_path / "here", tmp_path / "there"
+    busy(lab, here)
+    job = watched.hedged("-n4", script=until_told(there), stop_seconds=1000, limit_minutes=FULL_MINUTES)
     watched.step()
     after = lab.sbatch("-n4", "--time=1", script="true").job_id
+    until(lambda: state(lab, job) == "RUNNING", watched.step)
+    time.sleep(1.1)  # slurmctld counts in whole seconds
+    here.touch()
     until(lambda: state(lab, after) == "COMPLETED", watched.step)
     assert state(lab, job) == "RUNNING"  # its slot was given up at once
+    there.touch()
     until(lambda: watched.kept(job) is None, watched.step)
     assert (state(lab, job), lab.job(job)["Restarts"]) == ("COMPLETED", "0")
 
@@ -224,9 +250,10 @@ def test_killed_around_every_change(lab: Lab, tmp_path: Path, stop_seconds: floa
     def fresh() -> WatchedLab:
         return WatchedLab(lab, tmp_path, sections={"placement": {"baseline": 3.0}}, wrap=wrap)
 
-    busy(lab, 8)
+    go = tmp_path / "go"
+    busy(lab, go)
     watched, kills = fresh(), 0
-    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=stop_seconds)
+    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=stop_seconds, limit_minutes=FULL_MINUTES)
     most = 0
 
     def step() -> None:
@@ -238,6 +265,9 @@ def test_killed_around_every_change(lab: Lab, tmp_path: Path, stop_seconds: floa
             watched = fresh()
         most = max(most, len(placeholders(lab, job)))
 
+    until(lambda: len(starts(lab, job)) == 1)
+    until(lambda: len(placeholders(lab, job)) == 1, step)
+    go.touch()
     until(lambda: state(lab, job) == "COMPLETED" and watched.kept(job) is None, step)
     assert kills >= 4
     assert most == 1
@@ -253,9 +283,10 @@ def test_slurmctld_dies_between_the_kill_and_the_move(lab: Lab, tmp_path: Path) 
         return Breaking(slurm, fates), Breaking(places, fates)
 
     watched = WatchedLab(lab, tmp_path, wrap=wrap)
-    busy(lab, 25)
+    go = tmp_path / "go"
+    busy(lab, go)
     # slurmctld writes its jobs down within five seconds: one that dies before has never had them
-    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=8)
+    job = watched.hedged("-n4", script=ENDLESS, stop_seconds=8, limit_minutes=FULL_MINUTES)
     with pytest.raises(Killed):
         until(lambda: False, watched.step)
     lab.restart_slurmctld(kill=True)
@@ -263,6 +294,7 @@ def test_slurmctld_dies_between_the_kill_and_the_move(lab: Lab, tmp_path: Path) 
     kept = again.kept(job)
     assert kept is not None
     assert kept.phase is Phase.RETURNING
+    go.touch()
     until(lambda: again.kept(job) is None, again.step)
     assert (state(lab, job), lab.job(job)["Restarts"], lab.job(job)["Partition"]) == (
         "COMPLETED",
@@ -274,13 +306,17 @@ def test_slurmctld_dies_between_the_kill_and_the_move(lab: Lab, tmp_path: Path) 
 def test_a_job_that_is_not_small_is_requeued_as_large_once(lab: Lab, tmp_path: Path) -> None:
     sections = {"size": {"safeguard": True}}
     watched = WatchedLab(lab, tmp_path, sections=sections, divider=2.0)
+    go = tmp_path / "go"
+    once = f'[ "${{SLURM_RESTART_COUNT:-0}}" = 1 ] || {until_told(go)}'
     jobs = [
-        lab.sbatch("-n4", "--time=1", *option, script=TELL.format(5)).job_id
+        lab.sbatch("-n4", f"--time={FULL_MINUTES}", *option, script=once).job_id
         for option in ([], ["--no-requeue"])
     ]
     for job in jobs:
         lab.run("scontrol", "update", f"jobid={job}", f"admincomment={small_comment()}", "sitefactor=1000")
     other = lab.sbatch("-n4", "--time=1", script="true").job_id
+    until(lambda: (watched.small_jobs.requeued_jobs, watched.small_jobs.left_jobs) == (1, 1), watched.step)
+    go.touch()
     until(lambda: all(state(lab, job) == "COMPLETED" for job in (*jobs, other)), watched.step)
     assert [lab.job(job)["Restarts"] for job in jobs] == ["1", "0"]
     assert (watched.small_jobs.requeued_jobs, watched.small_jobs.left_jobs) == (1, 1)
