@@ -13,6 +13,7 @@ import pytest
 from advisor.ec2.clients import client
 from advisor.testing.lab import LabOptions, Submission
 from advisor.testing.site import PATIENT, Site, SiteOptions
+from tests.slurm.steps import cancel_all, moved
 from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end, write_the_past
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
@@ -54,7 +55,8 @@ def site(database_template: Path) -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def _empty(site: Site) -> None:
-    """No node is left from another test: an on-demand one would take what should start on spot."""
+    """Nothing is left of another test, failed or not: an on-demand node would take what should be on spot."""
+    cancel_all(site.lab)
     instances_end(site)
 
 
@@ -89,7 +91,7 @@ def test_f19_f22_f26_two_reclaims_under_one_job_then_stable_capacity(site: Site,
     file = tmp_path / "told"
     script = UNTIL_THIRD_START.format(file=file)
     before = interruptions(site)
-    job = site.lab.sbatch(LONG, "--signal=B:USR1@10", script=script)
+    job = moved(site, LONG, "--signal=B:USR1@10", script=script)
     options = []
     for taken in range(2):
         told(site, file, "started", taken + 1)
@@ -121,13 +123,13 @@ def test_a_job_that_may_not_be_requeued_never_starts_on_spot(site: Site, tmp_pat
     """There is room on idle spot nodes and beside other jobs on them; its node is not one of them."""
     go, runs = tmp_path / "go", tmp_path / "runs"
     script = f"while [ ! -e {go} ]; do sleep 0.2; done"
-    wide = site.lab.sbatch(LONG, "--nodes=4", "--ntasks-per-node=1", script=script)
+    wide = moved(site, LONG, "--nodes=4", "--ntasks-per-node=1", script=script)
     running_on(site, wide)
     option_of = {name: instance_of(site, name)["option"] for name in ("burst1", "burst2", "burst3", "burst4")}
     assert option_of == {"burst1": "spot", "burst2": "spot", "burst3": "spot", "burst4": "on-demand"}
-    jobs = [site.lab.sbatch(LONG, "--no-requeue", script=f"echo x >>{runs}; {script}") for _ in range(3)]
+    jobs = [moved(site, LONG, "--no-requeue", script=f"echo x >>{runs}; {script}") for _ in range(3)]
     assert {running_on(site, job) for job in jobs} == {"burst4"}
-    full = site.lab.sbatch(LONG, "--no-requeue", script="true")  # the next one waits for it
+    full = moved(site, LONG, "--no-requeue", script="true")  # the next one waits for it
     site.wait_until("it was looked at", lambda: site.lab.job(full.job_id)["Reason"] == "Resources")
     go.touch()
     assert running_or_ran_on(site, full) == "burst4"
@@ -144,14 +146,14 @@ def test_f22_at_a_rebalance_recommendation_nothing_new_starts_and_nobody_is_dist
 ) -> None:
     go = tmp_path / "go"
     waits = f"while [ ! -e {go} ]; do sleep 0.2; done"
-    job = site.lab.sbatch(LONG, "--ntasks=1", script=waits)
+    job = moved(site, LONG, "--ntasks=1", script=waits)
     node = running_on(site, job)
     instance = instance_of(site, node)
     site.ec2.reclaim(instance["id"], rebalance_lead_s=1000)
     emptied(site, node)
     site.wait_until("the notice is shown", lambda: list(row_of(site, node)["notices"]) == ["rebalance"])
-    assert row_of(site, node)["jobs"] == [job.job_id]
-    other = site.lab.sbatch(LONG, "--ntasks=1", script="true")  # there would be room beside the first
+    site.wait_until("its job is", lambda: row_of(site, node)["jobs"] == [job.job_id])
+    other = moved(site, LONG, "--ntasks=1", script="true")  # there would be room beside the first
     assert running_elsewhere(site, other, node)
     assert site.lab.job(job.job_id)["Restarts"] == "0"
     go.touch()
@@ -162,9 +164,10 @@ def test_f22_at_a_rebalance_recommendation_nothing_new_starts_and_nobody_is_dist
 
 
 def row_of(site: Site, node: str) -> dict[str, Any]:
+    """What is shown of a node now; nothing while its instance is not seen."""
     shown = json.loads(site.advisor("nodes", "--format", "json").stdout)["nodes"]
-    (row,) = [row for row in shown if row["node"] == node and row["instance_state"] in ("running", None)]
-    return dict(row)
+    rows = [row for row in shown if row["node"] == node and row["instance_state"] in ("running", None)]
+    return dict(rows[0]) if rows else {"notices": {}, "jobs": []}
 
 
 def running_elsewhere(site: Site, job: Submission, node: str) -> bool:
@@ -175,7 +178,7 @@ def running_elsewhere(site: Site, job: Submission, node: str) -> bool:
 def test_f21_a_stopped_instance_is_a_lost_node(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "starts"
     script = f'echo x >>{file}\n[ "$(wc -l <{file})" -ge 2 ] && exit 0\nsleep 600'
-    job = site.lab.sbatch(LONG, script=script)
+    job = moved(site, LONG, script=script)
     node = running_on(site, job)
     instance = instance_of(site, node)
     site.wait_until("the advisor has seen the job there", lambda: job.job_id in row_of(site, node)["jobs"])
