@@ -1,4 +1,4 @@
-"""``advisor place-helper``: submits one placeholder as root; started by systemd for each question."""
+"""``advisor place-helper``: submits placeholders as root; started by systemd for each connection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def register(app: typer.Typer) -> None:
 
 
 def place_helper(config: ConfigOption = None) -> None:
-    """Answer one question on standard input: keep the place of a job that runs in the cloud."""
+    """Answer questions on standard input: keep the places of jobs that run in the cloud."""
     import sys
 
-    from advisor.service.place_helper import serve_one
+    from advisor.service.place_helper import serve
     from advisor.slurm.commands import Commands
     from advisor.slurm.places import Places
 
     settings = settings_of(config)
     places = Places(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
-    serve_one(sys.stdin.buffer, sys.stdout.buffer, places.reserve)
+    serve(sys.stdin.buffer, sys.stdout.buffer, places.reserve)

@@ -134,6 +134,11 @@ def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> 
     return snapshot is not None and abs(now - snapshot.state.time) <= settings.submit.snapshot_max_age_seconds
 
 
+def starts_hedged(advice: Advice) -> bool:
+    """Whether an advised job will start in the cloud and keep its place on-premise."""
+    return advice.mode is Mode.ACT and advice.partition is not None and advice.hedge is not None
+
+
 def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Settings) -> Submission:
     """What the advised job does to the site. In shadow mode it goes where the user sent it."""
     moved = advice.mode is Mode.ACT and advice.partition is not None

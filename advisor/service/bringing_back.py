@@ -65,6 +65,8 @@ class BringingBack:
         Time.
     pause : callable
         Sleeps: a requeued job needs a moment until it waits again.
+    between : callable
+        What may not wait until all have been seen to; called after each.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class BringingBack:
         record: HedgeRecord,
         clock: Clock,
         pause: Callable[[float], None],
+        between: Callable[[], None] = lambda: None,
     ) -> None:
         self._burst = settings.cluster.burst_partition
         self._slot_held_seconds = max(settings.hedge.slot_held_seconds, _LEAST_SLOT_SECONDS)
@@ -84,6 +87,7 @@ class BringingBack:
         self._record = record
         self._clock = clock
         self._pause = pause
+        self._between = between
 
     def go_on(self, snapshot: SlurmSnapshot) -> None:
         """Do what is missing for every job that is to come back, as far as it can be done now.
@@ -98,12 +102,14 @@ class BringingBack:
             def advance(kept: Kept, waiting: list[int] = waiting) -> None:
                 if self._advance(kept):
                     waiting.append(kept.job_id)
+                self._between()
 
             returning = [kept for kept in self._record.all() if kept.phase is Phase.RETURNING]
             for_each([kept for kept in returning if not _only_waits(kept, states)], advance)
             if not waiting:
                 return
             self._pause(_PAUSE_SECONDS)
+            self._between()
 
     def _advance(self, kept: Kept) -> bool:
         """Take one job as far as it goes without waiting; True: look again in a moment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -18,6 +18,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
+from advisor.service.announcing import Announced
 from advisor.service.client import SubmitClient
 from advisor.service.clock import Clock
 from advisor.service.cloud_metrics import CloudCollector
@@ -156,11 +157,12 @@ class Control:
         if self.placement is not None:
             self.runners[self.placement.name] = LoopRunner(self.placement, self.clock)
         self.watch: WatchLoop | None = None
+        self._places = places
         if places is not None:
             self.watch = watch_loop(
                 settings, slurm=slurm, places=places, view=self.view, store=self.store, clock=self.clock
             )
-            self.runners[self.watch.name] = LoopRunner(self.watch, self.clock)
+            self.runners[self.watch.name] = LoopRunner(self.watch, self.clock, errand=self.watch.errand)
         self.portfolio = self._portfolio_loop(slurm, steering)
         self.report: CloudReport | None = None
         self.match: MatchLoop | None = None
@@ -328,6 +330,7 @@ class Control:
             permitted_uids(self.settings),
             self._handover_arrived,
             self._turn_came,
+            self._hedges_announced,
         )
         self._socket.start()
         try:
@@ -396,6 +399,8 @@ class Control:
         return True
 
     def _let_go(self) -> None:
+        if self._places is not None:
+            self._places.close()
         if self.portfolio is not None:
             self.portfolio.end()
         match = self.match or self.take_back
@@ -464,6 +469,12 @@ class Control:
         """A look now, where somebody's place is kept or may be."""
         if self.watch is not None and self.watch.follows_looks:
             self.runners["look"].wake()
+
+    def _hedges_announced(self, jobs: Sequence[Announced]) -> None:
+        """Their places now: whoever is submitted before a placeholder goes before it."""
+        if self.watch is not None:
+            self.watch.expect(jobs)
+            self.runners[self.watch.name].stir()
 
     def _looked(self) -> None:
         """A job whose turn has come waits for nothing else."""

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,8 @@ from typing import Any, Final
 import structlog
 
 from advisor.model.errors import AdvisorError, BadInput
+from advisor.service import announcing
+from advisor.service.announcing import Announced
 from advisor.service.socket_file import SocketFile, peer_uid
 from advisor.slurm.node_sets import expand
 
@@ -176,6 +178,8 @@ class ControlSocket:
         Called after each, to wake the loop that acts.
     turn : callable
         Called when a placeholder has started: a hint that a look at Slurm is worth it, and nothing else.
+    hedged : callable
+        Called with submissions that start hedged; a hint as well.
     """
 
     def __init__(
@@ -185,12 +189,14 @@ class ControlSocket:
         allowed_uids: frozenset[int],
         arrived: Callable[[], None],
         turn: Callable[[], None] = lambda: None,
+        hedged: Callable[[Sequence[Announced]], None] = lambda _: None,
     ) -> None:
         self._file = socket_file
         self._folder = folder
         self._allowed = allowed_uids
         self._arrived = arrived
         self._turn = turn
+        self._hedged = hedged
         self._stopping = threading.Event()
         self._listener: socket.socket | None = None
         self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
@@ -252,6 +258,9 @@ class ControlSocket:
             line += chunk
         if bytes(line) == TURN:
             self._turn()
+            return {"v": 1, "ok": True}
+        if (announced := announcing.decode(bytes(line))) is not None:
+            self._hedged(announced)
             return {"v": 1, "ok": True}
         try:
             hand_over = decode(bytes(line))

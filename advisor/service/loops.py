@@ -6,6 +6,7 @@ a step cannot read it leaves alone ("do nothing"); the next round looks again.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,22 @@ class Step:
 
     name: str
     run: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something urgent that is also done between two rounds of a loop, in the loop's own thread.
+
+    Attributes
+    ----------
+    step : Step
+        What is done.
+    due_in : callable
+        Seconds until there is something to do: 0 now, infinity when nothing is awaited.
+    """
+
+    step: Step
+    due_in: Callable[[], float]
 
 
 class Loop(Protocol):
@@ -93,14 +110,18 @@ class LoopRunner:
         What is run.
     clock : Clock
         Time.
+    errand : Errand, optional
+        Done between rounds when it is due; `stir` says that it may have become so.
     """
 
-    def __init__(self, loop: Loop, clock: Clock) -> None:
+    def __init__(self, loop: Loop, clock: Clock, *, errand: Errand | None = None) -> None:
         self.loop = loop
+        self._errand = errand
         self.health = LoopHealth()
         self._clock = clock
         self._round_began: float | None = None
-        self._wake = threading.Event()
+        self._stirred = threading.Event()
+        self._is_woken = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name=loop.name, daemon=True)
 
@@ -134,12 +155,17 @@ class LoopRunner:
 
     def wake(self) -> None:
         """Begin the next round now, or half a second after the last."""
-        self._wake.set()
+        self._is_woken = True
+        self._stirred.set()
+
+    def stir(self) -> None:
+        """Have a rest's errand done now, if it is due; no round begins sooner for it."""
+        self._stirred.set()
 
     def ask_to_stop(self) -> None:
         """End after the round under way; does not wait for it."""
         self._stop.set()
-        self._wake.set()
+        self._stirred.set()
 
     def stop(self, timeout: float = 10.0) -> bool:
         """End after the round under way; False when that takes too long."""
@@ -158,19 +184,41 @@ class LoopRunner:
         while not self._stop.is_set():
             began = self._clock.monotonic()
             self.run_once()
-            # never back to back: a round that takes longer than its period must not load Slurm all the time
-            rest = max(self.loop.period_seconds - (self._clock.monotonic() - began), self._shortest_rest)
-            ended = self._clock.monotonic()
-            if self._wake.wait(rest):  # many may wake it at once: hundreds of jobs that start
-                least = max(_LEAST_REST_SECONDS, 0.5 * self.health.seconds)
-                self._stop.wait(
-                    max(0.0, ended + min(least, self.loop.period_seconds) - self._clock.monotonic())
-                )
-            self._wake.clear()
+            self._rest(began)
 
-    @property
-    def _shortest_rest(self) -> float:
-        return min(self.loop.period_seconds, 0.5 * self.health.seconds)
+    def _rest(self, began: float) -> None:
+        """Until the next round is due, or one that somebody has asked for; errands are done meanwhile."""
+        ended, period = self._clock.monotonic(), self.loop.period_seconds
+        # never back to back: a round that takes longer than its period must not load Slurm all the time
+        end = ended + max(period - (ended - began), min(period, 0.5 * self.health.seconds))
+        # many may wake it at once: hundreds of jobs that start
+        earliest = ended + min(max(_LEAST_REST_SECONDS, 0.5 * self.health.seconds), period)
+        while not self._stop.is_set():
+            if self._is_woken:
+                end = min(end, earliest)
+            left = end - self._clock.monotonic()
+            if left <= 0.0:
+                break
+            due = self._errand.due_in() if self._errand is not None else math.inf
+            if due <= 0.0:
+                self._run_errand()
+            elif self._stirred.wait(min(left, due)):
+                self._stirred.clear()
+        self._is_woken = False
+
+    def _run_errand(self) -> None:
+        if self._errand is None:
+            return
+        self._round_began = self._clock.monotonic()
+        step = self._errand.step
+        failure = self._run_step(step)
+        self._round_began = None
+        if failure is not None:
+            failures = dict(self.health.failures)
+            key = (step.name, failure.code)
+            failures[key] = seen = failures.get(key, 0) + 1
+            self.health = replace(self.health, failures=failures)
+            self._tell(step, failure, seen, known=seen > 1)
 
     def _run_step(self, step: Step) -> StepFailure | None:
         try:

@@ -2,13 +2,16 @@
 
 sbatch lets only root submit for somebody else, and `advisor control` is not root. systemd starts
 ``advisor place-helper`` as root for each connection to a socket that only the advisor's user may open. It can
-do one thing: submit a job that sleeps, shaped like a job that is in the queue, for that job's user.
+do one thing: submit a job that sleeps, shaped like a job that is in the queue, for that job's user. To start
+it takes half a second, in which others come before the job; so a connection is kept for the next question.
 """
 
 from __future__ import annotations
 
 import re
+import select
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -20,6 +23,8 @@ from advisor.slurm.places import Places, Wish
 
 _MOST_BYTES: Final = 8192
 _TIMEOUT_SECONDS: Final = 40.0
+_IDLE_SECONDS: Final = 600.0
+_LIFE_SECONDS: Final = 1800.0  # its unit's RuntimeMaxSec is longer than this and one question
 _LONGEST_HELD_SECONDS: Final = 3600.0
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
 
@@ -55,10 +60,24 @@ def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
         return Answer(code=error.code, message=str(error)[:1000], is_for_admin=is_for_admin)
 
 
-def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> None:
-    """Answer the one question of a connection."""
-    said.write(msgspec.json.encode(answer(asked.readline(_MOST_BYTES), reserve)) + b"\n")
+def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> bool:
+    """Answer one question; False where there is none, or nobody could say where the next one begins."""
+    line = asked.readline(_MOST_BYTES)
+    if not line:
+        return False
+    said.write(msgspec.json.encode(answer(line, reserve)) + b"\n")
     said.flush()
+    return line.endswith(b"\n")
+
+
+def serve(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> None:
+    """Answer the questions of a connection, one after the other, until it is closed or has been idle."""
+    end = time.monotonic() + _LIFE_SECONDS
+    while (left := end - time.monotonic()) > 0.0:
+        # whoever asks waits for each answer, so that nothing is read ahead
+        ready, _, _ = select.select([asked], [], [], min(left, _IDLE_SECONDS))
+        if not (ready and serve_one(asked, said, reserve)):
+            return
 
 
 def ask(helper: Path, question: bytes, timeout: float = _TIMEOUT_SECONDS) -> Answer:
@@ -79,6 +98,79 @@ def ask(helper: Path, question: bytes, timeout: float = _TIMEOUT_SECONDS) -> Ans
             return msgspec.json.decode(stream.readline(_MOST_BYTES), type=Answer)
 
 
+class Helper:
+    """The helper's connection, kept from one question to the next. Used by one thread.
+
+    Parameters
+    ----------
+    path : Path
+        The helper's socket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection: socket.socket | None = None
+
+    def ask(self, question: bytes) -> Answer:
+        """Ask one question, a line. One that may have been heard is never repeated.
+
+        Raises
+        ------
+        OSError
+            Nobody listens, not in time, or it ended without a word.
+        msgspec.DecodeError
+            What came back is no answer.
+        """
+        connection = self._connected()
+        try:
+            connection.sendall(question + b"\n")
+            said = b""
+            while not said.endswith(b"\n") and len(said) < _MOST_BYTES:
+                received = connection.recv(_MOST_BYTES)
+                if not received:
+                    raise ConnectionResetError("it ended without an answer")
+                said += received
+            return msgspec.json.decode(said, type=Answer)
+        except (OSError, msgspec.DecodeError):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the helper end."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> socket.socket:
+        if self._connection is not None and not _is_open(self._connection):
+            self.close()
+        if self._connection is None:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connection.settimeout(_TIMEOUT_SECONDS)
+                connection.connect(str(self.path))
+            except OSError:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Whether the other side still listens, and owes nothing."""
+    timeout = connection.gettimeout()
+    connection.setblocking(False)
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(timeout)
+    return False  # its end, or what nobody asked for
+
+
 class HelpedPlaces(Places):
     """Places kept with the helper's help.
 
@@ -92,15 +184,19 @@ class HelpedPlaces(Places):
 
     def __init__(self, places: Places, helper: Path) -> None:
         super().__init__(places.commands)
-        self._helper = helper
+        self._helper = Helper(helper)
+
+    def close(self) -> None:
+        """Let the helper end."""
+        self._helper.close()
 
     def reserve(self, wish: Wish) -> int:
         """See :class:`~advisor.slurm.places.Places`."""
         try:
-            found = ask(self._helper, msgspec.json.encode(wish))
+            found = self._helper.ask(msgspec.json.encode(wish))
         except FileNotFoundError:
             raise TellAdmin(
-                f"nobody listens at {self._helper}: to keep users' places takes root, so enable "
+                f"nobody listens at {self._helper.path}: to keep users' places takes root, so enable "
                 "advisor-places.socket, or set hedge.enabled = false and waiting.speculate = false",
                 code="hedge.no_helper",
             ) from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from advisor.slurm.places import JobSight, Wish
+from advisor.slurm.protocol import QueuedJob
 
 
 class PlaceKeeper(Protocol):
@@ -16,6 +18,10 @@ class PlaceKeeper(Protocol):
 
     def killed(self, job_id: int) -> JobSight | None:
         """A job that a signal ended, as long as it is known."""
+        ...
+
+    def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
+        """Some users' jobs in a partition; everybody's where none is named."""
         ...
 
     def reserve(self, wish: Wish) -> int:

@@ -16,6 +16,7 @@ import structlog
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service import huge_pages, live_placement
+from advisor.service.announcing import Announcer
 from advisor.service.answering import Answerer
 from advisor.service.metrics import ServeMetrics
 from advisor.service.notify import Notifier
@@ -52,6 +53,7 @@ class Service:
         self.answerer = Answerer(self.holder)
         self.metrics = ServeMetrics()
         self.spool = SpoolWriter(settings.paths.spool)
+        self.announcer = Announcer(settings.paths.control_socket)
         self._socket_file = SocketFile(settings.paths.submit_socket, group=settings.submit.socket_group)
         self._notifier = notifier
         self._server: SubmitServer | None = None
@@ -80,10 +82,12 @@ class Service:
             holder=self.holder,
             spool=self.spool,
             metrics=self.metrics,
+            announcer=self.announcer,
             allowed_uids=permitted_uids(self.settings),
         )
         tune_interpreter()
         self.holder.start()
+        self.announcer.start()
         self._server.start()
         self._notifier.ready(self.status())
         log.info("serve.ready", socket=str(self.settings.paths.submit_socket), status=self.status())
@@ -103,6 +107,7 @@ class Service:
         self._socket_file.remove()
         if self._server is not None:
             self._server.stop()
+        self.announcer.stop()
         self.holder.stop()
         self.spool.stop()
         log.info("serve.stopped", advice_given=self._server.advice_given if self._server else 0)

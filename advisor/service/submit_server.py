@@ -20,7 +20,8 @@ import structlog
 
 from advisor import __version__
 from advisor.service import protocol
-from advisor.service.answering import Answered, Answerer, is_believable
+from advisor.service.announcing import Announcer
+from advisor.service.answering import Answered, Answerer, is_believable, starts_hedged
 from advisor.service.metrics import ServeMetrics, ServeReadings
 from advisor.service.protocol import (
     VERSION,
@@ -52,6 +53,8 @@ class SubmitServer:
         Already listening (:class:`advisor.service.socket_file.SocketFile`).
     answerer, holder, spool, metrics
         What it answers with, from, and where that is written down.
+    announcer : Announcer
+        Tells `advisor control` of what starts hedged.
     allowed_uids : frozenset of int
         Users whose processes may ask.
     """
@@ -64,6 +67,7 @@ class SubmitServer:
         holder: StateHolder,
         spool: SpoolWriter,
         metrics: ServeMetrics,
+        announcer: Announcer,
         allowed_uids: frozenset[int],
     ) -> None:
         self._listener = listener
@@ -71,6 +75,7 @@ class SubmitServer:
         self._holder = holder
         self._spool = spool
         self._metrics = metrics
+        self._announcer = announcer
         self._allowed_uids = allowed_uids
         self._connections: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
@@ -193,6 +198,8 @@ class SubmitServer:
         connection.sendall(protocol.encode_reply(answered.reply, compact=request.compact))
         # the rest is ours: slurmctld has its answer
         seconds = time.perf_counter() - arrived
+        if not request.dry and starts_hedged(answered.record.advice):
+            self._announcer.announce(answered.record.advice.advice_id, request.uid)
         self._write_down(request, answered, seconds)
 
     def _write_down(self, request: AdviseRequest, answered: Answered, seconds: float) -> None:
@@ -234,6 +241,14 @@ class SubmitServer:
             },
             counters={
                 "spool_dropped": (float(pong.spool_dropped), "Records lost: queue or disk full."),
+                "hedges_announced": (
+                    float(self._announcer.told),
+                    "Submissions that start hedged, told to advisor control at once.",
+                ),
+                "hedges_not_announced": (
+                    float(self._announcer.not_told),
+                    "Those it could not be told of: it sees them at its next look.",
+                ),
                 "spool_written": (float(self._spool.written), "Records written."),
                 "estimator_errors": (
                     float(self._answerer.estimator_errors),

@@ -10,17 +10,15 @@ first, so that a kill at any point loses nothing and does nothing twice (docs/de
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import structlog
 
 from advisor.decide.hedge_offer import may_be_brought_back
 from advisor.decide.stay_or_go import stays_at_slot, stays_past_stop
-from advisor.decide.wording import RecordedAdvice
 from advisor.ec2.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
@@ -28,28 +26,21 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.accounting import SOURCE
-from advisor.service.advice_of import home_of, moved_by_us, own_features
+from advisor.service.advice_of import moved_by_us
+from advisor.service.announcing import Announced
 from advisor.service.bringing_back import BringingBack, sight_of
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
-from advisor.service.loops import Step
+from advisor.service.loops import Errand, Step
 from advisor.service.place_keeper import PlaceKeeper
-from advisor.service.placeholders import placeholders_of, shape_kept, submitted_for, was_changed
+from advisor.service.placeholders import placeholders_of, was_changed
+from advisor.service.placing import Placing, jobs_others_wait_for
 from advisor.service.small_jobs import SmallJobs
 from advisor.service.view import SharedView
-from advisor.slurm.places import Wish
-from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
-
-_JOB_ID: Final = re.compile(r"\d+")
-_PLACING_SECONDS: Final = 5.0  # a round
-_RETRY_SECONDS: Final = 30.0
-_TROUBLE_FOR_ALL: Final = frozenset(
-    {"slurm.timeout", "hedge.helper", "hedge.no_helper", "hedge.not_root", "slurm.no_command"}
-)
-"""Failures that the next job's placeholder would meet as well."""
 
 AskQuantiles = Callable[[int], Sequence[float]]
 """Job id to equally likely on-premise run times, seconds; empty when nothing was forecast."""
@@ -102,8 +93,15 @@ class WatchLoop:
         self._small_jobs = small_jobs
         self._quantiles = quantiles
         self._clock = clock
+        self._placing = Placing(settings, places=places, record=record, clock=clock)
         self._back = BringingBack(
-            settings, slurm=slurm, places=places, record=record, clock=clock, pause=pause
+            settings,
+            slurm=slurm,
+            places=places,
+            record=record,
+            clock=clock,
+            pause=pause,
+            between=self._between,
         )
 
     @property
@@ -118,8 +116,9 @@ class WatchLoop:
             # whose turn has come first: his slot idles
             Step("follow", self.follow),
             Step("bring back", self.bring_back),
+            self.errand.step,
             Step("keep places", self.keep_places),
-            Step("make up for delays", self.make_up_for_delays),
+            Step("make up for delays", self._placing.make_up_for_delays),
             Step("forget", self.forget),
             Step("small jobs", self._small_jobs.check),
         )
@@ -141,127 +140,25 @@ class WatchLoop:
 
     # ------------------------------------------------------------------------------------- keep
 
+    def expect(self, jobs: Iterable[Announced]) -> None:
+        """Look for jobs that the submit server has just answered; may be called by any thread."""
+        self._placing.expect(jobs)
+
+    @property
+    def errand(self) -> Errand:
+        """Places of announced jobs: between two rounds, and while jobs are brought back."""
+        return Errand(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
+
+    def _between(self) -> None:
+        """While jobs come back, each of which takes its time, nobody's place may wait."""
+        try:
+            self._placing.keep_announced()
+        except AdvisorError as error:  # the round's own step tries again
+            log.warning("hedge.not_placed", code=error.code, message=str(error))
+
     def keep_places(self) -> None:
         """Submit a placeholder for each job that was promised one."""
-        snapshot = self._view.fresh()
-        for_each(self._newcomers(snapshot), self._adopt)
-        known = placeholders_of(snapshot.jobs)
-        end = self._clock.monotonic() + _PLACING_SECONDS
-        placing = [kept for kept in self._record.all() if kept.phase is Phase.PLACING]
-        is_over = False
-
-        def place(kept: Kept) -> None:
-            nonlocal is_over
-            if is_over or self._clock.monotonic() >= end:
-                return  # the next round goes on: whose turn has come must not wait for hundreds of sbatch
-            try:
-                self._place(kept, snapshot, known.get(kept.job_id, ()))
-            except AdvisorError as error:
-                is_over = error.code in _TROUBLE_FOR_ALL
-                raise
-
-        for_each(placing, place)
-
-    def _newcomers(self, snapshot: SlurmSnapshot) -> list[tuple[QueuedJob, RecordedAdvice]]:
-        needed = _jobs_others_wait_for(snapshot)
-        found = []
-        for queued in snapshot.jobs:
-            job_id = queued.job.job_id
-            if job_id in self._record or queued.restarts or self._record.is_full:
-                continue
-            if queued.job.keeps_place_of is not None:
-                continue
-            if queued.partitions != (self._settings.cluster.burst_partition,):
-                continue
-            advice = moved_by_us(queued)
-            if advice is None or advice.hedge is None:
-                continue
-            if queued.array_job_id == job_id and job_id not in needed and self._may_come_back(queued):
-                found.append((queued, advice))
-        return found
-
-    def _may_come_back(self, queued: QueuedJob) -> bool:
-        return may_be_brought_back(queued.job, self._settings)
-
-    def _adopt(self, newcomer: tuple[QueuedJob, RecordedAdvice]) -> None:
-        queued, advice = newcomer
-        hedge = advice.hedge
-        if hedge is None:
-            return
-        is_small = advice.size == "small"
-        self._record.put(
-            Kept(
-                job_id=queued.job.job_id,
-                advice_id=advice.advice_id,
-                kind=hedge.kind.value,
-                submitted=queued.job.submit_time,
-                stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
-                partition=home_of(advice, self._settings),
-                limit_seconds=advice.users_limit(queued.job.requested_time),
-                features=own_features(queued),
-                site_factor=self._settings.size.small_priority_offset if is_small else 0,
-            )
-        )
-
-    def _place(self, kept: Kept, snapshot: SlurmSnapshot, known: Sequence[QueuedJob]) -> None:
-        """Find the placeholder that was submitted before a crash, else submit one."""
-        if snapshot.time <= kept.acted or (not known and self._clock.wall() < kept.tries_after):
-            return
-        own = sight_of(self._places, kept)
-        if own is None or own.advice_id != kept.advice_id:
-            return  # `forget` knows
-        placeholder = submitted_for(kept, own, known)
-        now = self._clock.wall()
-        if placeholder == 0:
-            if now < kept.tries_after:
-                return
-            # an sbatch that is not answered in time may yet have been done: the next looks will show it
-            kept = self._record.put(kept, acted=now, tries_after=now + _RETRY_SECONDS)
-            placeholder = self._places.reserve(
-                Wish(
-                    job_id=kept.job_id,
-                    partition=kept.partition,
-                    limit_seconds=kept.limit_seconds,
-                    held_seconds=self._settings.hedge.slot_held_seconds,
-                    features=kept.features,
-                )
-            )
-        found = self._as_the_job(kept, placeholder)
-        self._record.count("places_kept")
-        self._record.put(kept, placeholder=placeholder, phase=Phase.OPEN, acted=self._clock.wall(), **found)
-        log.info("hedge.place_kept", job=kept.job_id, placeholder=placeholder, kind=kept.kind)
-
-    def _as_the_job(self, kept: Kept, placeholder: int) -> dict[str, Any]:
-        """Give a new placeholder what the job had at first; what is to be noted of it."""
-        sight, own = self._places.place(placeholder, kept.job_id), self._places.sight(kept.job_id)
-        if sight is None or own is None:
-            return {}
-        shape = shape_kept(sight, own)
-        if not sight.is_pending:
-            return shape
-        if kept.site_factor or not self._places.knows_site_factors:
-            self._places.raise_priority(placeholder, by=kept.site_factor, to=own.priority)
-            sight = self._places.place(placeholder, kept.job_id) or sight
-        late = max(0.0, sight.submit_time - kept.submitted)
-        return {**shape, "priority": sight.priority, "delay_seconds": late}
-
-    def make_up_for_delays(self) -> None:
-        """Give placeholders the age that the job had when they were submitted, once ages are reckoned anew.
-
-        Not before: until then all priorities are of the last reckoning, minutes ago, nobody submitted since
-        has any age, and a second of it would put the placeholder before all of them.
-        """
-        late = [k for k in self._record.all() if k.phase is Phase.OPEN and k.delay_seconds > 0.0]
-        for kept in sorted(late, key=lambda kept: kept.acted):
-            points = self._places.age_points(kept.delay_seconds)
-            place = self._places.place(kept.placeholder, kept.job_id) if points else None
-            is_waiting = place is not None and place.is_pending
-            if place is not None and is_waiting and place.priority == kept.priority:
-                return  # not yet, and those submitted later have not been either
-            if is_waiting:
-                by = kept.site_factor + points
-                self._places.raise_priority(kept.placeholder, by=by, to=None)
-            self._record.put(kept, delay_seconds=0.0)
+        self._placing.keep(self._view.fresh())
 
     # ----------------------------------------------------------------------------------- follow
 
@@ -269,7 +166,7 @@ class WatchLoop:
         """Decide for each job in the cloud: go on, stay for good, or come back."""
         snapshot = self._view.fresh()
         seen = {queued.job.job_id: queued for queued in snapshot.jobs}
-        needed = _jobs_others_wait_for(snapshot)
+        needed = jobs_others_wait_for(snapshot)
         opened = [
             kept
             for kept in self._record.all()
@@ -287,7 +184,7 @@ class WatchLoop:
             else:  # the cloud had no room, or its user fetched it: its place is his
                 self._come_back(kept, queued, "it was moved")
             return
-        if is_needed or not self._may_come_back(queued):
+        if is_needed or not may_be_brought_back(queued.job, self._settings):
             self._settle(kept, "it may not be requeued any more")
             return
         place = seen.get(kept.placeholder)
@@ -431,16 +328,6 @@ def watch_loop(
         small_jobs=small_jobs,
         quantiles=quantiles,
         clock=clock,
-    )
-
-
-def _jobs_others_wait_for(snapshot: SlurmSnapshot) -> frozenset[int]:
-    """Every number in a dependency: rather one job too many than one whose dependants are misled."""
-    return frozenset(
-        int(number)
-        for queued in snapshot.jobs
-        if queued.job.dependency
-        for number in _JOB_ID.findall(queued.job.dependency[:100_000])
     )
 
 

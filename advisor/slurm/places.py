@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACE_COMMENT, PLACE_OF
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
-from advisor.slurm.protocol import PENDING
+from advisor.slurm.protocol import PENDING, QueuedJob
 from advisor.slurm.records import Layout, Unread
 
 _SIGHT: Final = (
@@ -56,8 +57,10 @@ _SHAPE: Final = (
     "Account",
     "QOS",
     "Nice",
-    "TimeLimit",
+    "admin_comment",
+    "TimeLimit",  # last: a time
 )
+_USERS_A_CALL: Final = 50
 _SIGNAL_BITS: Final = 0x7F  # of a wait status
 _KILLED_BY: Final = frozenset({9, 15})  # what slurmd sends
 _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
@@ -134,6 +137,8 @@ class Wish:
         How long it holds the slot, should nobody end it.
     features : tuple of str or None
         The user's own constraint; None: the job's present one.
+    advice_id : str
+        The advice the job was submitted under; a job with another one is another job. Empty: not asked for.
     """
 
     job_id: int
@@ -141,6 +146,7 @@ class Wish:
     limit_seconds: float | None
     held_seconds: float
     features: tuple[str, ...] | None = None
+    advice_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +173,9 @@ class Places:
         self.commands = commands
         self._known: _Config | None = None
 
+    def close(self) -> None:
+        """Let go of whatever is kept open for the next question: nothing here."""
+
     def sight(self, job_id: int) -> JobSight | None:
         """A job as it is now; None when slurmctld has forgotten it."""
         row = self._row(job_id, _SIGHT)
@@ -181,6 +190,23 @@ class Places:
         row = self._row(job_id, (*_SIGHT[:-1], "exit_code", _SIGHT[-1]), states="FAILED")
         signal = 0 if row is None else (records.whole(row["exit_code"]) or 0) & _SIGNAL_BITS
         return _sight_of(job_id, row) if row is not None and signal in _KILLED_BY else None
+
+    def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
+        """Jobs of some users, by their ids, in a partition; of all users where none or many are named.
+
+        For one user slurmctld looks for his jobs only, where it would else send everybody's.
+        """
+        layout, report = Layout.of(parsing.JOB_COLUMNS), Unread()
+        chosen = [f"--user={','.join(f'{uid:d}' for uid in sorted(users))}"]
+        answer = self.commands.text(
+            "squeue",
+            "--noheader",
+            "--all",
+            *(chosen if 0 < len(users) <= _USERS_A_CALL else ()),
+            f"--partition={partition}",
+            f"--Format={layout.argument}",
+        )
+        return parsing.queued_jobs(layout.records(answer, report), report)
 
     def place(self, placeholder: int, job_id: int) -> JobSight | None:
         """A job's placeholder as it is now; None when it is gone.
@@ -202,7 +228,7 @@ class Places:
             The job is gone (``hedge.job_gone``), or Slurm refuses.
         """
         shape = self._row(wish.job_id, _SHAPE)
-        if shape is None:
+        if shape is None or (wish.advice_id and _advice_id(shape) != wish.advice_id):
             raise RetryLater(f"job {wish.job_id} is gone", code="hedge.job_gone")
         options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
         # the hook sees an explicit partition, and leaves it where it is
@@ -306,7 +332,6 @@ class Places:
 
 def _sight_of(job_id: int, row: dict[str, str]) -> JobSight:
     start, submit = records.whole(row["StartTime"]), float(records.whole(row["SubmitTime"]) or 0)
-    advice = parse_admin_comment(records.text(row["admin_comment"], 4096))
     return JobSight(
         job_id=job_id,
         state=row["State"].strip(),
@@ -323,8 +348,13 @@ def _sight_of(job_id: int, row: dict[str, str]) -> JobSight:
         processors_asked=max(1, records.whole(row["NumTasks"]) or 1)
         * max(1, records.whole(row["cpus-per-task"]) or 1),
         name=row["Name"],
-        advice_id=None if advice is None else advice.advice_id,
+        advice_id=_advice_id(row),
     )
+
+
+def _advice_id(row: dict[str, str]) -> str | None:
+    advice = parse_admin_comment(records.text(row["admin_comment"], 4096))
+    return None if advice is None else advice.advice_id
 
 
 def _resources(shape: dict[str, str], wish: Wish) -> list[str]:

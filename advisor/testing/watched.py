@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import admin_comment
+from advisor.decide.wording import admin_comment, parse_admin_comment
 from advisor.ec2.state_file import StateFile
 from advisor.model.advice import (
     Advice,
@@ -25,6 +26,7 @@ from advisor.model.advice import (
 )
 from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
+from advisor.service.announcing import Announcer
 from advisor.service.clock import Clock
 from advisor.service.hedge_record import HedgeRecord, Kept
 from advisor.service.loops import LoopRunner
@@ -106,6 +108,8 @@ class WatchedLab:
             clock=clock,
         )
         self._runner = LoopRunner(self.loop, clock)
+        self.announcer: Announcer | None = None
+        """Where `hedged` tells of jobs, as the submit server would; None: nobody is told."""
 
     def look(self) -> ClusterState:
         """Look at Slurm; what the advisor would know of the on-premise queue now."""
@@ -148,6 +152,8 @@ class WatchedLab:
         job = self.lab.sbatch("--partition=burst", "--open-mode=append", limit, *options, script=script)
         comment = hedged_comment(stop_seconds, kind, limit_minutes)
         self.lab.run("scontrol", "update", f"jobid={job.job_id}", f"admincomment={comment}")
+        if self.announcer is not None and (advice := parse_admin_comment(comment)) is not None:
+            self.announcer.announce(advice.advice_id, os.geteuid())
         return job.job_id
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from itertools import pairwise
 
 from advisor.model.errors import RetryLater
 from advisor.service.clock import Clock
-from advisor.service.loops import LoopRunner, Step
+from advisor.service.loops import Errand, LoopRunner, Step
 
 
 class Hands:
@@ -145,6 +146,70 @@ def test_many_wakes_are_no_rounds_back_to_back() -> None:
     assert enough.wait(60)
     assert runner.stop()
     assert all(later - earlier >= 0.49 for earlier, later in pairwise(begun))
+
+
+class Errands:
+    """Something urgent that somebody asks for."""
+
+    def __init__(self, run: Callable[[], None] = lambda: None) -> None:
+        self.is_due = False
+        self.done = threading.Semaphore(0)
+        self._run = run
+
+    @property
+    def errand(self) -> Errand:
+        return Errand(Step("errand", self.run), lambda: 0.0 if self.is_due else math.inf)
+
+    def run(self) -> None:
+        self.is_due = False
+        self.done.release()
+        self._run()
+
+
+def test_an_errand_is_done_between_rounds_and_begins_none() -> None:
+    rounds, errands = threading.Semaphore(0), Errands(crashes)
+    loop = Scripted(("a", rounds.release))
+    loop.period_seconds = 3600.0
+    runner = LoopRunner(loop, Clock(), errand=errands.errand)
+    runner.start()
+    assert rounds.acquire(timeout=20)
+    for _ in range(3):  # whatever becomes of it
+        errands.is_due = True
+        runner.stir()
+        assert errands.done.acquire(timeout=20)
+    runner.stir()  # for nothing
+    runner.wake()
+    assert rounds.acquire(timeout=20)
+    assert runner.stop()
+    assert (runner.health.rounds, runner.health.failures) == (2, {("errand", "loop.crashed"): 3})
+    assert not errands.done.acquire(blocking=False)
+
+
+def test_one_asked_for_during_a_round_is_done_after_it() -> None:
+    errands = Errands()
+
+    def step() -> None:
+        errands.is_due = True
+        runner.stir()
+
+    loop = Scripted(("a", step))
+    loop.period_seconds = 3600.0
+    runner = LoopRunner(loop, Clock(), errand=errands.errand)
+    runner.start()
+    assert errands.done.acquire(timeout=20)
+    assert runner.stop()
+    assert runner.health.rounds == 1
+
+
+def test_errands_that_never_end_keep_no_round_from_its_turn() -> None:
+    rounds = threading.Semaphore(0)
+    loop = Scripted(("a", rounds.release))
+    errand = Errand(Step("errand", lambda: None), lambda: 0.0)
+    runner = LoopRunner(loop, Clock(), errand=errand)
+    runner.start()
+    for _ in range(3):
+        assert rounds.acquire(timeout=20)
+    assert runner.stop()
 
 
 def test_asked_to_stop_it_ends_after_its_round_without_being_waited_for() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from advisor.model import RetryLater, UseFallback
+from advisor.service.announcing import Announcer
 from advisor.service.client import SubmitClient
 from advisor.service.metrics import ServeMetrics
 from advisor.service.protocol import encode_line
@@ -36,6 +37,7 @@ class Running:
         self.spool = SpoolWriter(settings.paths.spool)
         self.spool_folder = settings.paths.spool
         self.metrics = ServeMetrics()
+        self.announcer = Announcer(folder / "nobody.sock")
         self.file = SocketFile(self.path)
         self.file.claim()
         self.server = SubmitServer(
@@ -44,6 +46,7 @@ class Running:
             holder=self.holder,
             spool=self.spool,
             metrics=self.metrics,
+            announcer=self.announcer,
             allowed_uids=frozenset({os.geteuid()}) if allowed is None else allowed,
         )
         self.spool.start()

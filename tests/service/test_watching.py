@@ -3,178 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
 
-from advisor.decide.wording import parse_admin_comment
-from advisor.ec2.state_file import StateFile
-from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.model.job import PLACE_COMMENT
-from advisor.model.settings import Settings
-from advisor.service.hedge_record import HedgeRecord, Phase
-from advisor.service.site_view import cluster_state
-from advisor.service.small_jobs import SmallJobs
-from advisor.service.view import SharedView
-from advisor.service.watching import WatchLoop
-from advisor.slurm.places import JobSight, Wish
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
-from advisor.testing.manual_clock import ManualClock
-from advisor.testing.watched import hedged_comment, open_record, small_comment
-
-
-def _id(comment: str) -> str | None:
-    read = parse_admin_comment(comment)
-    return None if read is None else read.advice_id
-
-
-class Queue:
-    """Both parts of Slurm that the loop speaks to, as far as it does here."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[int, JobSight] = {}
-        self.killed_jobs: dict[int, JobSight] = {}
-        self.reserved: list[Wish] = []
-        self.cancelled: list[int] = []
-        self.requeued: list[int] = []
-        self.raised: list[tuple[int, int]] = []
-        self.refuses = False
-        self.place_seconds = 0.0
-        self.on_requeue: Callable[[], object] = lambda: None
-
-    recalculation_seconds = 0.0
-    knows_site_factors = True
-    may_requeue_booting = True
-
-    def sight(self, job_id: int) -> JobSight | None:
-        return self.jobs.get(job_id)
-
-    def killed(self, job_id: int) -> JobSight | None:
-        return self.killed_jobs.get(job_id)
-
-    def place(self, placeholder: int, job_id: int) -> JobSight | None:
-        sight = self.jobs.get(placeholder)
-        return sight if sight is not None and sight.name == f"place-of-{job_id}" else None
-
-    def reserve(self, wish: Wish) -> int:
-        if self.refuses:
-            raise RetryLater("no", code="slurm.command_failed")
-        self.reserved.append(wish)
-        placeholder = 900 + len(self.reserved)
-        if self.place_seconds:  # submitted by so much later than its job
-            own = self.jobs[wish.job_id]
-            self.jobs[placeholder] = dataclasses.replace(
-                own,
-                job_id=placeholder,
-                state="PENDING",
-                name=f"place-of-{wish.job_id}",
-                partition=wish.partition,
-                submit_time=own.submit_time + self.place_seconds,
-            )
-        return placeholder
-
-    def cancel(self, placeholder: int, _job_id: int) -> None:
-        self.cancelled.append(placeholder)
-        self.jobs.pop(placeholder, None)
-
-    def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:  # noqa: ARG002 -- as theirs
-        self.raised.append((job_id, by))
-
-    def age_points(self, seconds: float) -> int:
-        return round(seconds)
-
-    def requeue(self, job_ids: Collection[int]) -> None:
-        self.requeued += job_ids
-        self.on_requeue()
-
-    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
-        pass
-
-
-class World:
-    """The loop, a queue and a clock."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.clock = ManualClock()
-        self.queue = Queue()
-        self.comment = hedged_comment(60.0, HedgeKind.HEDGE, 10)
-        self.boot()
-
-    def boot(self) -> None:
-        settings = Settings.model_validate(
-            {
-                "paths": {"state": str(self.folder)},
-                "cluster": {"default_mode": "act"},
-                "size": {"enabled": True, "small_priority_offset": 100, "safeguard": True},
-            }
-        )
-        self.settings, clock = settings, self.clock.clock
-        self.view = SharedView(clock, 60.0)
-        self.record: HedgeRecord = open_record(self.folder)
-        parts = {"slurm": self.queue, "places": self.queue, "view": self.view, "clock": clock}
-        small = SmallJobs(
-            settings,
-            state=StateFile(self.folder / "small.json"),
-            divider=lambda _: 1.0,
-            **parts,  # type: ignore[arg-type]
-        )
-        self.loop = WatchLoop(
-            settings,
-            record=self.record,
-            small_jobs=small,
-            quantiles=lambda _: (),
-            pause=self.clock.sleep,
-            **parts,  # type: ignore[arg-type]
-        )
-
-    def job(self, job_id: int = 7, *, comment: str | None = None, **fields: object) -> QueuedJob:
-        """A job that runs in the cloud since ten seconds; also for whoever asks about it alone."""
-        comment = self.comment if comment is None else comment
-        now = self.clock.wall
-        partition = str(fields.pop("partition", "burst"))
-        state, name = str(fields.pop("state", "RUNNING")), fields.get("name")
-        job = Job(
-            **{
-                "job_id": job_id,
-                "submit_time": now - 20.0,
-                "processors": 4,
-                "queue": partition,
-                "user": "eva",
-                "requested_time": 600.0,
-                "requeue": True,
-                "comment": PLACE_COMMENT if str(name or "").startswith("place-of-") else None,
-            }
-            | fields  # type: ignore[arg-type]
-        )
-        self.queue.jobs[job_id] = JobSight(
-            job_id=job_id, state=state, reason="None", partition=partition, priority=1, start_time=now - 10.0,
-            submit_time=now - 20.0, restarts=0, limit_seconds=job.requested_time, name=str(name or ""),
-            advice_id=_id(comment), processors=job.processors, nodes=job.nodes or 1,
-            processors_asked=job.processors,
-        )  # fmt: skip
-        return QueuedJob(
-            job=job, state=state, partitions=(partition,), array_job_id=job_id, admin_comment=comment,
-            start_time=None if state == "PENDING" else now - 10.0,
-        )  # fmt: skip
-
-    def look(self, *jobs: QueuedJob) -> None:
-        """What the look loop sees, and a round."""
-        self.clock.pass_by(5.0)
-        snapshot = SlurmSnapshot(time=self.clock.wall, jobs=jobs, nodes=())
-        self.view.update(snapshot, cluster_state(snapshot, self.settings))
-        self.clock.pass_by(0.5)
-        failed: RetryLater | None = None
-        for step in self.loop.steps():  # one that fails keeps no other from its turn
-            try:
-                step.run()
-            except RetryLater as error:
-                failed = error
-        if failed is not None:
-            raise failed
+from advisor.service.hedge_record import Phase
+from advisor.slurm.places import Wish
+from advisor.slurm.protocol import QueuedJob
+from advisor.testing.watched import hedged_comment, small_comment
+from tests.service.watch_world import Queue, World, advice_id_of
 
 
 @pytest.fixture
@@ -209,7 +48,7 @@ def test_somebody_elses_job_under_its_id_is_not_touched(world: World) -> None:
     world.look(other)
     world.look(other)
     assert world.queue.requeued == []
-    assert [kept.advice_id for kept in world.record.all()] != [_id(world.comment)]
+    assert [kept.advice_id for kept in world.record.all()] != [advice_id_of(world.comment)]
 
 
 def test_somebody_elses_job_under_the_placeholders_id_is_no_slot(world: World) -> None:

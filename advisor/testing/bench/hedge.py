@@ -24,6 +24,7 @@ import numpy as np
 from advisor.decide.hedge_offer import would_wait
 from advisor.model.errors import AdvisorError
 from advisor.model.job import PLACE_OF, Job
+from advisor.service.announcing import Announcer
 from advisor.service.hedge_record import HedgeRecord
 from advisor.slurm import hook_files
 from advisor.testing.bench.hedge_compare import Arrival, Ran, Record, by_chance, compared
@@ -170,9 +171,12 @@ class _Run:
     def go(self, *, keeps_places: bool) -> Record:
         """Submit at the set times, kill what is to be killed, wait for the end, read what happened."""
         self._begin = begin = time.time()
+        announcer = self._watched.announcer = Announcer(self._folder / CONTROL_SOCKET)
+        announcer.start()
         try:
             self._go(begin, keeps_places=keeps_places)
         finally:
+            announcer.stop()
             self._kill_watcher()
         left = self._lab.run("squeue", "-h", check=False).stdout.split()
         places, starts = self._starts(begin)
