@@ -176,7 +176,7 @@ class ProvisionLoop:
         self._cloud = cloud
         self._clock = clock
         self._addresses = Addresses(settings, slurm)
-        self._resumed_jobs = ResumedJobs(view, clock, look_seconds=settings.loops.snapshot_seconds)
+        self._resumed_jobs = ResumedJobs(view, clock)
         self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()

@@ -20,7 +20,8 @@ from advisor.slurm.protocol import QueuedJob
 
 log = structlog.get_logger(__name__)
 
-_LOOK_TAKES_SECONDS: Final = 10.0  # on a big site, and the next one may fail
+_PATIENCE_SECONDS: Final = 20.0
+"""Some looks of the default period, should one fail; slurmctld gives a node up after a minute or more."""
 
 
 class ResumedJobs:
@@ -32,14 +33,11 @@ class ResumedJobs:
         What was seen.
     clock : Clock
         Time.
-    look_seconds : float
-        From one look to the next.
     """
 
-    def __init__(self, view: SharedView, clock: Clock, *, look_seconds: float) -> None:
+    def __init__(self, view: SharedView, clock: Clock) -> None:
         self._view = view
         self._clock = clock
-        self._patience = _LOOK_TAKES_SECONDS + 2.0 * look_seconds
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
 
     def of(self, hand_over: HandOver) -> dict[str, QueuedJob] | None:
@@ -80,4 +78,4 @@ class ResumedJobs:
         first = self._first_asked.setdefault(hand_over.identity, now)
         if first == now:
             log.info("handover.waits_for_a_look", nodes=list(hand_over.nodes))
-        return now - first < self._patience
+        return now - first < _PATIENCE_SECONDS

@@ -53,6 +53,8 @@ class LabOptions:
         "boot" now and then for none.
     suspend_seconds, resume_timeout_seconds, suspend_timeout_seconds : int
         Idle time before a cloud node is given back; how long a boot, and a power-down, may last.
+    requeue_seconds : int
+        How long a requeued job waits unless somebody has it start now; 120 on a real site.
     default_minutes : int
         Time limit of a job that asks for none.
     priority_type : str
@@ -84,6 +86,7 @@ class LabOptions:
     suspend_seconds: int = 10
     resume_timeout_seconds: int = 60
     suspend_timeout_seconds: int = 5
+    requeue_seconds: int = 5
     default_minutes: int = 60
     priority_type: str = "priority/multifactor"
     max_jobs: int = 20_000

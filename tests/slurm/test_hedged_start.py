@@ -28,12 +28,15 @@ ENDLESS = (
     "[ $SLURM_JOB_PARTITION = burst ] && sleep 300; sleep 2"
 )
 FULL_MINUTES = 4
+REQUEUE_SECONDS = 120  # Slurm's own: else, where all is slow, a job may start in the cloud once more
 TELL = "echo $SLURM_JOB_PARTITION $SLURM_RESTART_COUNT $(date +%s.%N); sleep {}"
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    options = LabOptions(nodes=1, burst_nodes=3, suspend_seconds=60, extra=AGEING)
+    options = LabOptions(
+        nodes=1, burst_nodes=3, suspend_seconds=60, requeue_seconds=REQUEUE_SECONDS, extra=AGEING
+    )
     with Lab.temporary(options) as lab:
         yield lab
 
@@ -111,7 +114,9 @@ def test_a_short_speculation_ends_in_the_cloud(lab: Lab, tmp_path: Path) -> None
 @pytest.mark.parametrize("priorities", ["priority/multifactor", "priority/basic"])
 def test_a_long_speculation_comes_back_once_to_its_place(priorities: str, tmp_path: Path) -> None:
     extra = AGEING if priorities == "priority/multifactor" else ()
-    options = LabOptions(nodes=1, burst_nodes=1, priority_type=priorities, extra=extra)
+    options = LabOptions(
+        nodes=1, burst_nodes=1, requeue_seconds=REQUEUE_SECONDS, priority_type=priorities, extra=extra
+    )
     with Lab.temporary(options) as lab:
         _comes_back_once_to_its_place(lab, tmp_path, is_exact=not extra)
 

@@ -84,8 +84,7 @@ def killed(database_template: Path) -> Iterator[tuple[Site, Fates]]:
             database=True,
             database_template=database_template,
             suspend_seconds=120,
-            # Slurm's own: a requeued job waits two minutes, unless it is brought home before
-            extra=(f"AuthInfo=socket={folder}/lab/munge/sock,cred_expire=120",),
+            requeue_seconds=120,  # Slurm's own: it is brought home before
         )
         settings = {
             "hedge": {"enabled": True},
@@ -138,15 +137,16 @@ def test_a_job_comes_home_once_however_often_control_dies(
 
     filler = lab.sbatch("-n4", "--time=10", script="sleep 600").job_id
     wait_for("the machine is full", lambda: state(filler) == "RUNNING")
-    job = lab.sbatch("--partition=burst", "--open-mode=append", "--time=1", "-n4", script=ENDLESS).job_id
+    job = lab.sbatch("--partition=burst", "--open-mode=append", "--time=4", "-n4", script=ENDLESS).job_id
+    wait_for("it runs in the cloud", lambda: starts(site, job) == ["burst"])
     fates.decide(*fates_of_control)
-    comment = hedged_comment(stop_seconds, HedgeKind.HEDGE, 1)
+    # not before: where starting a script takes its time, it would be brought home without having begun
+    comment = hedged_comment(stop_seconds, HedgeKind.HEDGE, 4)
     lab.run("scontrol", "update", f"jobid={job}", f"admincomment={comment}")
 
     def placeholders() -> list[str]:
         return lab.run("squeue", "-h", f"--name=place-of-{job}", "-o", "%i").stdout.split()
 
-    wait_for("it runs in the cloud", lambda: starts(site, job) == ["burst"])
     if stop_seconds > 100.0:
         wait_for("its place is kept", lambda: bool(placeholders()))
     else:

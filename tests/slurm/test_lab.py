@@ -43,8 +43,8 @@ def test_a_killed_owner_leaves_nothing_behind() -> None:
     done = subprocess.run([sys.executable, "-c", OWNER], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder = done.stdout.strip()
-    wait_until(lambda: not Path(folder).exists(), seconds=60, what="the folder is gone")
-    wait_until(lambda: not processes_of(folder), seconds=60, what="all processes are gone")
+    wait_until(lambda: not Path(folder).exists(), seconds=120, what="the folder is gone")
+    wait_until(lambda: not processes_of(folder), seconds=120, what="all processes are gone")
 
 
 @pytest.mark.slurm

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.testing.lab import LabOptions
 from advisor.testing.site import PATIENT, Site, SiteOptions
+from tests.slurm.steps import moved
 from tests.slurm.test_whole_site import LONG, write_the_past
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
@@ -36,7 +37,7 @@ def test_f18_users_see_why_and_their_jobs_run_on_premise(database_template: Path
             write_the_past(site)
             site.start_advisor()
             for _ in range(10):
-                site.lab.sbatch(LONG, "--ntasks=4")
+                moved(site, LONG, "--ntasks=4")
 
             def troubles() -> str:
                 return "\n".join(json.loads(site.advisor("status", "--format", "json").stdout)["troubles"])
