@@ -85,19 +85,35 @@ def test_faults_on_the_wire(emulator, client, rule, error, launched):
         assert len(emulator.instances()) == launched
 
 
+def test_a_call_that_hung_while_the_account_was_emptied_launches_nothing(emulator, client):
+    emulator.faults([{**RUN, "hang": 0.6}])
+    impatient = client("ec2", read_timeout=0.2, retries={"total_max_attempts": 1})
+    with pytest.raises(ReadTimeoutError):
+        impatient.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="c5.large")
+    end = time.monotonic() + 60.0
+    while not emulator.calls("RunInstances"):  # it has arrived
+        assert time.monotonic() < end
+    emulator.reset()
+    time.sleep(0.8)
+    assert emulator.instances() == []
+
+
 def test_a_bucket_throttles(emulator, run):
-    emulator.faults([{**RUN, "throttle": {"burst": 2, "rate": 5}}])
-    run()
-    run()
-    refused = 0
-    for _ in range(20):
+    emulator.faults([{**RUN, "throttle": {"burst": 2, "rate": 1}}])
+
+    def is_refused():
         try:
             run()
         except ClientError as error:
-            refused += error.response["Error"]["Code"] == "RequestLimitExceeded"
-    assert refused
-    time.sleep(0.4)
-    run()
+            assert error.response["Error"]["Code"] == "RequestLimitExceeded"
+            return True
+        return False
+
+    assert any(is_refused() for _ in range(20))  # faster than one a second, surely
+    end = time.monotonic() + 60.0
+    while is_refused():  # a second later there is room again
+        assert time.monotonic() < end
+        time.sleep(0.2)
 
 
 def test_services_of_the_json_protocol_fail_too(emulator, client):

@@ -83,6 +83,7 @@ class Application:
         self, rule: Mapping[str, Any], environ: dict[str, Any], start: StartResponse, *, is_query: bool
     ) -> Iterable[bytes] | None:
         """Do what a rule says; None: go on as if nothing had happened."""
+        resets = self.state.resets
         time.sleep(rule.get("latency", 0))
         if "error" in rule or "throttle" in rule:
             error = rule.get("error") or {
@@ -96,6 +97,8 @@ class Application:
             _hang_up(environ)
         if "hang" in rule:
             time.sleep(rule["hang"])
+        if self.state.resets != resets:  # the account it was meant for is no more
+            _hang_up(environ)
         if rule.get("reset") == "after":  # carried out, and the answer is lost: what client tokens are for
             b"".join(self._moto(environ, lambda *_: None))
             _hang_up(environ)

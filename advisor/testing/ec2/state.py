@@ -105,6 +105,8 @@ class EmulatorState:
         moto's instance objects by id.
     calls : list
         Every request: service, action, client token, whether a fault was injected.
+    resets : int
+        How often the account was emptied.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -124,6 +126,7 @@ class EmulatorState:
     calls: list[dict[str, Any]] = field(default_factory=list)
     faults: FaultRules = field(default_factory=FaultRules)
     timers: Timers = field(init=False)
+    resets: int = 0
 
     def __post_init__(self) -> None:
         self.timers = Timers(self.lock)
@@ -134,6 +137,7 @@ class EmulatorState:
 
     def forget_everything(self) -> None:
         """Back to an empty account."""
+        self.resets += 1
         tables: list[dict[Any, Any] | list[Any]] = [
             self.capacity, self.tokens, self.prices, self.history, self.reserved, self.reservations,
             self.products, self.savings, self.placement_scores, self.free_addresses, self.spot_requests,
