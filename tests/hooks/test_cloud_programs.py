@@ -89,6 +89,8 @@ class OneAnswer:
 
 @pytest.mark.parametrize("verb", ["resume", "suspend", "resume_fail"])
 def test_handed_over_by_the_socket(programs: Path, tmp_path: Path, verb: str) -> None:
+    with (programs / "advisor_programs.conf").open("a") as settings:
+        settings.write("answer_seconds = 20\n")  # this process may be slow to answer
     with OneAnswer(tmp_path / "control.sock", b'{"v":1,"ok":true}\n') as control:
         assert as_slurmctld(programs / verb, "burst[1-3]") == 0
     hand_over = decode(control.received)

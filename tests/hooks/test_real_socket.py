@@ -176,8 +176,9 @@ def test_an_interruption_is_over_when_it_is_over(tmp_path: Path, hook: Callable[
     settings = make_settings(tmp_path)
     with ServeProcess(settings) as advisor:
         advisor.start()
-        lua = hook(settings.paths.submit_socket, breaker_failures=2, breaker_seconds=0.2)
-        assert "admin_comment=" in lua.submit("a 'quoted' \"name\" \\ \x07" + "x" * 10_000).changes
+        lua = hook(settings.paths.submit_socket, budget_ms=500, breaker_failures=2, breaker_seconds=3)
+        name = "a 'quoted' \"name\" \\ \x07" + "x" * 10_000
+        assert "admin_comment=" in submit_until_advised(lua, name).changes
         advisor.freeze()
         stopped = [lua.submit() for _ in range(4)]
         os.kill(advisor.pid, signal.SIGCONT)
@@ -196,12 +197,12 @@ def test_an_interruption_is_over_when_it_is_over(tmp_path: Path, hook: Callable[
         assert advisor.stop() == 0
 
 
-def submit_until_advised(lua: HookProcess) -> None:
+def submit_until_advised(lua: HookProcess, name: str = "job") -> Outcome:
     pause = threading.Event()
-    for _ in range(200):
-        outcome = lua.submit()
+    for _ in range(600):
+        outcome = lua.submit(name)
         assert outcome.code == 0
         if outcome.changes:
-            return
+            return outcome
         pause.wait(0.02)
     raise AssertionError(outcome.log)

@@ -68,7 +68,7 @@ def test_the_thread_looks_by_itself(emulator, run):
     up, down = threading.Event(), threading.Event()
     with Hypervisor(emulator, lambda _: up.set(), lambda _: down.set(), boot_seconds=0.0) as hypervisor:
         run(**tagged(NODE_TAG, "burst1"))
-        assert up.wait(10)
+        assert up.wait(60)
         emulator.reset()
-        assert down.wait(10)
+        assert down.wait(60)
     assert hypervisor.booted == {}
