@@ -11,8 +11,7 @@ from advisor.service.announcing import Announced
 from advisor.service.clock import Clock
 
 _DISTANCE_SECONDS: Final = 0.2
-"""From the end of one look to the next, however many are announced; after one that shows nothing new twice
-that, and so on."""
+"""From the end of one look to the next, however many are announced; more after two that show nothing new."""
 _LOOK_SHARE: Final = 2.0
 """A look that takes long says that slurmctld is busy: it rests by so many times its length."""
 _EXPECTED_SECONDS: Final = 3.0
@@ -52,7 +51,8 @@ class Awaited:
             self._give_up()
             if not self._until:
                 return math.inf
-            rest = max(_DISTANCE_SECONDS * 2.0**self._in_vain, _LOOK_SHARE * self._seconds)
+            distance = _DISTANCE_SECONDS * 2.0 ** max(0, self._in_vain - 1)
+            rest = max(distance, _LOOK_SHARE * self._seconds)
             return max(0.0, self._looked + rest - self._clock.monotonic())
 
     def due(self) -> tuple[Announced, ...]:

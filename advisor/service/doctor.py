@@ -198,6 +198,13 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
             f"{reply.spool_dropped} advice records could not be written",
             f"Is the disk of {settings.paths.spool} full?",
         )
+    if reply.hedges_not_announced > reply.hedges_announced:
+        yield warning(
+            "submit socket",
+            f"`advisor control` could not be told of {reply.hedges_not_announced} hedged jobs, only of "
+            f"{reply.hedges_announced}: it keeps their places late",
+            f"Does it run, and do both services run as one user and share {settings.paths.run}?",
+        )
 
 
 def _control_socket(settings: Settings) -> Iterator[Diagnosis]:

@@ -14,6 +14,7 @@ import structlog
 
 from advisor.decide.hedge_offer import may_be_brought_back
 from advisor.decide.wording import RecordedAdvice
+from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.advice_of import home_of, moved_by_us, own_features
@@ -74,14 +75,15 @@ class Placing:
 
     def keep(self, snapshot: SlurmSnapshot) -> None:
         """Submit a placeholder for each job in the queue that was promised one."""
-        for_each(self._newcomers(snapshot), self._adopt)
+        for_each(self._newcomers(snapshot), self._record.put)
         known = placeholders_of(snapshot.jobs)
         placing = [kept for kept in self._record.all() if kept.phase is Phase.PLACING]
-        self._in_time(
-            placing,
-            _PLACING_SECONDS,
-            lambda kept: self._find_or_place(kept, snapshot, known.get(kept.job_id, ())),
-        )
+
+        def place(kept: Kept) -> None:
+            self._find_or_place(kept, snapshot, known.get(kept.job_id, ()))
+            self.between()
+
+        self._in_time(placing, _PLACING_SECONDS, place)
 
     def _in_time(self, placing: Sequence[Kept], seconds: float, place: Callable[[Kept], None]) -> set[int]:
         """One after the other, until time is up or Slurm does not answer; the jobs that had their turn.
@@ -106,7 +108,8 @@ class Placing:
         for_each(placing, once)
         return had
 
-    def _newcomers(self, snapshot: SlurmSnapshot) -> list[tuple[QueuedJob, RecordedAdvice]]:
+    def _newcomers(self, snapshot: SlurmSnapshot) -> list[Kept]:
+        """Jobs in the burst partition that were promised a place and are not yet written down."""
         needed = jobs_others_wait_for(snapshot)
         found = []
         for queued in snapshot.jobs:
@@ -121,27 +124,21 @@ class Placing:
             if advice is None or advice.hedge is None or queued.array_job_id != job_id or job_id in needed:
                 continue
             if may_be_brought_back(queued.job, self._settings):
-                found.append((queued, advice))
+                found.append(self._kept(queued, advice, advice.hedge))
         return found
 
-    def _adopt(self, newcomer: tuple[QueuedJob, RecordedAdvice]) -> None:
-        queued, advice = newcomer
-        hedge = advice.hedge
-        if hedge is None:
-            return
+    def _kept(self, queued: QueuedJob, advice: RecordedAdvice, hedge: Hedge) -> Kept:
         is_small = advice.size == "small"
-        self._record.put(
-            Kept(
-                job_id=queued.job.job_id,
-                advice_id=advice.advice_id,
-                kind=hedge.kind.value,
-                submitted=queued.job.submit_time,
-                stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
-                partition=home_of(advice, self._settings),
-                limit_seconds=advice.users_limit(queued.job.requested_time),
-                features=own_features(queued),
-                site_factor=self._settings.size.small_priority_offset if is_small else 0,
-            )
+        return Kept(
+            job_id=queued.job.job_id,
+            advice_id=advice.advice_id,
+            kind=hedge.kind.value,
+            submitted=queued.job.submit_time,
+            stop_seconds=hedge.stop_seconds if hedge.stop_seconds < 1e9 else None,
+            partition=home_of(advice, self._settings),
+            limit_seconds=advice.users_limit(queued.job.requested_time),
+            features=own_features(queued),
+            site_factor=self._settings.size.small_priority_offset if is_small else 0,
         )
 
     def _find_or_place(self, kept: Kept, snapshot: SlurmSnapshot, known: Sequence[QueuedJob]) -> None:
@@ -216,8 +213,7 @@ class Placing:
     def keep_announced(self) -> None:
         """Submit a placeholder for each announced job that is in the queue by now.
 
-        Nothing is looked up twice: a job that was taken in by this very look, and for which nothing was ever
-        tried, can have no placeholder from before a crash.
+        Whoever is not written down yet can have none from before a crash: nothing is looked up twice.
         """
         awaited = self._awaited.due()
         if not awaited:
@@ -227,14 +223,22 @@ class Placing:
         try:
             snapshot = self._look_for(awaited)
             answered = self._clock.monotonic()
-            seen = {
-                advice.advice_id for queued in snapshot.jobs if (advice := moved_by_us(queued)) is not None
-            }
-            left = self._keep_seen(seen & {job.id for job in awaited}, snapshot)
-            settled = seen - left
+            newcomers = self._newcomers(snapshot)
+            had = self._in_time(newcomers, _ANNOUNCED_SECONDS, self._place)
+            left = {kept.advice_id for kept in newcomers if kept.job_id not in had}
+            settled = {
+                advice.advice_id for job in snapshot.jobs if (advice := moved_by_us(job)) is not None
+            } - left
         finally:
             ended = self._clock.monotonic() if answered is None else answered
             self._awaited.looked(ended - began, settled=settled, seen=left)
+
+    def between(self) -> None:
+        """The same amid other work, which has its own failures; the next round tries again."""
+        try:
+            self.keep_announced()
+        except AdvisorError as error:
+            log.warning("hedge.not_placed", code=error.code, message=str(error))
 
     def _look_for(self, awaited: Iterable[Announced]) -> SlurmSnapshot:
         users = {job.uid for job in awaited}
@@ -242,17 +246,6 @@ class Placing:
         time = self._clock.wall()
         jobs = self._places.submitted_by(named, self._settings.cluster.burst_partition)
         return SlurmSnapshot(time=time, jobs=jobs, nodes=())
-
-    def _keep_seen(self, wanted: set[str], snapshot: SlurmSnapshot) -> set[str]:
-        """Take in and place announced jobs; the advices of those for which there was no time."""
-        for_each(self._newcomers(snapshot), self._adopt)
-        placing = [
-            kept
-            for kept in self._record.all()
-            if kept.phase is Phase.PLACING and not kept.tries_after and kept.advice_id in wanted
-        ]
-        had = self._in_time(placing, _ANNOUNCED_SECONDS, self._place)
-        return {kept.advice_id for kept in placing if kept.job_id not in had}
 
 
 def jobs_others_wait_for(snapshot: SlurmSnapshot) -> frozenset[int]:

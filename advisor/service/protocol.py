@@ -180,7 +180,11 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class PingReply(msgspec.Struct, frozen=True, gc=False):
-    """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators."""
+    """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators.
+
+    ``hedges_announced`` and ``hedges_not_announced`` count submissions that start hedged, by whether `advisor
+    control` could be told of them.
+    """
 
     v: int
     seq: int
@@ -193,6 +197,8 @@ class PingReply(msgspec.Struct, frozen=True, gc=False):
     model_version: str | None
     advice_given: int
     spool_dropped: int
+    hedges_announced: int = 0
+    hedges_not_announced: int = 0
 
 
 class MetricsReply(msgspec.Struct, frozen=True, gc=False):

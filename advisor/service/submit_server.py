@@ -224,6 +224,8 @@ class SubmitServer:
             model_version=None if knowledge.model is None else knowledge.model.version,
             advice_given=self.advice_given,
             spool_dropped=self._spool.dropped,
+            hedges_announced=self._announcer.told,
+            hedges_not_announced=self._announcer.not_told,
         )
 
     def _readings(self) -> ServeReadings:
@@ -242,11 +244,11 @@ class SubmitServer:
             counters={
                 "spool_dropped": (float(pong.spool_dropped), "Records lost: queue or disk full."),
                 "hedges_announced": (
-                    float(self._announcer.told),
+                    float(pong.hedges_announced),
                     "Submissions that start hedged, told to advisor control at once.",
                 ),
                 "hedges_not_announced": (
-                    float(self._announcer.not_told),
+                    float(pong.hedges_not_announced),
                     "Those it could not be told of: it sees them at its next look.",
                 ),
                 "spool_written": (float(self._spool.written), "Records written."),

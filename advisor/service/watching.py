@@ -23,7 +23,6 @@ from advisor.ec2.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
-from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.accounting import SOURCE
 from advisor.service.advice_of import moved_by_us
@@ -101,7 +100,7 @@ class WatchLoop:
             record=record,
             clock=clock,
             pause=pause,
-            between=self._between,
+            between=self._placing.between,
         )
 
     @property
@@ -146,15 +145,8 @@ class WatchLoop:
 
     @property
     def errand(self) -> Errand:
-        """Places of announced jobs: between two rounds, and while jobs are brought back."""
+        """Places of announced jobs: between two rounds, and amid one, nothing of which can be waited for."""
         return Errand(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
-
-    def _between(self) -> None:
-        """While jobs come back, each of which takes its time, nobody's place may wait."""
-        try:
-            self._placing.keep_announced()
-        except AdvisorError as error:  # the round's own step tries again
-            log.warning("hedge.not_placed", code=error.code, message=str(error))
 
     def keep_places(self) -> None:
         """Submit a placeholder for each job that was promised one."""
@@ -172,7 +164,12 @@ class WatchLoop:
             for kept in self._record.all()
             if kept.phase is Phase.PLACING or (kept.phase is Phase.OPEN and snapshot.time > kept.acted)
         ]
-        for_each(opened, lambda kept: self._follow(kept, seen, is_needed=kept.job_id in needed))
+
+        def follow(kept: Kept) -> None:
+            self._placing.between()
+            self._follow(kept, seen, is_needed=kept.job_id in needed)
+
+        for_each(opened, follow)
 
     def _follow(self, kept: Kept, seen: dict[int, QueuedJob], *, is_needed: bool) -> None:
         queued = seen.get(kept.job_id)
@@ -271,7 +268,12 @@ class WatchLoop:
                 or (kept.phase is Phase.SETTLED and (kept.placeholder in seen or kept.job_id in known))
             )
         ]
-        for_each(concerned, lambda kept: self._forget(kept, known.get(kept.job_id, ())))
+
+        def forget(kept: Kept) -> None:
+            self._placing.between()
+            self._forget(kept, known.get(kept.job_id, ()))
+
+        for_each(concerned, forget)
 
     def _forget(self, kept: Kept, known: Sequence[QueuedJob]) -> None:
         # one that a crash, or an sbatch not answered in time, kept from being noted is found by its name

@@ -133,6 +133,10 @@ class WatchedLab:
             Slurm does not answer at all.
         """
         self.look()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """A round with what was last seen."""
         self._runner.run_once()
 
     def kept(self, job_id: int) -> Kept | None:

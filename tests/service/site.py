@@ -21,6 +21,7 @@ from advisor.model import (
 from advisor.model.settings import (
     CapacitySettings,
     ClusterSettings,
+    HedgeSettings,
     PathSettings,
     RuleSettings,
     Settings,
@@ -83,6 +84,7 @@ def make_settings(folder: Path, *, mode: Mode = Mode.ACT, **sections: Any) -> Se
         waiting=WaitingSettings(**sections.pop("waiting", {})),
         rules=RuleSettings(**sections.pop("rules", {})),
         capacity=CapacitySettings(**sections.pop("capacity", {})),
+        hedge=HedgeSettings(**sections.pop("hedge", {})),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from advisor.model import RetryLater, UseFallback
+from advisor.model import Mode, RetryLater, UseFallback
 from advisor.service.announcing import Announcer
 from advisor.service.client import SubmitClient
 from advisor.service.metrics import ServeMetrics
@@ -27,10 +27,18 @@ from tests.service.site import FixedEstimator, ask, make_answerer, make_settings
 class Running:
     """A submit server in this process."""
 
-    def __init__(self, folder: Path, *, allowed: frozenset[int] | None = None, **submit: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        allowed: frozenset[int] | None = None,
+        hedge: dict[str, Any] | None = None,
+        mode: Mode = Mode.ACT,
+        **submit: Any,
+    ) -> None:
         import time
 
-        settings = make_settings(folder, submit=submit)
+        settings = make_settings(folder, mode=mode, submit=submit, hedge=hedge or {})
         self.path = settings.paths.submit_socket
         self.estimator = FixedEstimator()
         self.answerer, self.holder = make_answerer(settings, make_snapshot(now=time.time()), self.estimator)
@@ -97,6 +105,40 @@ def test_answers_and_writes_down(serve: Callable[..., Running]) -> None:
     running.stop()
     written = [r.advice.advice_id for file in complete_files(running.spool_folder) for r in file.records]
     assert written == [moved.id]
+
+
+class Told:
+    """Stands for the announcer."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[str, int | None]] = []
+        self.told, self.not_told = 3, 5
+
+    def announce(self, advice_id: str, uid: int | None) -> None:
+        self.jobs.append((advice_id, uid))
+
+
+@pytest.mark.parametrize("mode", [Mode.ACT, Mode.SHADOW])
+def test_what_starts_hedged_is_announced_and_nothing_else(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    running, told = serve(hedge={"enabled": True}, mode=mode), Told()
+    monkeypatch.setattr(running.server, "_announcer", told)
+    with running.client() as client:
+        client.advise(user="alice", uid=7, min_cpus=2, comment="hedge")  # surely faster there
+        running.estimator.fails = True  # now everything is in doubt
+        hedged = client.advise(user="alice", uid=8, min_cpus=2, comment="hedge")
+        client.advise(user="alice", uid=9, min_cpus=2)
+        client.advise(user="alice", uid=10, min_cpus=2, comment="hedge", dry=True)
+        running.stop()  # what is done after an answer is done
+        pong_text = running.metrics.text()
+    expected = [7, 8] if mode is Mode.ACT else []
+    assert [uid for _, uid in told.jobs] == expected
+    assert (hedged.partition == "burst") == (mode is Mode.ACT)
+    if mode is Mode.ACT:
+        assert told.jobs[-1] == (hedged.id, 8)
+    assert "advisor_serve_hedges_announced_total 3.0" in pong_text
+    assert "advisor_serve_hedges_not_announced_total 5.0" in pong_text
 
 
 def test_questions_may_come_in_pieces_and_in_bundles(serve: Callable[..., Running]) -> None:

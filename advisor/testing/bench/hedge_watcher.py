@@ -26,42 +26,61 @@ _PERIOD_SECONDS = 0.5
 _SHORTEST_REST_SECONDS = 0.1
 
 
-def main(lab: str, state: str) -> None:
-    """Watch until killed."""
-    turn, stirred = threading.Event(), threading.Event()
-    watched = WatchedLab(Lab(Path(lab)), Path(state), sections=SECTIONS)
+class Watcher:
+    """Looks in one thread and watches in another.
 
-    def came() -> None:
-        turn.set()
-        stirred.set()
+    Parameters
+    ----------
+    lab : Path
+        The lab's folder.
+    state : Path
+        Where it writes down what it does.
+    """
 
-    def hedged(jobs: Sequence[Announced]) -> None:
-        watched.loop.expect(jobs)
-        stirred.set()
+    def __init__(self, lab: Path, state: Path) -> None:
+        self._watched = WatchedLab(Lab(lab), state, sections=SECTIONS)
+        self._turn = threading.Event()
+        self._stirred = threading.Event()
+        self._has_looked = False
+        self._socket = ControlSocket(
+            SocketFile(state / CONTROL_SOCKET),
+            HandoverFolder(state / "handover"),
+            frozenset({os.getuid()}),
+            arrived=self._turn.set,
+            turn=self._turn.set,
+            hedged=self._hedged,
+        )
 
-    control_socket = ControlSocket(
-        SocketFile(Path(state) / CONTROL_SOCKET),
-        HandoverFolder(Path(state) / "handover"),
-        frozenset({os.getuid()}),
-        arrived=came,
-        turn=came,
-        hedged=hedged,
-    )
-    control_socket.start()
-    errand = watched.loop.errand
-    while True:
-        began = time.monotonic()
-        turn.clear()
-        with suppress(AdvisorError):
-            watched.round()
-        end = max(time.monotonic() + _SHORTEST_REST_SECONDS, began + _PERIOD_SECONDS)
-        while (left := end - time.monotonic()) > 0.0 and not turn.is_set():
-            if errand.due_in() <= 0.0:
+    def run(self) -> None:
+        """Watch until killed."""
+        self._socket.start()
+        threading.Thread(target=self._look, daemon=True).start()
+        errand = self._watched.loop.errand
+        while True:
+            self._stirred.clear()
+            if self._has_looked:
+                self._has_looked = False
+                self._watched.go_on()
+            elif errand.due_in() <= 0.0:
                 with suppress(AdvisorError):
                     errand.step.run()
-            elif stirred.wait(min(left, errand.due_in())):
-                stirred.clear()
+            else:
+                self._stirred.wait(min(_PERIOD_SECONDS, errand.due_in()))
+
+    def _look(self) -> None:
+        while True:
+            self._turn.clear()
+            with suppress(AdvisorError):
+                self._watched.look()
+                self._has_looked = True
+                self._stirred.set()
+            time.sleep(_SHORTEST_REST_SECONDS)
+            self._turn.wait(_PERIOD_SECONDS - _SHORTEST_REST_SECONDS)
+
+    def _hedged(self, jobs: Sequence[Announced]) -> None:
+        self._watched.loop.expect(jobs)
+        self._stirred.set()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    Watcher(*map(Path, sys.argv[1:])).run()
