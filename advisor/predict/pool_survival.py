@@ -27,6 +27,10 @@ a day and more. In between: wrong by a factor of ten either way, four ends are s
 _PRIOR, _UNKNOWN = 0, 1  # rows of the fitted model: the imaginary lives; a pool of which nothing is known
 _NEVER: Final = 1e12  # rate of the gamma law of a node that nobody takes back
 
+# `advisor.predict.evidence` asks how much of the time a node was there: not known of a pool from which nobody
+# asked for an instance. And it was fitted on pools that lose nodes every few hours, not every few months.
+_CURVES_ALONE: Final = SurvivalRules(evidence=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
@@ -141,7 +145,7 @@ def pool_survival(
         ),
         now,
         len(rows) + _UNKNOWN + 1,
-        rules,
+        rules or _CURVES_ALONE,
     )
     # whatever happens to an instance is its end: the bigram of growths and shrinks says nothing here
     return PoolSurvival(model._replace(shrink_after=np.ones(2)), rows)

@@ -9,14 +9,16 @@ distributed multiple of the pool's rate (a frailty model, fitted by expectation-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from advisor.predict._hazard import AGES, FINEST_SECONDS, LONGEST_SECONDS, Floats, stays
+from advisor.predict._hazard import AGES, FINEST_SECONDS, LONGEST_SECONDS, Floats, cumulative_at, stays
+from advisor.predict.evidence import Evidence, EvidenceRules, weigh
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -38,6 +40,8 @@ _ALL_ALIKE = 1e6  # shape from which a gamma of mean one is a point for our purp
 _EM_STEPS = 8
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LEAST_AT_RISK = 1e-3
+_LEAST_UNCHANGED = 1e-4
+_FASTEST = 50.0  # times as fast as the curve, or as slow: beyond, either is wrong
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,12 +218,15 @@ class SurvivalRules:
         Strength of the smoothing, in ends a bin: how many it takes before a bin speaks for itself.
     own_rate : bool
         Whether nodes have rates of their own.
+    evidence : EvidenceRules, optional
+        Whether the next hour's forecast is corrected by what else is known of nodes, and how.
     """
 
     window: float = 30 * DAY
     memory: float = DAY
     prior_ends: float = 2.0
     own_rate: bool = True
+    evidence: EvidenceRules | None = field(default_factory=EvidenceRules)
 
 
 def survival(seen: Intervals, now: float, nodes: int, rules: SurvivalRules | None = None) -> Stability:
@@ -256,13 +263,47 @@ def survival(seen: Intervals, now: float, nodes: int, rules: SurvivalRules | Non
             own = (shape + changes) / (shape + expected)
     hazard = np.interp(AGES, _COARSE, np.concatenate([[0.0], np.cumsum(rates * np.diff(_COARSE))]))
     alike = not rules.own_rate or shape >= _ALL_ALIKE
-    return Stability(
+    known = Stability(
         hazard=hazard,
         shrink_after=shrink_probabilities(recent),
         larger=shrink_sizes(recent),
         shape=np.full(nodes, np.inf, np.float64) if alike else shape + changes,
         rate=np.ones(nodes) if alike else shape + expected,
     )
+    if rules.evidence is None:
+        return known
+    shrank = recent.completed & (recent.ended == SHRINK)
+    found = weigh(recent.node, recent.start, recent.end, recent.completed, shrank, now, nodes, rules.evidence)
+    return known if found is None else corrected(known, recent, now, found)
+
+
+def corrected(known: Stability, seen: Intervals, now: float, evidence: Evidence) -> Stability:
+    """The same curves, run through faster or slower by each node: they meet the forecast at its horizon.
+
+    Parameters
+    ----------
+    known : Stability
+        By the survival curve and each node's own rate.
+    seen : Intervals
+        Everything known now; a node that is there has one interval that goes on.
+    now : float
+        Seconds.
+    evidence : Evidence
+        What else is known.
+    """
+    horizon = evidence.rules.horizon
+    still = np.flatnonzero((seen.end == now) & ~seen.completed)
+    shape, rate = known.shape.copy(), known.rate.copy()
+    for at in still:
+        node, age = int(seen.node[at]), now - float(seen.start[at])
+        shrinks = float(known.shrink_after[seen.began[at]])
+        unchanged = max(1.0 - (1.0 - evidence.stays(node, age)) / shrinks, _LEAST_UNCHANGED)
+        coming = cumulative_at(known.hazard, age + horizon) - cumulative_at(known.hazard, age)
+        if math.isinf(shape[node]):
+            shape[node] = rate[node] = _ALL_ALIKE
+        wanted = rate[node] * math.expm1(-math.log(unchanged) / shape[node])
+        rate[node] *= min(max(coming / wanted, 1.0 / _FASTEST), _FASTEST)
+    return known._replace(shape=shape, rate=rate)
 
 
 def _per_node(seen: Intervals, weight: Floats, nodes: int) -> Floats:
