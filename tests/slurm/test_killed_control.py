@@ -19,6 +19,7 @@ from advisor.model.advice import HedgeKind
 from advisor.testing.lab import LabOptions
 from advisor.testing.site import Site, SiteOptions
 from advisor.testing.watched import hedged_comment
+from tests.slurm.steps import cancel_all
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
@@ -117,6 +118,10 @@ def test_a_job_comes_home_once_however_often_control_dies(
 ) -> None:
     site, fates = killed
     lab, deaths = site.lab, 0
+    fates.decide()
+    cancel_all(lab)
+    if not site.control.is_running:  # the test before has failed
+        site.control.start()
 
     def lives() -> None:
         """What systemd does."""

@@ -11,14 +11,22 @@ import numpy as np
 import pytest
 
 from advisor.testing.bench.matching import NODES, MatchingSite, matching_site, summary
+from tests.slurm.steps import cancel_all
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
 
 @pytest.fixture(scope="module")
-def lasting() -> Iterator[MatchingSite]:
+def site_of_all() -> Iterator[MatchingSite]:
     with matching_site(enabled=True, generator=np.random.default_rng(5)) as site:
         yield site
+
+
+@pytest.fixture
+def lasting(site_of_all: MatchingSite) -> MatchingSite:
+    """Without what a test that failed has left."""
+    cancel_all(site_of_all.site.lab)
+    return site_of_all
 
 
 def test_long_jobs_land_on_the_nodes_that_stay(lasting: MatchingSite) -> None:
