@@ -66,7 +66,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         Reason.UNLIKELY: (
             "The cloud looks {predicted_saving} faster on average, but it would be with a probability of "
-            "{win_probability} only."
+            "{win_probability} only, and jobs so unlikely have not paid here."
         ),
         Reason.UNPROVEN: (
             "The cloud looks {predicted_saving} faster, but such moves have not proved themselves here yet."

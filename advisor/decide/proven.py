@@ -5,7 +5,8 @@ conditions, each of which may be switched off by its setting (docs/designs/0009-
 each brings):
 
 1. the expected wait exceeds what the cloud is expected to cost by a margin;
-2. the cloud is faster with a probability that is not small: a mean carried by a thin tail is no reason;
+2. the cloud is faster with a probability that is not small, a mean carried by a thin tail is no reason; or
+   jobs as unlikely as this one have paid here by themselves;
 3. what the job may lose at worst, and what all jobs in the cloud may, is a small part of what such moves
    have brought so far, counted from jobs that have ended. Nobody gambles with time that was not won before.
 """
@@ -20,6 +21,7 @@ from advisor.decide.placement import PUBLISHED_INSTEAD, PlacementCase, answer, p
 from advisor.decide.reasons import Reason
 from advisor.decide.record import trusted_seconds
 from advisor.model.advice import Answer, Quantity, Verdict
+from advisor.model.site import TrackRecord
 
 
 def win_probability(case: PlacementCase) -> float:
@@ -40,9 +42,12 @@ def worst_seconds(case: PlacementCase) -> float:
     return max(0.0, case.penalty_seconds(longest))
 
 
-def is_candidate(case: PlacementCase) -> bool:
-    """Whether the first two conditions hold: such jobs make the record, moved or not."""
-    return _first_doubt(case, win_probability(case)) is None
+def candidate_chance(case: PlacementCase) -> float | None:
+    """Probability of being faster where the expected gain is large enough, else None.
+
+    Such jobs make the record, moved or not.
+    """
+    return win_probability(case) if _gains(case) else None
 
 
 def proven(case: PlacementCase) -> Answer:
@@ -51,36 +56,36 @@ def proven(case: PlacementCase) -> Answer:
         return replace(published(case), detail=PUBLISHED_INSTEAD)
     chance = win_probability(case)
     numbers = [("win_probability", Quantity(chance, ""))]
-    doubt = _first_doubt(case, chance)
-    if doubt is not None:
-        verdict = Verdict.UNSURE if doubt is Reason.UNLIKELY else Verdict.NO
-        return answer(case, verdict, doubt, numbers)
+    if not _gains(case):
+        return answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER, numbers)
     if case.record is None:
-        return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
-    stake = worst_seconds(case)
-    trusted = trusted_seconds(case.record, case.settings)
-    numbers += [("stake", Quantity(stake)), ("record", Quantity(trusted))]
-    refused = _refused_stake(case, stake, trusted)
+        refused = None if chance >= case.settings.win_probability else Reason.UNLIKELY
+    else:
+        stake, trusted = worst_seconds(case), trusted_seconds(case.record, case.settings, chance)
+        numbers += [("stake", Quantity(stake)), ("record", Quantity(trusted))]
+        refused = _refused_stake(case, case.record, chance, stake, trusted)
     if refused is not None:
         return answer(case, Verdict.UNSURE, refused, numbers)
     return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
 
 
-def _first_doubt(case: PlacementCase, chance: float) -> Reason | None:
+def _gains(case: PlacementCase) -> bool:
+    """Whether the expected wait exceeds what the cloud is expected to cost by the margin."""
     cost = case.penalty_seconds(case.run.seconds)
-    if not math.isfinite(cost) or not case.wait.seconds > case.settings.margin * cost:
-        return Reason.CLOUD_NOT_FASTER
-    return None if chance >= case.settings.win_probability else Reason.UNLIKELY
+    return math.isfinite(cost) and case.wait.seconds > case.settings.margin * cost
 
 
-def _refused_stake(case: PlacementCase, stake: float, trusted: float) -> Reason | None:
-    """Whether the record is too short for this stake; a job that can lose nothing needs no record."""
-    if stake == 0.0 or case.record is None:
+def _refused_stake(
+    case: PlacementCase, record: TrackRecord, chance: float, stake: float, trusted: float
+) -> Reason | None:
+    """Whether the record is too short for this stake; a likely job that can lose nothing needs no record."""
+    likely = chance >= case.settings.win_probability
+    if likely and stake == 0.0:
         return None
     if trusted <= 0.0:
-        return Reason.UNPROVEN
+        return Reason.UNPROVEN if likely else Reason.UNLIKELY
     if stake > case.settings.stake_share * trusted:
         return Reason.STAKE_TOO_LARGE
-    if case.record.at_risk_seconds + stake > case.settings.exposure_share * trusted:
+    if record.at_risk_seconds + stake > case.settings.exposure_share * trusted:
         return Reason.EXPOSURE_TOO_LARGE
     return None

@@ -1,30 +1,58 @@
-"""Keeping the record of what moving jobs has brought (docs/designs/0009-placement-rule.md)."""
+"""Keeping the record of what moving jobs has brought (docs/designs/0009-placement-rule.md).
+
+The record is kept by the probability of being faster that was forecast, because how likely is likely enough
+is not for us to say: it differs from site to site. So several rules are tried at once, each on what its own
+jobs have brought. From the site's `win_probability` on, rule t moves every job at least t likely, for each t
+in steps of 0.05; a job is judged by the best of those that would move it. Below, less likely jobs must pay
+for themselves: rule t moves the jobs from t up to `win_probability`, and what likelier ones won is not lent.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Hashable
+from functools import lru_cache
+from typing import Final
 
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import TrackRecord
+from advisor.model.site import Earned, TrackRecord
+
+STEP: Final = 0.05
+"""Width of a band of probabilities."""
+
+
+@lru_cache(maxsize=64)
+def bands(floor: float) -> tuple[tuple[float, ...], int]:
+    """Where the bands of probabilities begin, from 0 up, and which is the first from `floor` on."""
+    below, above = list[float](), [floor]
+    while (edge := round(floor - (len(below) + 1) * STEP, 9)) > 0.0:
+        below.append(edge)
+    if floor > 0.0:
+        below.append(0.0)
+    while (edge := round(floor + len(above) * STEP, 9)) < 1.0:
+        above.append(edge)
+    return (*reversed(below), *above), len(below)
 
 
 class RecordKeeper:
-    """Adds up what every job the rule would have moved saved, when it has ended.
+    """Adds up what every job with a large enough expected gain saved, when it has ended.
 
     Jobs that were not moved count as well: what the cloud would have saved them is known once they have
     waited and run. So a site's record grows in shadow mode, and from its history.
 
     Parameters
     ----------
+    floor : float
+        The site's `win_probability`.
     before : TrackRecord, optional
-        What was earned before; jobs at risk are told anew.
+        What was earned before, with the same `floor`; jobs at risk are told anew.
     """
 
-    def __init__(self, before: TrackRecord | None = None) -> None:
-        earned = before or TrackRecord()
-        self._saved, self._absolute = earned.saved_seconds, earned.absolute_seconds
-        self._squared = earned.squared_seconds
+    def __init__(self, floor: float, before: TrackRecord | None = None) -> None:
+        self._edges, self._likely = bands(floor)
+        earned = () if before is None else before.bands
+        self._bands = list(earned) if len(earned) == len(self._edges) else [Earned()] * len(self._edges)
         self._at_risk: dict[Hashable, float] = {}
         self._exposure = 0.0
 
@@ -33,34 +61,88 @@ class RecordKeeper:
         self._at_risk[key] = worst_seconds
         self._exposure += worst_seconds
 
-    def ended(self, key: Hashable, saved_seconds: float) -> None:
-        """Note what a job saved, or would have saved; negative when it lost."""
-        self._saved += saved_seconds
-        self._absolute += abs(saved_seconds)
-        self._squared += saved_seconds * saved_seconds
+    def ended(self, key: Hashable, saved_seconds: float, chance: float | None) -> None:
+        """Note what a job saved, or would have saved; negative when it lost.
+
+        Parameters
+        ----------
+        key : hashable
+            The job.
+        saved_seconds : float
+            Its turnaround here less the one in the cloud.
+        chance : float or None
+            The probability of being faster that had been forecast; None: not known any more, but likely
+            enough at the time.
+        """
+        band = self._likely if chance is None else bisect_right(self._edges, chance) - 1
+        self._bands[band] += Earned(
+            saved_seconds=saved_seconds,
+            absolute_seconds=abs(saved_seconds),
+            squared_seconds=saved_seconds * saved_seconds,
+        )
         self._exposure -= self._at_risk.pop(key, 0.0)
         if not self._at_risk:
             self._exposure = 0.0  # rounding ends here
 
+    def add(self, earned: TrackRecord) -> None:
+        """Add what another record of the same `floor` has earned."""
+        if len(earned.bands) == len(self._bands):
+            self._bands = [one + other for one, other in zip(self._bands, earned.bands, strict=True)]
+
     @property
     def record(self) -> TrackRecord:
         """The record now."""
-        return TrackRecord(
-            saved_seconds=self._saved,
-            absolute_seconds=self._absolute,
-            squared_seconds=self._squared,
-            at_risk_seconds=max(0.0, self._exposure),
-        )
+        return TrackRecord(bands=tuple(self._bands), at_risk_seconds=max(0.0, self._exposure))
 
 
-def trusted_seconds(record: TrackRecord, settings: PlacementSettings) -> float:
-    """How much of a record counts: gains less a discount and some standard errors of their sum.
+def record_of(earned: Earned, settings: PlacementSettings, *, at_risk_seconds: float = 0.0) -> TrackRecord:
+    """Make a record of which no more is known than what likely enough jobs brought in sum."""
+    edges, likely = bands(settings.win_probability)
+    nothing = Earned()
+    return TrackRecord(
+        bands=tuple(earned if band == likely else nothing for band in range(len(edges))),
+        at_risk_seconds=at_risk_seconds,
+    )
+
+
+def likely_earned(record: TrackRecord, settings: PlacementSettings) -> Earned:
+    """What the likely enough jobs brought in sum."""
+    edges, likely = bands(settings.win_probability)
+    return sum(record.bands[likely:] if len(record.bands) == len(edges) else (), Earned())
+
+
+def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: float = 1.0) -> float:
+    """How much of a record counts for a job: gains less a discount and some standard errors of their sum.
 
     The sum of n gains has a standard error of about the root of the sum of their squares, so that a record
-    that rests on one lucky job counts for nothing.
+    that rests on one lucky job counts for nothing. Of the rules that would move the job the one with the
+    best record is asked.
+
+    Parameters
+    ----------
+    record : TrackRecord
+        What such moves brought.
+    settings : PlacementSettings
+        Discount, standard errors, and where likely begins.
+    chance : float
+        The job's probability of being faster; 1: what counts for the likeliest job.
+
+    Returns
+    -------
+    float
+        Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
     """
-    return (
-        record.saved_seconds
-        - settings.record_discount * record.absolute_seconds
-        - settings.record_deviations * math.sqrt(record.squared_seconds)
-    )
+    edges, likely = bands(settings.win_probability)
+    if len(record.bands) != len(edges):
+        return 0.0
+    own = bisect_right(edges, chance) - 1
+    first, last = (likely, len(edges)) if own >= likely else (0, likely)
+    kept = squared = 0.0
+    best = -math.inf
+    for band in range(last - 1, first - 1, -1):
+        earned = record.bands[band]
+        kept += earned.saved_seconds - settings.record_discount * earned.absolute_seconds
+        squared += earned.squared_seconds
+        if band <= own:
+            best = max(best, kept - settings.record_deviations * math.sqrt(squared))
+    return best

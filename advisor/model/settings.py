@@ -117,7 +117,9 @@ class PlacementSettings(Section):
         1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
     )
     win_probability: Fraction = setting(
-        0.4, "Advisor's rule: least probability of being faster; a thin tail of long waits is no reason."
+        0.4,
+        "Advisor's rule: from this probability of being faster on, likelier jobs vouch for a job; less "
+        "likely ones must have paid here by themselves.",
     )
     record_deviations: float = setting(
         2.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0

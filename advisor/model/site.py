@@ -67,10 +67,8 @@ class CloudState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrackRecord:
-    """What moving jobs has brought so far, counted when they had ended: the right to risk anything.
-
-    Every job the rule would have moved counts, moved or not.
+class Earned:
+    """What some moves brought, counted when the jobs had ended.
 
     Attributes
     ----------
@@ -78,13 +76,37 @@ class TrackRecord:
         Sum of what the moves saved (negative: lost).
     absolute_seconds, squared_seconds : float
         Sums of the absolute values, and of the squares.
-    at_risk_seconds : float
-        What jobs in the cloud now could lose at worst.
     """
 
     saved_seconds: float = 0.0
     absolute_seconds: float = 0.0
     squared_seconds: float = 0.0
+
+    def __add__(self, other: Earned) -> Earned:
+        """Both together."""
+        return Earned(
+            saved_seconds=self.saved_seconds + other.saved_seconds,
+            absolute_seconds=self.absolute_seconds + other.absolute_seconds,
+            squared_seconds=self.squared_seconds + other.squared_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackRecord:
+    """What moving jobs has brought so far: the right to risk anything.
+
+    Every job whose expected gain is large enough counts, moved or not.
+
+    Attributes
+    ----------
+    bands : tuple of Earned
+        By the probability of being faster that was forecast (`advisor.decide.record.bands`), least likely
+        first; empty: nothing yet.
+    at_risk_seconds : float
+        What jobs in the cloud now could lose at worst.
+    """
+
+    bands: tuple[Earned, ...] = ()
     at_risk_seconds: float = 0.0
 
 

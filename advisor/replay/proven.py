@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.decide import advise
 from advisor.decide.placement import as_case
-from advisor.decide.proven import is_candidate, worst_seconds
+from advisor.decide.proven import candidate_chance, worst_seconds
 from advisor.decide.record import RecordKeeper
 from advisor.model.advice import Placement
 from advisor.model.estimate import Estimates
@@ -48,13 +48,14 @@ def sent_by_the_advisor(
     """
     wait, run = forecasts["wait"], forecasts["run"]
     settings = Settings(placement=placement)
-    keeper, open_cases = RecordKeeper(), list[tuple[float, int, float]]()
+    keeper = RecordKeeper(placement.win_probability)
+    open_cases = list[tuple[float, int, float, float]]()
     sent = np.zeros(len(wait.rows), dtype=bool)
     for index, row in enumerate(wait.rows.tolist()):
         now = float(table.submit[row])
         while open_cases and open_cases[0][0] < now:
-            _, key, saved = heapq.heappop(open_cases)
-            keeper.ended(key, saved)
+            _, key, saved, past = heapq.heappop(open_cases)
+            keeper.ended(key, saved, past)
         if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
             continue
         job = job_of(table, row)
@@ -66,7 +67,8 @@ def sent_by_the_advisor(
             boot=placement.boot_seconds,
             settings=placement,
         )
-        if not is_candidate(case):
+        chance = candidate_chance(case)
+        if chance is None:
             continue
         state = SiteState(time=now, cluster=states.state(row), record=keeper.record)
         advice = advise(job, state, estimates, settings, advice_id="replay")
@@ -75,7 +77,7 @@ def sent_by_the_advisor(
             keeper.moved(row, worst_seconds(case))
         end = now + max(0.0, float(table.wait[row])) + float(table.run[row])
         saved = float(table.wait[row]) - case.penalty_seconds(float(table.run[row]))
-        heapq.heappush(open_cases, (end, row, saved))
+        heapq.heappush(open_cases, (end, row, saved, chance))
     return sent
 
 
@@ -94,7 +96,7 @@ def earned_by_candidates(
         Overheads, boot time and the rule's settings.
     """
     wait, run = forecasts["wait"], forecasts["run"]
-    keeper = RecordKeeper()
+    keeper = RecordKeeper(placement.win_probability)
     for index, row in enumerate(wait.rows.tolist()):
         if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
             continue
@@ -106,8 +108,9 @@ def earned_by_candidates(
             boot=placement.boot_seconds,
             settings=placement,
         )
-        if is_candidate(case):
-            keeper.ended(row, float(table.wait[row]) - case.penalty_seconds(float(table.run[row])))
+        chance = candidate_chance(case)
+        if chance is not None:
+            keeper.ended(row, float(table.wait[row]) - case.penalty_seconds(float(table.run[row])), chance)
     return keeper
 
 

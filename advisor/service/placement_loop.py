@@ -18,6 +18,7 @@ import numpy as np
 import structlog
 
 from advisor.decide.reasons import Reason
+from advisor.decide.record import likely_earned
 from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.state_file import StateFile
 from advisor.history.models import ModelStore
@@ -142,13 +143,7 @@ class PlacementLoop:
     @property
     def record(self) -> TrackRecord:
         """The record with what is at risk now; an empty one allows no stake."""
-        earned = self._record.record
-        return TrackRecord(
-            saved_seconds=earned.saved_seconds,
-            absolute_seconds=earned.absolute_seconds,
-            squared_seconds=earned.squared_seconds,
-            at_risk_seconds=self._at_risk,
-        )
+        return TrackRecord(bands=self._record.record.bands, at_risk_seconds=self._at_risk)
 
     def _worst(self, queued: QueuedJob) -> float:
         """What a job that was moved may lose at worst; 0 for all others."""
@@ -228,7 +223,7 @@ class PlacementLoop:
             "finished_jobs": self._known_jobs,
             "first_forest_after_jobs": self._options.first,
             "record_earned": self._record.is_earned,
-            "record_saved_seconds": record.saved_seconds,
+            "record_saved_seconds": likely_earned(record, self._settings.placement).saved_seconds,
             "record_trusted_seconds": self._record.trusted_seconds,
             "record_at_risk_seconds": record.at_risk_seconds,
             "hedge_price": self._hedges.price,

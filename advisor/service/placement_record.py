@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from advisor.decide.placement import PlacementCase, as_case
-from advisor.decide.proven import is_candidate
-from advisor.decide.record import RecordKeeper, trusted_seconds
+from advisor.decide.proven import candidate_chance
+from advisor.decide.record import RecordKeeper, record_of, trusted_seconds
 from advisor.history.records import AdviceRecord
-from advisor.model.advice import Mode, Placement
+from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import JobOutcome
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import TrackRecord
+from advisor.model.site import Earned, TrackRecord
 from advisor.predict.calibration import AdaptiveLevel
 from advisor.predict.fitness import Target
 from advisor.predict.forecaster import Forecaster
@@ -30,6 +30,7 @@ from advisor.predict.rolling import COVERAGE, TARGETS
 from advisor.service.hedge_price import HedgePrice
 
 _MOST_OPEN: Final = 200_000
+_CHANCE: Final = "win_probability"
 
 
 @dataclass(slots=True)
@@ -40,7 +41,8 @@ class _Open:
     wait: Estimate
     run: Estimate
     case: PlacementCase
-    candidate: bool
+    chance: float | None
+    """Probability of being faster of a job that makes the record."""
     started: float | None = None
 
 
@@ -67,7 +69,7 @@ class PlacementRecord:
         self._settings = settings
         self._hedges = hedges
         self._open: dict[int, _Open] = {}
-        self._keeper = RecordKeeper()
+        self._keeper = RecordKeeper(settings.win_probability)
         self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
         self.is_earned = False
         """Whether it has more than what was seen since the start: the history, or an earlier record."""
@@ -91,18 +93,11 @@ class PlacementRecord:
 
     def begin_anew(self) -> None:
         """Forget what was seen so far: the history, which has it too, is about to be counted."""
-        self._keeper = RecordKeeper()
+        self._keeper = RecordKeeper(self._settings.win_probability)
 
     def earn(self, earned: TrackRecord, levels: Mapping[Target, float]) -> None:
         """Add what the history has earned, and take its calibration."""
-        now = self._keeper.record
-        self._keeper = RecordKeeper(
-            TrackRecord(
-                saved_seconds=now.saved_seconds + earned.saved_seconds,
-                absolute_seconds=now.absolute_seconds + earned.absolute_seconds,
-                squared_seconds=now.squared_seconds + earned.squared_seconds,
-            )
-        )
+        self._keeper.add(earned)
         self.levels = {target: AdaptiveLevel(COVERAGE, level=level) for target, level in levels.items()}
         self.is_earned = True
 
@@ -141,16 +136,16 @@ class PlacementRecord:
         here = advice.estimates.wait.seconds + outcome.run_seconds / slower
         saved = here - (outcome.end_time - outcome.job.submit_time)
         if saved < 0.0:
-            self._keeper.ended(outcome.job.job_id, saved)
+            self._keeper.ended(outcome.job.job_id, saved, _said(advice.advice))
 
     def as_plain(self) -> dict[str, Any]:
         """What JSON can hold."""
-        record = self.record
         return {
             "settings": self._signature(),
-            "saved_seconds": record.saved_seconds,
-            "absolute_seconds": record.absolute_seconds,
-            "squared_seconds": record.squared_seconds,
+            "bands": [
+                [band.saved_seconds, band.absolute_seconds, band.squared_seconds]
+                for band in self.record.bands
+            ],
             "levels": {target: level.level for target, level in self.levels.items()},
         }
 
@@ -158,16 +153,20 @@ class PlacementRecord:
         if kept.get("settings") != self._signature():
             return  # another overhead, another boot time: the gains were other gains
         try:
-            earned = TrackRecord(
-                saved_seconds=float(kept["saved_seconds"]),
-                absolute_seconds=float(kept["absolute_seconds"]),
-                squared_seconds=float(kept["squared_seconds"]),
-            )
+            earned = self._kept_record(kept)
             levels: dict[Target, float] = {target: float(kept["levels"][target]) for target in TARGETS}
         except (KeyError, TypeError, ValueError):
             return
-        if np.isfinite([earned.saved_seconds, earned.squared_seconds, *levels.values()]).all():
+        sums = [(band.saved_seconds, band.squared_seconds) for band in earned.bands]
+        if len(sums) == len(self.record.bands) and np.isfinite([*np.ravel(sums), *levels.values()]).all():
             self.earn(earned, levels)
+
+    def _kept_record(self, kept: Mapping[str, Any]) -> TrackRecord:
+        if "bands" in kept:
+            return TrackRecord(bands=tuple(_earned(*band) for band in kept["bands"]))
+        # before there were bands one sum was kept, of all likely enough jobs
+        names = ("saved_seconds", "absolute_seconds", "squared_seconds")
+        return record_of(_earned(*(kept[name] for name in names)), self._settings)
 
     def _signature(self) -> list[float]:
         own = self._settings
@@ -190,7 +189,7 @@ class PlacementRecord:
             boot=self._settings.boot_seconds,
             settings=self._settings,
         )
-        self._open[key] = _Open(submission.time, found["wait"], found["run"], case, is_candidate(case))
+        self._open[key] = _Open(submission.time, found["wait"], found["run"], case, candidate_chance(case))
         if self._hedges is not None:
             self._hedges.submitted(key, estimates, submission.processors, request)
         if len(self._open) > _MOST_OPEN:
@@ -205,10 +204,24 @@ class PlacementRecord:
         self._judge("run", opened.run, run)
         if self._hedges is not None:
             self._hedges.ended(key, opened.started - opened.submitted, run)
-        if opened.candidate:
+        if opened.chance is not None:
             wait = opened.started - opened.submitted
-            self._keeper.ended(key, wait - opened.case.penalty_seconds(run))
+            self._keeper.ended(key, wait - opened.case.penalty_seconds(run), opened.chance)
 
     def _judge(self, target: Target, estimate: Estimate, truth: float) -> None:
         if truth >= 0.0:
             self.levels[target].learn(inside=estimate.lower <= truth <= estimate.upper)
+
+
+def _earned(saved: Any, absolute: Any, squared: Any) -> Earned:
+    return Earned(
+        saved_seconds=float(saved), absolute_seconds=float(absolute), squared_seconds=float(squared)
+    )
+
+
+def _said(advice: Advice) -> float | None:
+    """The probability of being faster that an advice rested on; None where it does not say."""
+    numbers = [
+        quantity.value for answer in advice.answers for name, quantity in answer.numbers if name == _CHANCE
+    ]
+    return numbers[0] if numbers and 0.0 <= numbers[0] <= 1.0 else None

@@ -148,12 +148,7 @@ class RecentSubmissions:
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:
         if base is None or not self._at_risk:
             return base
-        return TrackRecord(
-            saved_seconds=base.saved_seconds,
-            absolute_seconds=base.absolute_seconds,
-            squared_seconds=base.squared_seconds,
-            at_risk_seconds=base.at_risk_seconds + self._at_risk,
-        )
+        return TrackRecord(bands=base.bands, at_risk_seconds=base.at_risk_seconds + self._at_risk)
 
     def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
         elapsed = max(0.0, now - base_time)

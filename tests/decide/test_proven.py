@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decide.placement import as_case
-from advisor.decide.proven import is_candidate, proven, win_probability, worst_seconds
+from advisor.decide.proven import candidate_chance, proven, win_probability, worst_seconds
 from advisor.decide.reasons import Reason
+from advisor.decide.record import RecordKeeper, record_of
 from advisor.decide.wording import explanation, sentence
-from advisor.model import Estimate, Estimates, Placement, SiteState, TrackRecord, Verdict
+from advisor.model import Earned, Estimate, Estimates, Placement, SiteState, TrackRecord, Verdict
 from advisor.model.settings import PlacementSettings
 from tests.decide.cases import CLUSTER, make_job, make_settings
 
-RICH = TrackRecord(saved_seconds=1e6, absolute_seconds=1e6, squared_seconds=1e6)
 SETTINGS = PlacementSettings(
     rule="advisor",
     overhead_per_processor=0.05,
@@ -29,6 +29,14 @@ SETTINGS = PlacementSettings(
     stake_share=0.01,
     exposure_share=0.02,
 )
+
+
+def won(saved_seconds: float, *, at_risk_seconds: float = 0.0) -> TrackRecord:
+    """What jobs that are likely to be faster have brought."""
+    return record_of(Earned(saved_seconds=saved_seconds), SETTINGS, at_risk_seconds=at_risk_seconds)
+
+
+RICH = won(1e6)
 
 
 def estimate(*times: float) -> Estimate:
@@ -72,7 +80,7 @@ def test_expected_gain_and_its_probability(waits, reason) -> None:
     found = proven(case)
     assert found.reason == reason
     assert (found.verdict is Verdict.YES) == (reason is Reason.CLOUD_FASTER)
-    assert is_candidate(case) == (reason is Reason.CLOUD_FASTER)
+    assert (candidate_chance(case) is not None) == (reason is not Reason.CLOUD_NOT_FASTER)
 
 
 @pytest.mark.parametrize(
@@ -80,17 +88,37 @@ def test_expected_gain_and_its_probability(waits, reason) -> None:
     [
         (None, Reason.CLOUD_FASTER),  # nobody keeps a record
         (TrackRecord(), Reason.UNPROVEN),
-        (TrackRecord(saved_seconds=-5.0), Reason.UNPROVEN),
-        (TrackRecord(saved_seconds=1.09e5), Reason.STAKE_TOO_LARGE),  # the stake is 1100
-        (TrackRecord(saved_seconds=1.1e5), Reason.CLOUD_FASTER),
-        (TrackRecord(saved_seconds=1.1e5, at_risk_seconds=1101.0), Reason.EXPOSURE_TOO_LARGE),
-        (TrackRecord(saved_seconds=1.1e5, at_risk_seconds=1100.0), Reason.CLOUD_FASTER),
+        (won(-5.0), Reason.UNPROVEN),
+        (won(1.09e5), Reason.STAKE_TOO_LARGE),  # the stake is 1100
+        (won(1.1e5), Reason.CLOUD_FASTER),
+        (won(1.1e5, at_risk_seconds=1101.0), Reason.EXPOSURE_TOO_LARGE),
+        (won(1.1e5, at_risk_seconds=1100.0), Reason.CLOUD_FASTER),
     ],
 )
 def test_stakes_only_from_winnings(record, reason) -> None:
     found = proven(make_case((5000.0,), record=record))
     assert found.reason == reason
     assert found.verdict is (Verdict.YES if reason is Reason.CLOUD_FASTER else Verdict.UNSURE)
+
+
+@pytest.mark.parametrize(
+    ("saved", "likely_saved", "reason"),
+    [
+        (0.0, 1e6, Reason.UNLIKELY),  # what likely jobs won is not lent
+        (-1.0, 0.0, Reason.UNLIKELY),
+        (1.09e5, -1e9, Reason.STAKE_TOO_LARGE),
+        (1.1e5, -1e9, Reason.CLOUD_FASTER),
+    ],
+)
+def test_unlikely_jobs_must_pay_for_themselves(saved, likely_saved, reason) -> None:
+    keeper = RecordKeeper(SETTINGS.win_probability)
+    keeper.ended("likely", likely_saved, 0.9)
+    keeper.ended("likelier than ours", saved / 2, 0.4)
+    keeper.ended("as likely as ours", saved / 2, 0.25)
+    keeper.ended("less likely", -1e9, 0.24)
+    case = make_case((0.0, 0.0, 0.0, 1e5), record=keeper.record)
+    assert candidate_chance(case) == 0.25
+    assert proven(case).reason == reason
 
 
 def test_a_job_that_can_lose_nothing_needs_no_record() -> None:
@@ -127,8 +155,8 @@ def test_without_distributions_the_published_rule_decides() -> None:
     [
         ((0.0, 0.0, 0.0, 1e5), RICH, "25"),
         ((5000.0,), TrackRecord(), "not proved"),
-        ((5000.0,), TrackRecord(saved_seconds=1e3), "could lose"),
-        ((5000.0,), TrackRecord(saved_seconds=1.1e5, at_risk_seconds=1e6), "already there"),
+        ((5000.0,), won(1e3), "could lose"),
+        ((5000.0,), won(1.1e5, at_risk_seconds=1e6), "already there"),
     ],
 )
 def test_each_refusal_is_explained(waits, record, words) -> None:

@@ -133,14 +133,17 @@ def test_the_record_is_the_replays(desk: Desk) -> None:
     desk.loop.follow()
     desk.look(float(table.end.max()) + 1.0)
     desk.loop.grow()
-    assert desk.loop.record.saved_seconds == 0.0, "nothing is staked before a record is earned"
+    assert not any(band.squared_seconds for band in desk.loop.record.bands), (
+        "nothing is staked before a record is earned"
+    )
     desk.loop.earn()
     own = replace(table, total_processors=128, start_of_log=ORIGIN)
     forecasts = forecast_rows(own, np.arange(300), OPTIONS, rolling=RollingForests(OPTIONS))
     earned = earned_by_candidates(own, forecasts, desk.settings.placement).record
-    assert earned.squared_seconds > 0
-    assert desk.loop.record.saved_seconds == pytest.approx(earned.saved_seconds)
-    assert desk.loop.record.squared_seconds == pytest.approx(earned.squared_seconds)
+    assert sum(band.squared_seconds for band in earned.bands) > 0
+    for live, replayed in zip(desk.loop.record.bands, earned.bands, strict=True):
+        assert live.saved_seconds == pytest.approx(replayed.saved_seconds)
+        assert live.squared_seconds == pytest.approx(replayed.squared_seconds)
     levels = desk.loop.report()["interval_levels"]
     assert levels == {target: pytest.approx(forecasts[target].level) for target in TARGETS}
 

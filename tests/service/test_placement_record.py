@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from advisor.decide.record import RecordKeeper, likely_earned, record_of
 from advisor.history.records import AdviceRecord
-from advisor.model import Advice, Estimate, Estimates, Job, JobOutcome, Mode, Placement, TrackRecord
+from advisor.model import (
+    Advice,
+    Answer,
+    Earned,
+    Estimate,
+    Estimates,
+    Job,
+    JobOutcome,
+    Mode,
+    Placement,
+    Quantity,
+    Question,
+    TrackRecord,
+    Verdict,
+)
 from advisor.model.settings import PlacementSettings
 from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
 from advisor.predict.queue_events import event
 from advisor.service.placement_record import PlacementRecord
 
 SETTINGS = PlacementSettings(overhead_per_processor=0.1, boot_seconds=100.0)
+NOTHING = RecordKeeper(SETTINGS.win_probability).record
 SUBMISSION = Submission(0.0, 5, 1000.0, 0, 0, 0, 0)
+
+
+def saved(record: PlacementRecord) -> float:
+    return likely_earned(record.record, SETTINGS).saved_seconds
+
+
+def won(saved_seconds: float) -> TrackRecord:
+    return record_of(Earned(saved_seconds=saved_seconds), SETTINGS)
 
 
 class Says:
@@ -54,9 +79,9 @@ def test_a_candidate_that_stayed_adds_what_the_cloud_would_have_saved() -> None:
     record = PlacementRecord(SETTINGS)
     live(record, Says(2000.0, 500.0), wait=1500.0, run=600.0)
     # s(5) = 1.5: boot 100 and half of 600 more
-    assert record.record.saved_seconds == pytest.approx(1500.0 - 400.0)
+    assert saved(record) == pytest.approx(1500.0 - 400.0)
     live(record, Says(10.0, 500.0), wait=9000.0, run=600.0)
-    assert record.record.saved_seconds == pytest.approx(1100.0), "it would not have been moved"
+    assert saved(record) == pytest.approx(1100.0), "it would not have been moved"
 
 
 def test_intervals_are_judged() -> None:
@@ -77,7 +102,7 @@ def test_a_requeued_job_teaches_nothing() -> None:
         event(EventKind.END, 1, 1600.0),
     ):
         record.take(row, observer, says)
-    assert record.record == TrackRecord()
+    assert record.record == NOTHING
 
 
 def moved(end: float, *, mode: Mode = Mode.ACT, run: float = 600.0) -> tuple[JobOutcome, AdviceRecord]:
@@ -99,18 +124,50 @@ def moved(end: float, *, mode: Mode = Mode.ACT, run: float = 600.0) -> tuple[Job
 def test_of_moved_jobs_only_losses_count() -> None:
     record = PlacementRecord(SETTINGS)
     record.moved(*moved(700.0))
-    assert record.record == TrackRecord(), "nobody has seen the wait it is said to have been spared"
+    assert record.record == NOTHING, "nobody has seen the wait it is said to have been spared"
     record.moved(*moved(7000.0, run=6000.0))  # here: 1000 s of waiting and 6000 / 1.5 s
-    assert record.record.saved_seconds == pytest.approx(5000.0 - 7000.0)
+    assert saved(record) == pytest.approx(5000.0 - 7000.0)
     record.moved(*moved(9000.0, mode=Mode.SHADOW, run=6000.0))
     record.moved(moved(9000.0, run=6000.0)[0], None)
-    assert record.record.saved_seconds == pytest.approx(-2000.0), "others went there by themselves"
+    assert saved(record) == pytest.approx(-2000.0), "others went there by themselves"
+
+
+def test_a_loss_counts_among_jobs_as_likely_to_be_faster() -> None:
+    record = PlacementRecord(SETTINGS)
+    outcome, advised = moved(7000.0, run=6000.0)
+    said = Answer(
+        question=Question.FASTER,
+        verdict=Verdict.YES,
+        reason="turnaround.cloud_faster",
+        numbers=(("win_probability", Quantity(0.2, "")),),
+    )
+    record.moved(outcome, replace(advised, advice=replace(advised.advice, answers=(said,))))
+    lost = RecordKeeper(SETTINGS.win_probability)
+    lost.ended(3, -2000.0, 0.2)
+    assert record.record == lost.record
+    assert saved(record) == 0.0
+
+
+def test_a_record_from_before_there_were_bands_is_taken_up_as_that_of_likely_jobs() -> None:
+    record = PlacementRecord(SETTINGS)
+    record.earn(won(9.0), {"wait": 0.2, "run": 0.1})
+    old = record.as_plain()
+    del old["bands"]
+    old |= {"saved_seconds": 7.0, "absolute_seconds": 8.0, "squared_seconds": 50.0}
+    again = PlacementRecord(SETTINGS, old)
+    assert again.is_earned
+    assert again.record == record_of(
+        Earned(saved_seconds=7.0, absolute_seconds=8.0, squared_seconds=50.0), SETTINGS
+    )
+    assert not PlacementRecord(SETTINGS, old | {"saved_seconds": "x"}).is_earned
+    assert not PlacementRecord(SETTINGS, old | {"squared_seconds": math.nan}).is_earned
 
 
 def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
     record = PlacementRecord(SETTINGS)
     record.earn(
-        TrackRecord(saved_seconds=9.0, absolute_seconds=10.0, squared_seconds=50.0), {"wait": 0.2, "run": 0.1}
+        record_of(Earned(saved_seconds=9.0, absolute_seconds=10.0, squared_seconds=50.0), SETTINGS),
+        {"wait": 0.2, "run": 0.1},
     )
     again = PlacementRecord(SETTINGS, record.as_plain())
     assert again.record == record.record
@@ -120,10 +177,20 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
     assert not PlacementRecord(slower, record.as_plain()).is_earned
 
 
-@pytest.mark.parametrize("damage", [{"levels": {}}, {"saved_seconds": "x"}, {"squared_seconds": math.nan}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"levels": {}},
+        {"bands": [["x", 0.0, 0.0]]},
+        {"bands": [[1.0, 1.0, 1.0]]},
+        {"bands": 7},
+        {"bands": [[math.nan, 0.0, 0.0]] * 20},
+        {"bands": [[0.0, 0.0]] * 20},
+    ],
+)
 def test_a_damaged_record_is_none(damage: dict) -> None:
     record = PlacementRecord(SETTINGS)
-    record.earn(TrackRecord(saved_seconds=9.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(9.0), {"wait": 0.2, "run": 0.1})
     assert not PlacementRecord(SETTINGS, record.as_plain() | damage).is_earned
 
 
@@ -132,8 +199,8 @@ def test_what_was_seen_while_the_history_was_counted_is_kept() -> None:
     live(record, Says(2000.0, 500.0), wait=1500.0, run=600.0)
     record.begin_anew()
     live(record, Says(2000.0, 500.0), wait=1400.0, run=600.0, key=2)
-    record.earn(TrackRecord(saved_seconds=50.0), {"wait": 0.1, "run": 0.1})
-    assert record.record.saved_seconds == pytest.approx(1000.0 + 50.0)
+    record.earn(won(50.0), {"wait": 0.1, "run": 0.1})
+    assert saved(record) == pytest.approx(1000.0 + 50.0)
 
 
 def replace_settings(**changed: float) -> PlacementSettings:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.model import CloudState, SiteState, TrackRecord
+from advisor.model import CloudState, Earned, SiteState, TrackRecord
 from advisor.service.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
 
@@ -148,13 +148,14 @@ def test_no_state_is_ever_absurd(jobs: list[Submission], free: int, look: float)
 
 def test_what_jobs_advised_since_may_lose_is_at_risk() -> None:
     recent = RecentSubmissions()
-    record = TrackRecord(saved_seconds=1e6, at_risk_seconds=100.0)
+    record = TrackRecord(bands=(Earned(saved_seconds=1e6),), at_risk_seconds=100.0)
     recent.rebase(SiteState(time=NOW, cluster=make_cluster(), record=record))
     assert recent.state(NOW + 1).record == record
     recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, at_risk_seconds=50.0))
     found = recent.state(NOW + 2).record
     assert found is not None
     assert found.at_risk_seconds == 150.0
+    assert found.bands == record.bands
     recent.rebase(SiteState(time=NOW + 2, cluster=make_cluster(), record=record))
     assert recent.state(NOW + 3).record == record
 

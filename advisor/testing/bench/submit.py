@@ -26,10 +26,18 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from advisor.decide.record import record_of
 from advisor.history.models import ModelStore
 from advisor.model import CloudState, ClusterState, Job, JobTable, Mode, SiteState, TellAdmin
-from advisor.model.settings import ClusterSettings, PathSettings, RuleSettings, Settings, SubmitSettings
-from advisor.model.site import TrackRecord
+from advisor.model.settings import (
+    ClusterSettings,
+    PathSettings,
+    PlacementSettings,
+    RuleSettings,
+    Settings,
+    SubmitSettings,
+)
+from advisor.model.site import Earned
 from advisor.predict.features import Encoder
 from advisor.predict.knn import KnnParameters
 from advisor.predict.placement_features import features_of
@@ -208,7 +216,8 @@ def _snapshot() -> snapshot.Snapshot:
         waiting_mean_age_seconds=900.0,
     )
     cloud = CloudState(nodes_total=100, processors_per_node=4)
-    record = TrackRecord(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
+    won = Earned(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
+    record = record_of(won, PlacementSettings())
     return snapshot.Snapshot(state=SiteState(time=now, cluster=cluster, cloud=cloud, record=record))
 
 
