@@ -9,6 +9,7 @@ beside. Time is compressed: seconds stand for minutes.
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
@@ -46,19 +47,24 @@ _LAUNCH_SECONDS: Final = 10.0
 _AGEING: Final = ("PriorityWeightAge=100000", "PriorityMaxAge=0-1", "PriorityCalcPeriod=1")
 
 
-def stream(competing: int, hedged: int, arrive_seconds: float, seed: int) -> list[Arrival]:
-    """Draw a stream: many small short jobs, few large long ones, in no order; limits as users set them."""
+def stream(
+    competing: int, hedged: int, arrive_seconds: float, seed: int, stretch: float = 1.0
+) -> list[Arrival]:
+    """Draw a stream: many small short jobs, few large long ones, in no order; limits as users set them.
+
+    All times but the limits, which are whole minutes and long enough, become `stretch` times as long.
+    """
     drawn = np.random.default_rng(seed)
     count = competing + hedged
     at = np.sort(drawn.uniform(0.0, arrive_seconds, count))
     chosen = set(drawn.choice(count, hedged, replace=False).tolist())
     return [
         Arrival(
-            at=float(at[n]),
+            at=stretch * float(at[n]),
             cores=int(drawn.choice([1, 2, 4, 8], p=[0.35, 0.25, 0.3, 0.1])),
-            run_seconds=float(np.clip(drawn.lognormal(1.6, 0.7), 1.0, 20.0)),
-            limit_minutes=int(drawn.choice([1, 2, 5])),
-            stop_seconds=float(drawn.choice([12.0, 30.0, 1000.0])) if n in chosen else None,
+            run_seconds=stretch * float(np.clip(drawn.lognormal(1.6, 0.7), 1.0, 20.0)),
+            limit_minutes=math.ceil(stretch) * int(drawn.choice([1, 2, 5])),
+            stop_seconds=stretch * float(drawn.choice([12.0, 30.0, 1000.0])) if n in chosen else None,
         )
         for n in range(count)
     ]
@@ -75,6 +81,7 @@ def run(
     priorities: str = "priority/multifactor",
     pairs: int = 2,
     seed: int = 1,
+    stretch: float = 1.0,
     longest_seconds: float = 900.0,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
@@ -89,7 +96,7 @@ def run(
     arrive_seconds : float
         All jobs are submitted within this time.
     kill_watcher_every : float
-        Seconds between two kills of the process that watches.
+        Seconds between two kills of the process that watches; infinite: it is left alone.
     restart_slurmctld : int
         How often slurmctld is restarted, in every run, after the last job has arrived. It is not killed: what
         ended within the five seconds before would run on for it until its time limit, hedged or not.
@@ -99,13 +106,16 @@ def run(
         Of runs; from two on what chance does is known.
     seed : int
         Of the stream, the same in all runs.
+    stretch : float
+        Times by which jobs arrive later, run longer and stay longer in the cloud: what a place costs, a
+        second or two, is not compressed as their minutes are.
     longest_seconds : float
         After so long a run is given up.
     tell : callable
         Told what is being done.
     """
-    jobs = stream(competing, hedged, arrive_seconds, seed)
-    restarts = [arrive_seconds + 5.0 + 12.0 * n for n in range(restart_slurmctld)]
+    jobs = stream(competing, hedged, arrive_seconds, seed, stretch)
+    restarts = [stretch * arrive_seconds + 5.0 + 12.0 * n for n in range(restart_slurmctld)]
 
     def once(*, keeps_places: bool) -> Record:
         what = "places kept" if keeps_places else "all wait"
@@ -134,6 +144,7 @@ def run(
         "may_be_hedged_jobs": hedged,
         "pairs": pairs,
         "processors": 4 * nodes,
+        "stretch": stretch,
         "priorities": priorities,
         "slowdown_of_the_cloud": SLOWDOWN,
         "slurmctld_restarted": restart_slurmctld,
@@ -179,9 +190,10 @@ class _Run:
             announcer.stop()
             self._kill_watcher()
         left = self._lab.run("squeue", "-h", check=False).stdout.split()
-        places, starts = self._starts(begin)
+        places, starts, submits = self._times(begin)
         for ran in self._ran:
             self._read(ran, begin)
+            ran.requeued = submits.get(ran.job_id) if ran.restarts else None
             ran.start, ran.place_id = starts.get(ran.job_id), places.get(f"{PLACE_OF}{ran.job_id}")
             ran.place_start = None if ran.place_id is None else starts.get(ran.place_id)
         counts = dict(open_record(self._folder).counts)
@@ -286,20 +298,22 @@ class _Run:
             self._watcher.kill()
             self._watcher.wait()
 
-    def _starts(self, begin: float) -> tuple[dict[str, int], dict[int, float]]:
-        """Placeholders by name; the start of every job by slurmctld's clock, if it ever ran."""
-        columns = "--Format=JobID:12,Name:40,StartTime:24,NodeList:200"
+    def _times(self, begin: float) -> tuple[dict[str, int], dict[int, float], dict[int, float]]:
+        """Placeholders by name; by slurmctld's clock each job's start, if it ran, and last submission."""
+        columns = "--Format=JobID:12,Name:40,StartTime:24,SubmitTime:24,NodeList:200"
         shown = self._lab.run(
             "env", "SLURM_TIME_FORMAT=%s", "squeue", "--noheader", "--all", "--states=all", columns,
             check=False,
         ).stdout  # fmt: skip
-        places, starts = dict[str, int](), dict[int, float]()
-        for job, name, start, *nodes in (line.split() for line in shown.splitlines()):
+        places, starts, submits = dict[str, int](), dict[int, float](), dict[int, float]()
+        for job, name, start, submit, *nodes in (line.split() for line in shown.splitlines()):
             if name.startswith(PLACE_OF):
                 places[name] = int(job)
             if start.isdigit() and nodes:  # one that was cancelled while it waited shows its end as its start
                 starts[int(job)] = int(start) - begin
-        return places, starts
+            if submit.isdigit():  # a requeue sets it anew
+                submits[int(job)] = int(submit) - begin
+        return places, starts, submits
 
     def _note_places(self) -> None:
         """How long each placeholder took; the record forgets it with the job."""

@@ -62,6 +62,8 @@ class Ran:
         Its placeholder's id: whoever has one between the two came in between.
     place_seconds : float or None
         From its submission until its placeholder was in the queue and written down.
+    requeued : float or None
+        By slurmctld's clock, whole seconds; None: it never was.
     """
 
     job_id: int
@@ -75,6 +77,7 @@ class Ran:
     submitted: float = 0.0
     place_id: int | None = None
     place_seconds: float | None = None
+    requeued: float | None = None
 
     @property
     def start_here(self) -> float | None:
@@ -83,11 +86,10 @@ class Ran:
 
     @property
     def ended_as_it_was_requeued(self) -> bool:
-        """Whether its end in the cloud and its requeue were one moment."""
-        start = self.start_here
-        if len(self.ended) != 2 or self.ended[0][0] != "burst" or start is None:
+        """Whether its end in the cloud and its requeue were one moment; it may have waited since then."""
+        if len(self.ended) != 2 or self.ended[0][0] != "burst" or self.requeued is None:
             return False
-        return 0.0 <= start - self.ended[0][1] < _REQUEUE_SECONDS
+        return abs(self.requeued - self.ended[0][1]) < _REQUEUE_SECONDS
 
     @property
     def is_back(self) -> bool:
