@@ -13,6 +13,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -23,7 +24,6 @@ from advisor.slurm.places import Places, Wish
 
 _MOST_BYTES: Final = 8192
 _TIMEOUT_SECONDS: Final = 40.0
-_IDLE_SECONDS: Final = 600.0
 _LIFE_SECONDS: Final = 1800.0  # its unit's RuntimeMaxSec is longer than this and one question
 _LONGEST_HELD_SECONDS: Final = 3600.0
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
@@ -71,11 +71,11 @@ def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -
 
 
 def serve(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> None:
-    """Answer the questions of a connection, one after the other, until it is closed or has been idle."""
+    """Answer the questions of a connection, one after the other, until it is closed or half an hour old."""
     end = time.monotonic() + _LIFE_SECONDS
     while (left := end - time.monotonic()) > 0.0:
         # whoever asks waits for each answer, so that nothing is read ahead
-        ready, _, _ = select.select([asked], [], [], min(left, _IDLE_SECONDS))
+        ready, _, _ = select.select([asked], [], [], left)
         if not (ready and serve_one(asked, said, reserve)):
             return
 
@@ -121,7 +121,7 @@ class Helper:
         msgspec.DecodeError
             What came back is no answer.
         """
-        connection = self._connected()
+        connection = self.connected()
         try:
             connection.sendall(question + b"\n")
             said = b""
@@ -141,7 +141,14 @@ class Helper:
             self._connection.close()
             self._connection = None
 
-    def _connected(self) -> socket.socket:
+    def connected(self) -> socket.socket:
+        """The connection, made anew if the helper has ended: it is there when the next question comes.
+
+        Raises
+        ------
+        OSError
+            Nobody listens.
+        """
         if self._connection is not None and not _is_open(self._connection):
             self.close()
         if self._connection is None:
@@ -185,6 +192,11 @@ class HelpedPlaces(Places):
     def __init__(self, places: Places, helper: Path) -> None:
         super().__init__(places.commands)
         self._helper = Helper(helper)
+
+    def prepare(self) -> None:
+        """See :class:`~advisor.slurm.places.Places`."""
+        with suppress(OSError):  # the next question says so
+            self._helper.connected()
 
     def close(self) -> None:
         """Let the helper end."""

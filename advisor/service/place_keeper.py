@@ -24,6 +24,10 @@ class PlaceKeeper(Protocol):
         """Some users' jobs in a partition; everybody's where none is named."""
         ...
 
+    def prepare(self) -> None:
+        """Be ready for `reserve`."""
+        ...
+
     def reserve(self, wish: Wish) -> int:
         """Submit a placeholder."""
         ...

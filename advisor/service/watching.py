@@ -150,6 +150,8 @@ class WatchLoop:
 
     def keep_places(self) -> None:
         """Submit a placeholder for each job that was promised one."""
+        if self._settings.hedge.enabled or self._settings.waiting.speculate:
+            self._places.prepare()
         self._placing.keep(self._view.fresh())
 
     # ----------------------------------------------------------------------------------- follow

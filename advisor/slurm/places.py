@@ -173,6 +173,9 @@ class Places:
         self.commands = commands
         self._known: _Config | None = None
 
+    def prepare(self) -> None:
+        """Have whatever `reserve` needs ready: here there is nothing to wait for."""
+
     def close(self) -> None:
         """Let go of whatever is kept open for the next question: nothing here."""
 

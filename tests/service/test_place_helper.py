@@ -177,6 +177,25 @@ def test_a_helper_that_has_ended_is_started_anew(tmp_path: Path) -> None:
     assert impatient.connections == 3
 
 
+def test_a_helper_is_ready_before_it_is_asked(tmp_path: Path) -> None:
+    impatient = Impatient(tmp_path, answers=1)
+    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    for _ in range(3):
+        places.prepare()
+    assert places.reserve(WISH) == 8
+    assert impatient.hung_up.acquire(timeout=20)
+    assert impatient.connections == 1
+    places.prepare()  # that one has ended
+    assert places.reserve(WISH) == 8
+    assert impatient.connections == 2
+    places.close()
+
+
+def test_where_there_is_no_helper_nothing_is_prepared(tmp_path: Path) -> None:
+    with helped(tmp_path, None) as places:
+        places.prepare()
+
+
 def test_a_question_that_may_have_been_heard_is_not_repeated(tmp_path: Path) -> None:
     impatient = Impatient(tmp_path, answers=0)
     places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")

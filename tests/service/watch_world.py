@@ -68,6 +68,9 @@ class Queue:
         self.looks.append((self.clock.steady if self.clock is not None else 0.0, tuple(users)))
         return tuple(self.in_burst.values())
 
+    def prepare(self) -> None:
+        pass
+
     def reserve(self, wish: Wish) -> int:
         self.on_reserve()
         if self.refuses:
