@@ -129,6 +129,30 @@ def test_an_sbatch_that_fails_is_tried_again_later_and_by_the_rounds_only(world:
     assert phases(world) == {7: Phase.OPEN}
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_killed_while_it_is_placed_it_is_placed_no_second_time(world: World) -> None:
+    def dies() -> None:
+        raise Killed
+
+    world.queue.on_reserve = dies
+    announced = submit(world)
+    world.loop.expect([announced])
+    with pytest.raises(Killed):
+        do(world)
+    world.queue.on_reserve = lambda: None
+    world.boot()
+    world.loop.expect([announced])
+    do(world)  # nobody can know here whether sbatch was there
+    assert world.queue.reserved == []
+    place = world.job(901, comment="", partition="onprem", state="PENDING", name="place-of-7")
+    world.look(world.queue.in_burst[7], place)
+    assert [(kept.phase, kept.placeholder) for kept in world.record.all()] == [(Phase.OPEN, 901)]
+    assert world.queue.reserved == []
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from advisor.service.client import SubmitClient
-from advisor.testing.lab import LabOptions
+from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 from advisor.testing.site import PATIENT, Site, SiteOptions
+from advisor.testing.watched import WatchedLab
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
@@ -64,6 +65,25 @@ def announced(site: Site) -> float:
     with SubmitClient(site.folder / "run" / "submit.sock", timeout=30) as client:
         lines = client.metrics().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("advisor_serve_hedges_announced"))
+
+
+def test_who_came_in_between_and_still_waits_comes_after_the_placeholder(tmp_path: Path) -> None:
+    """Where a number is the place, the placeholder has its job's."""
+    options = LabOptions(nodes=1, burst_nodes=1, priority_type="priority/basic")
+    with Lab.temporary(options) as lab:
+        filler = lab.sbatch("-n4", "--time=10", script="sleep 600").job_id
+        wait_until(lambda: lab.job(filler)["JobState"] == "RUNNING", seconds=PATIENCE, what="it is full")
+        watched = WatchedLab(lab, tmp_path)
+        before = lab.sbatch("-n4", "--time=1", script="sleep 1").job_id
+        job = watched.hedged("-n4", script="sleep 600", stop_seconds=1000.0)
+        between = lab.sbatch("-n4", "--time=1", script="sleep 1").job_id
+        watched.step()  # so late
+        kept = watched.kept(job)
+        assert kept is not None
+        assert kept.placeholder > between
+        places = [int(lab.job(number)["Priority"]) for number in (before, kept.placeholder, between)]
+        assert places == sorted(places, reverse=True)
+        assert len(set(places)) == 3
 
 
 def test_its_placeholder_follows_at_once(site: Site) -> None:
