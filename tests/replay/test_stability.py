@@ -12,7 +12,7 @@ from advisor.replay import stability as replay
 from advisor.replay.node_traces import csv_changes, load_nodes, spot_changes
 from advisor.replay.stability_plots import write_stability
 from advisor.replay.stability_run import CAPACITY, MATCHED, MATCHED_ACQUIRER, ORACLE, REPLICATION, run
-from advisor.replay.survival_scores import _KnownRate, all_intervals, known_at, scores
+from advisor.replay.survival_scores import _KnownRate, all_intervals, known_at, scores, survival_scores
 from advisor.replay.task_files import load_tasks
 from advisor.simulate.stability.harvest import DAY, harvest_nodes
 from advisor.simulate.stability.harvest_figures import harvest_figures
@@ -218,3 +218,17 @@ def test_sixteen_spot_nodes(traces):
     assert survival["auc"] > 0.78
     assert survival["skill"] > 0.15
     assert survival["skill_over_known_rate"] > survival["skill"]  # hindsight is harder to beat
+
+
+@pytest.mark.traces
+def test_what_else_is_known_of_spot_nodes_is_worth_its_while(traces):
+    """Four zones as one cluster; and a single node whose curve alone is 0.06 worse than the base rate."""
+    zones = ",".join(
+        str(traces / "spot" / f"availability_1-node_aws-02-15-2023_us-east-{zone}_v100_1.json.gz")
+        for zone in ("1a", "1c", "1d", "1f")
+    )
+    found = survival_scores(load_nodes(zones).changes)
+    assert found["auc"] > 0.78
+    assert found["skill"] > 0.22
+    single = traces / "spot" / "preemption_1-node_aws-04-19-2023_us-east-1b_intel_64.json.gz"
+    assert survival_scores(load_nodes(str(single)).changes)["skill"] > -0.03
