@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -385,18 +385,26 @@ class Control:
         for runner in self.runners.values():
             runner.ask_to_stop()
         deadline = time.monotonic() + timeout
-        at_work = [
-            name
-            for name, runner in self.runners.items()
-            if not runner.stop(max(0.0, deadline - time.monotonic()))
-        ]
+        steering = (self.watch, self.portfolio, self.match, self.take_back, self.acquire)
+        steerers = [loop.name for loop in steering if loop is not None]
+        at_work = self._at_work(steerers, deadline)
+        if not at_work:  # before the others, which may simulate for a minute: Slurm is its admins' at once
+            self._let_go()
+        at_work += self._at_work(self.runners.keys() - steerers, deadline)
         if at_work:
             log.warning("control.loop_did_not_end", loops=at_work)
             return False
-        self._let_go()
         self.store.close()
         log.info("control.stopped")
         return True
+
+    def _at_work(self, names: Iterable[str], deadline: float) -> list[str]:
+        """Wait for loops to end; those that have not by then (monotonic seconds)."""
+        return [
+            name
+            for name in sorted(names)
+            if not self.runners[name].stop(max(0.0, deadline - time.monotonic()))
+        ]
 
     def _let_go(self) -> None:
         if self._places is not None:

@@ -29,6 +29,7 @@ from advisor.testing.lab import Lab, LabOptions
 
 HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
 _READY_SECONDS: Final = 300.0  # a slow, busy machine that compiles everything anew
+_STOP_SECONDS: Final = 60.0  # as systemd's TimeoutStopSec
 _ENTRY: Final = ("-c", "from advisor.cli.main import run; run()")
 
 Tables = Mapping[str, Mapping[str, Any]]
@@ -140,7 +141,7 @@ class Daemon:
     def _wait(self) -> None:
         if self._process is not None:
             try:
-                self._process.wait(20)
+                self._process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
