@@ -152,6 +152,9 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
     line = json.dumps(message).encode() + b"\n"
     folder.put(decode(line), line)
     provision.act_on_handovers()
+    assert not fleet.of("resume")  # a look that shows the job may still come
+    hands.pass_by(30.0)
+    provision.act_on_handovers()
     assert fleet.of("resume") == [(("burst1", "burst2"), {"burst2": Capacity.SPOT})]
 
 
