@@ -288,7 +288,7 @@ class Site:
             raise RetryLater(msg, code="site.command")
         return done
 
-    def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 240.0) -> None:
+    def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 400.0) -> None:
         """Wait for something to become true.
 
         Raises
