@@ -33,6 +33,10 @@ __all__ = ["Lab", "LabOptions", "Submission"]
 
 _STAND_IN: Final = ("resume", "suspend", "resume_fail", "prolog")
 _LONGEST_SOCKET_PATH: Final = 107
+_MESSAGE_SECONDS: Final = 13.0
+"""MessageTimeout and some: so long slurmctld tries to tell a machine that is gone to end its job. One of the
+same name that was up sooner would be told, and end that job's next start; no real machine boots as fast.
+"""
 _COMMANDS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
 _DATABASE_COMMANDS: Final = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
 _ENDED: Final = frozenset(
@@ -80,6 +84,7 @@ class Lab:
         self.options = options or LabOptions()
         self._guardian: subprocess.Popen[str] | None = None
         self._database: LabDatabase | None = None
+        self._lost: dict[str, float] = {}  # nodes that went with a job on them: monotonic seconds
 
     # ------------------------------------------------------------------------------- life
 
@@ -277,13 +282,15 @@ class Lab:
     def node_up(self, node: str) -> None:
         """Start one node's slurmd, as if it had booted now."""
         (self.folder / "spool" / node).mkdir(parents=True, exist_ok=True)
+        time.sleep(max(0.0, self._lost.pop(node, -_MESSAGE_SECONDS) + _MESSAGE_SECONDS - time.monotonic()))
         # -b: the boot time is now; else a resumed node is taken for not rebooted
         self.run("slurmd", "-b", "-N", node)
 
     def node_down(self, node: str) -> None:
         """The machine goes away: its slurmd ends, and so does all that runs there."""
         stop([self.folder / "run" / f"slurmd-{node}.pid"], mark=str(self.folder))
-        sweep(self.conf, node=node)
+        if sweep(self.conf, node=node):
+            self._lost[node] = time.monotonic()
 
     def boot_fails(self, nodes: Iterable[str]) -> None:
         """Name the cloud nodes that the stand-in will not boot from now on."""

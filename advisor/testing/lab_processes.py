@@ -73,7 +73,7 @@ def stop(pid_files: Iterable[Path], *, mark: str, kill: bool = False) -> None:
         file.unlink(missing_ok=True)
 
 
-def sweep(slurm_conf: Path, *, node: str | None = None, programs: frozenset[str] = frozenset()) -> None:
+def sweep(slurm_conf: Path, *, node: str | None = None, programs: frozenset[str] = frozenset()) -> int:
     """Kill what has no pid file: job steps outlive their slurmd, cloud programs may still run.
 
     A process is the lab's when its environment names the lab's slurm.conf, and it is a Slurm daemon, one of
@@ -83,8 +83,14 @@ def sweep(slurm_conf: Path, *, node: str | None = None, programs: frozenset[str]
     ----------
     node : str, optional
         Only what runs on this node.
+
+    Returns
+    -------
+    int
+        How many processes that were.
     """
     ours = f"SLURM_CONF={slurm_conf}"
+    killed = 0
     for pid, variables in _environments():
         if ours not in variables:
             continue
@@ -94,6 +100,8 @@ def sweep(slurm_conf: Path, *, node: str | None = None, programs: frozenset[str]
         elif _name_of(pid) not in _DAEMONS | programs and not _is_in_a_job(variables):
             continue
         _signal(pid, signal.SIGKILL)
+        killed += 1
+    return killed
 
 
 def _is_in_a_job(variables: frozenset[str]) -> bool:
