@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -114,8 +115,9 @@ def ask(path: Path, content: bytes) -> dict[str, object]:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(str(path))
-        client.sendall(content)
-        client.shutdown(socket.SHUT_WR)
+        with suppress(BrokenPipeError):  # a stranger has been answered and hung up on before he asks
+            client.sendall(content)
+            client.shutdown(socket.SHUT_WR)
         answer = b""
         while chunk := client.recv(4096):
             answer += chunk
