@@ -57,10 +57,10 @@ def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, flo
     """
     predicted: dict[str, float] = {}
     for decision in store.decisions(since):
-        numbers = (answer.numbers for answer in decision.record.advice.answers)
-        costs = [value.value for pairs in numbers for name, value in pairs if name == "predicted_cost"]
-        if costs and math.isfinite(costs[-1]):
-            predicted[decision.record.advice.advice_id] = costs[-1]
+        advice = decision.record.advice
+        cost = advice.number("predicted_cost")
+        if cost is not None and math.isfinite(cost):
+            predicted[advice.advice_id] = cost
     jobs, told, billed = 0, 0.0, 0.0
     for row in store.ledger(since):
         if row.cost_usd is not None and row.advice_id in predicted and not row.is_users_choice:

@@ -188,3 +188,11 @@ class Advice:
             if answer.verdict in (Verdict.NO, Verdict.UNSURE):
                 return answer
         return self.answers[-1]
+
+    def number(self, name: str) -> float | None:
+        """A number that an answer rests on, without its unit; where two answers carry one, the later's."""
+        for answer in reversed(self.answers):
+            for other, quantity in answer.numbers:
+                if other == name:
+                    return quantity.value
+        return None

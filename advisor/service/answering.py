@@ -161,12 +161,9 @@ def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Setting
     )
 
 
-def _number(advice: Advice, wanted: str) -> float:
-    for answer in advice.answers:
-        for name, quantity in answer.numbers:
-            if name == wanted and math.isfinite(quantity.value):
-                return quantity.value
-    return 0.0
+def _number(advice: Advice, name: str) -> float:
+    found = advice.number(name)
+    return found if found is not None and math.isfinite(found) else 0.0
 
 
 def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: KnownNow) -> AdviseReply:

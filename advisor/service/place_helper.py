@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -86,16 +86,12 @@ def ask(helper: Path, question: bytes, timeout: float = _TIMEOUT_SECONDS) -> Ans
     Raises
     ------
     OSError
-        Nobody listens, or not in time.
+        Nobody listens, not in time, or it ended without a word.
     msgspec.DecodeError
         What came back is no answer.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(timeout)
-        connection.connect(str(helper))
-        connection.sendall(question + b"\n")
-        with connection.makefile("rb") as stream:
-            return msgspec.json.decode(stream.readline(_MOST_BYTES), type=Answer)
+    with closing(Helper(helper, timeout)) as once:
+        return once.ask(question)
 
 
 class Helper:
@@ -105,10 +101,13 @@ class Helper:
     ----------
     path : Path
         The helper's socket.
+    timeout : float
+        Seconds to wait for it at each step.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, timeout: float = _TIMEOUT_SECONDS) -> None:
         self.path = path
+        self._timeout = timeout
         self._connection: socket.socket | None = None
 
     def ask(self, question: bytes) -> Answer:
@@ -154,7 +153,7 @@ class Helper:
         if self._connection is None:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                connection.settimeout(_TIMEOUT_SECONDS)
+                connection.settimeout(self._timeout)
                 connection.connect(str(self.path))
             except OSError:
                 connection.close()

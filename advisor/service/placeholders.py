@@ -42,11 +42,11 @@ def users_of(jobs: Iterable[QueuedJob]) -> dict[int, str | None]:
 
 def standing_for_others(jobs: Sequence[QueuedJob]) -> dict[int, int]:
     """Placeholders whose job is in the queue too: their ids to those of their jobs."""
-    if not any(queued.job.keeps_place_of is not None for queued in jobs):
+    found = placeholders_of(jobs)
+    if not found:
         return {}
-    users = users_of(jobs)
-    found = ((queued.job.job_id, keeps_place_of(queued, users)) for queued in jobs)
-    return {place: other for place, other in found if other is not None and other in users}
+    ids = {queued.job.job_id for queued in jobs}
+    return {place.job.job_id: other for other, places in found.items() if other in ids for place in places}
 
 
 def placeholders_of(jobs: Sequence[QueuedJob]) -> dict[int, list[QueuedJob]]:

@@ -30,7 +30,6 @@ from advisor.predict.rolling import COVERAGE, TARGETS
 from advisor.service.hedge_price import HedgePrice
 
 _MOST_OPEN: Final = 200_000
-_CHANCE: Final = "win_probability"
 
 
 @dataclass(slots=True)
@@ -221,7 +220,5 @@ def _earned(saved: Any, absolute: Any, squared: Any) -> Earned:
 
 def _said(advice: Advice) -> float | None:
     """The probability of being faster that an advice rested on; None where it does not say."""
-    numbers = [
-        quantity.value for answer in advice.answers for name, quantity in answer.numbers if name == _CHANCE
-    ]
-    return numbers[0] if numbers and 0.0 <= numbers[0] <= 1.0 else None
+    chance = advice.number("win_probability")
+    return chance if chance is not None and 0.0 <= chance <= 1.0 else None
