@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 
@@ -44,11 +45,11 @@ def plain(value: Any) -> Any:
             return {str(plain(key)): plain(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [plain(item) for item in value]
+        case msgspec.Struct():
+            return plain(msgspec.structs.asdict(value))
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    return str(value)
+    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], None]) -> None:

@@ -9,8 +9,9 @@ part of something larger.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
 from advisor.decide.placement import PlacementCase

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
@@ -24,8 +25,7 @@ from advisor.model.settings import PlacementSettings
 from advisor.model.site import TrackRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementCase:
+class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a placement rule may look at: one job's predictions and what the cloud would do to it.
 
     Attributes

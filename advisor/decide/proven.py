@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.decide.placement import PUBLISHED_INSTEAD, PlacementCase, answer, published
 from advisor.decide.reasons import Reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -31,7 +30,9 @@ _JOB_COLUMNS = {
 }
 """Fields of :class:`Job` that have a column of their own."""
 
-_DETAILS = {field.name: field.default for field in fields(Job) if field.name not in _JOB_COLUMNS}
+_DETAILS = {
+    field.name: field.default for field in msgspec.structs.fields(Job) if field.name not in _JOB_COLUMNS
+}
 """The other fields and their defaults: kept as JSON, so that the record may grow without a migration."""
 
 _OUTCOME_COLUMNS = {

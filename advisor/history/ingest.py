@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from advisor.history import sacct, swf
 from advisor.history.store import Attempt, HistoryStore

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -16,8 +15,7 @@ from advisor.model.job import Job
 _MAX_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceRecord:
+class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything about one decision, as the spool and the ledger keep it.
 
     Attributes
@@ -32,7 +30,7 @@ class AdviceRecord:
 
     advice: Advice
     job: Job
-    estimates: Estimates = field(default_factory=Estimates)
+    estimates: Estimates = msgspec.field(default_factory=Estimates)
 
 
 def encode(record: AdviceRecord) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 
 class Placement(enum.StrEnum):
@@ -46,8 +47,7 @@ class Mode(enum.StrEnum):
     ACT = "act"
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True, gc=False):
     """A number with its unit: every number shown has one (DESIGN.md, rule 8).
 
     Attributes
@@ -63,8 +63,7 @@ class Quantity:
     unit: str = "s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One question's answer.
 
     Attributes
@@ -97,8 +96,7 @@ class HedgeKind(enum.StrEnum):
     SPECULATION = "speculation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hedge:
+class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hedged start: in the cloud, with the job's place in the on-premise queue kept.
 
     Attributes
@@ -113,8 +111,7 @@ class Hedge:
     stop_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeLimit:
+class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A moved job's time limit: the cloud is slower, so it is given longer than its user asked for.
 
     Attributes
@@ -129,8 +126,7 @@ class TimeLimit:
     given_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What to do with one job, and why.
 
     Attributes

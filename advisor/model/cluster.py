@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the queue looks like at a submission.
 
     The first four numbers are Cunha et al. Table I, the rest Ambati et al. Table 1.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A predicted time and how far to trust it (Cunha et al., Eq. 3 and 4).
 
     Attributes
@@ -50,8 +50,7 @@ class Estimate:
 NO_ESTIMATE = Estimate(seconds=math.nan, variance=math.inf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeEstimate:
+class SizeEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Small or large (Zrigui et al., section 4).
 
     Attributes
@@ -72,8 +71,7 @@ class SizeEstimate:
 NO_SIZE = SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=math.nan)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimates:
+class Estimates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything the decision may rest on, for one job."""
 
     wait: Estimate = NO_ESTIMATE

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 PLACE_OF: Final = "place-of-"
 """What the name of a placeholder begins with; the id of the job whose place it keeps follows."""
@@ -33,8 +34,7 @@ class JobState(enum.StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One submission: everything that may be known before the job has an outcome.
 
     ``None`` always means unknown or not asked for; HEOM counts an unknown as distance 1 (Cunha et al.,
@@ -129,8 +129,7 @@ class Job:
         return place_named(self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
+class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A finished job: the submission and what became of it.
 
     Attributes

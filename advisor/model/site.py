@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from advisor.model.cluster import ClusterState
 
 _NOTHING: Final = MappingProxyType[str, float]({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudState:
+class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cloud side at one moment, as `advisor control` last saw it.
 
     Attributes
@@ -54,7 +54,7 @@ class CloudState:
     on_demand_open: bool = True
     protected: str = ""
     spent_today_usd: float = 0.0
-    spent_today_by_account: MappingProxyType[str, float] = field(default_factory=lambda: _NOTHING)
+    spent_today_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     spot_usd_per_core_hour: float | None = None
     on_demand_usd_per_core_hour: float | None = None
     nodes_up: int = 0
@@ -62,12 +62,11 @@ class CloudState:
     processors_per_node: int = 0
     memory_mb_per_node: int = 0
     features: tuple[str, ...] = ()
-    nodes_with: MappingProxyType[str, float] = field(default_factory=lambda: _NOTHING)
+    nodes_with: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     steady_free_nodes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Earned:
+class Earned(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What some moves brought, counted when the jobs had ended.
 
     Attributes
@@ -91,8 +90,7 @@ class Earned:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackRecord:
+class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What moving jobs has brought so far: the right to risk anything.
 
     Every job whose expected gain is large enough counts, moved or not.
@@ -110,8 +108,7 @@ class TrackRecord:
     at_risk_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteState:
+class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud as one submission meets them.
 
     Attributes

@@ -12,8 +12,9 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from advisor.decide import advise, wording
 from advisor.decide.demand import nodes_needed
@@ -32,8 +33,7 @@ from advisor.service.submission import LONGEST_CONSTRAINT, job_of
 _NO_CLOUD: Final = CloudState()
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """One advice as given: the reply's content and the record for the ledger."""
 
     reply: AdviseReply

@@ -9,10 +9,11 @@ its jobs with their ids; here they are helped to their next place, which after t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from advisor.decide.capacity import too_often_interrupted
 from advisor.ec2.instances import Instance

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import structlog
+from msgspec import structs
 
 from advisor.history.models import ModelStore
 from advisor.history.parameters import PARAMETERS_KIND, load_parameters
@@ -142,7 +143,7 @@ class Knowledge:
             # what it would have taken here: Cunha et al., Eq. 1, solved for the on-premise run time;
             # its wait was not the on-premise queue's
             ratio = self._settings.placement.performance_ratio(outcome.job.processors)
-            here = replace(outcome, end_time=outcome.start_time + outcome.run_seconds / ratio)
+            here = structs.replace(outcome, end_time=outcome.start_time + outcome.run_seconds / ratio)
             predictor.learn(here, state, wait=False)
         else:
             predictor.learn(outcome, state, wait=wait_is_new)

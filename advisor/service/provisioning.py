@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from advisor.decide.capacity import is_never_spot, too_often_interrupted
 from advisor.decide.wording import parse_admin_comment

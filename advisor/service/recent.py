@@ -20,9 +20,11 @@ snapshot.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState, TrackRecord
@@ -30,8 +32,7 @@ from advisor.model.site import CloudState, SiteState, TrackRecord
 _MAX_SUBMISSIONS: Final = 200_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one advised job does to the site until a snapshot shows it.
 
     Attributes
@@ -84,9 +85,6 @@ class RecentSubmissions:
         self._waiting_submit_sum = self._queued_work = 0.0
         self._started = self._started_processors = 0
         self._started_submit_sum = self._started_work = 0.0
-        cloud = self._base.cloud if self._base is not None else CloudState()
-        # dataclasses.replace() would read each field by name at every question
-        self._cloud_fields = {field.name: getattr(cloud, field.name) for field in fields(CloudState)}
         self._cloud_now: CloudState | None = None
         self._usd = self._at_risk = 0.0
         self._usd_by_account: dict[str, float] = {}
@@ -143,6 +141,7 @@ class RecentSubmissions:
             cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
             cloud=self._cloud(self._base.cloud),
             record=self._record(self._base.record),
+            hedge_price=self._base.hedge_price,
         )
 
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:
@@ -193,12 +192,12 @@ class RecentSubmissions:
         by_account = dict(base.spent_today_by_account)
         for account, usd in self._usd_by_account.items():
             by_account[account] = by_account.get(account, 0.0) + usd
-        changed: dict[str, Any] = {
-            "spent_today_usd": base.spent_today_usd + self._usd,
-            "spent_today_by_account": MappingProxyType(by_account),
-            "reserved_free_nodes": max(0, base.reserved_free_nodes - self._reserved_nodes),
-        }
-        return CloudState(**(self._cloud_fields | changed))
+        return replace(
+            base,
+            spent_today_usd=base.spent_today_usd + self._usd,
+            spent_today_by_account=MappingProxyType(by_account),
+            reserved_free_nodes=max(0, base.reserved_free_nodes - self._reserved_nodes),
+        )
 
 
 def _mean(total: float, count: int) -> float:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from advisor.model.errors import UseFallback
 
 NAME: Final = "control-status.json"
@@ -63,6 +65,8 @@ def _plain(value: Any) -> Any:
             return {str(key): _plain(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [_plain(item) for item in value]
+        case msgspec.Struct():
+            return _plain(msgspec.structs.asdict(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value

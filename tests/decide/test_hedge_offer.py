@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, priced, speculation_of
 from advisor.decide.placement import as_case
@@ -169,11 +169,11 @@ def test_a_sure_move_keeps_its_place_at_any_price() -> None:
 
 
 def test_nobody_is_hedged_where_nobody_waits() -> None:
-    idle = dataclasses.replace(CLUSTER, queue_size=0, free_processors=64)
+    idle = structs.replace(CLUSTER, queue_size=0, free_processors=64)
     advice = ask(estimates=DOUBT, settings=make_settings(hedge=HEDGE), cluster=idle)
     assert (advice.placement, advice.hedge) == (Placement.ON_PREMISE, None)
     # who waits will start at the next pass of the scheduler, and there is room for this one as well
-    starting = dataclasses.replace(CLUSTER, queue_size=3, waiting_mean_processors=4.0, free_processors=16)
+    starting = structs.replace(CLUSTER, queue_size=3, waiting_mean_processors=4.0, free_processors=16)
     advice = ask(estimates=DOUBT, settings=make_settings(hedge=HEDGE), cluster=starting)
     assert (advice.placement, advice.hedge) == (Placement.ON_PREMISE, None)
 
@@ -225,7 +225,7 @@ def test_speculation_is_said_and_stops_at_t() -> None:
 @pytest.mark.parametrize("capacity", list(Capacity))
 @given(stop=st.one_of(st.just(math.inf), st.floats(1.0, 1e7)), kind=st.sampled_from(HedgeKind))
 def test_the_comment_carries_the_promise(capacity: Capacity, stop: float, kind: HedgeKind) -> None:
-    advice = dataclasses.replace(
+    advice = structs.replace(
         ask(settings=make_settings(hedge=HEDGE)),
         capacity=capacity,
         hedge=Hedge(kind=kind, stop_seconds=stop),

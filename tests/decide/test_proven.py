@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from advisor.decide.placement import as_case
 from advisor.decide.proven import candidate_chance, proven, win_probability, worst_seconds

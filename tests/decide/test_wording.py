@@ -6,11 +6,11 @@ import json
 import math
 import string
 import unicodedata
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS
 from advisor.decide.reasons import Reason

@@ -106,7 +106,7 @@ def make_outcome() -> Callable[..., JobOutcome]:
     def make(
         job_id: int = 1, submit: float = 1000.0, wait: float = 10.0, run: float = 100.0, **rest: object
     ) -> JobOutcome:
-        names = set(JobOutcome.__dataclass_fields__) - {"job"}
+        names = set(JobOutcome.__struct_fields__) - {"job"}
         outcome = {name: value for name, value in rest.items() if name in names}
         job = {name: value for name, value in rest.items() if name not in names}
         return JobOutcome(

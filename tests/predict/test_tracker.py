@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.table import JobTable

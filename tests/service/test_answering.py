@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from advisor.decide import wording
 from advisor.model import Capacity, Mode, Placement
@@ -148,8 +149,8 @@ def test_a_feature_of_too_few_nodes_is_not_preferred(tmp_path: Path) -> None:
 def test_a_users_constraint_is_kept_in_the_preference(tmp_path: Path) -> None:
     assert answer_one(tmp_path, ask(features="x86")).reply.prefer == "x86&spot"
     snapshot = make_snapshot(features=("spot", "a", "b"))
-    cloud = replace(snapshot.state.cloud, features=("a", "b"))
-    snapshot = replace(snapshot, state=replace(snapshot.state, cloud=cloud))
+    cloud = structs.replace(snapshot.state.cloud, features=("a", "b"))
+    snapshot = replace(snapshot, state=structs.replace(snapshot.state, cloud=cloud))
     reply = answer_one(tmp_path, ask(features="a|b"), snapshot=snapshot).reply
     assert (reply.partition, reply.prefer) == ("burst", None)
 

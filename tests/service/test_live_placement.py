@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.model import JobTable
 from advisor.predict.placement_features import FEATURES, features_of

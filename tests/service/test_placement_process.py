@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from advisor.cli.main import app
 from advisor.decide.placement import PUBLISHED_INSTEAD
@@ -67,7 +68,7 @@ class ControlSide:
             step.run()
         self.loop.saw(look_at(self.table, self.now), make_cluster(total_processors=128))
         found = make_snapshot(now=time.time())
-        state = replace(found.state, record=self.loop.record)
+        state = structs.replace(found.state, record=self.loop.record)
         snapshot.write(self.settings.paths.snapshot, replace(found, state=state))
         content = {"time": time.time(), "placement": self.loop.report()}
         status_file.write(self.settings.paths.run, content)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.decide.record import RecordKeeper, likely_earned, record_of
 from advisor.history.records import AdviceRecord

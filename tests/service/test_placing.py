@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError, RetryLater
@@ -28,9 +29,7 @@ def submit(world: World, job_id: int = 7, *, says: str | None = None, **fields: 
     """A job comes to the burst partition; what the submit server says of it."""
     comment = hedged_comment(60.0, HedgeKind.HEDGE, 10)
     queued = world.job(job_id, comment=comment, **fields)
-    world.queue.in_burst[job_id] = dataclasses.replace(
-        queued, job=dataclasses.replace(queued.job, comment=says)
-    )
+    world.queue.in_burst[job_id] = dataclasses.replace(queued, job=structs.replace(queued.job, comment=says))
     advice = advice_id_of(comment)
     assert advice is not None
     return Announced(advice, 1000)

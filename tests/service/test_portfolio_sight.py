@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from advisor.model import Capacity, Job, Node
 from advisor.model.settings import ClusterSettings, Settings
@@ -52,14 +53,17 @@ def test_run_times_are_predicted_then_the_users_last_two_then_his_limit() -> Non
     assert expected_run(waiting(2, limit=600.0), last) == 600.0  # a stranger
     predicted = waiting(1, limit=3600.0, admin_comment=comment(Capacity.SPOT, 1234.0))
     assert expected_run(predicted, last) == 1234.0
-    assert expected_run(replace(predicted, job=replace(predicted.job, requested_time=60.0)), last) == 60.0
+    assert (
+        expected_run(replace(predicted, job=structs.replace(predicted.job, requested_time=60.0)), last)
+        == 60.0
+    )
 
 
 def test_jobs_count_in_whole_nodes() -> None:
     job = waiting(1).job
-    assert nodes_of(replace(job, processors=1), 4) == 1
-    assert nodes_of(replace(job, processors=9), 4) == 3
-    assert nodes_of(replace(job, processors=4, nodes=4), 4) == 4
+    assert nodes_of(structs.replace(job, processors=1), 4) == 1
+    assert nodes_of(structs.replace(job, processors=9), 4) == 3
+    assert nodes_of(structs.replace(job, processors=4, nodes=4), 4) == 4
 
 
 def test_only_what_waits_for_our_nodes_and_nothing_else_counts() -> None:

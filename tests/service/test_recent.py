@@ -7,6 +7,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from advisor.model import CloudState, Earned, SiteState, TrackRecord
 from advisor.service.recent import RecentSubmissions, Submission
@@ -183,3 +184,15 @@ def test_what_is_kept_of_the_cloud_is_what_a_fresh_account_says(jobs: list[Submi
         assert asked_often.state(NOW + 1).cloud == asked_once.state(NOW + 1).cloud
     asked_often.rebase(None)
     assert asked_often.state(NOW + 1).cloud == CloudState()
+
+
+def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> None:
+    """Whatever is added to the state later: the price of a hedge once never reached the decision."""
+    cloud = CloudState(reserved_free_nodes=5, steady_free_nodes=1, nodes_with=MappingProxyType({"spot": 4.0}))
+    record = TrackRecord(bands=(Earned(saved_seconds=1.0),), at_risk_seconds=2.0)
+    base = SiteState(time=NOW, cluster=make_cluster(), cloud=cloud, record=record, hedge_price=0.25)
+    said = structs.asdict(base)
+    assert all(said[field.name] != field.default for field in structs.fields(SiteState))
+    recent = RecentSubmissions()
+    recent.rebase(base)
+    assert recent.state(NOW) == base

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
@@ -106,7 +107,7 @@ def test_who_may_not_be_brought_back_gets_no_place(world: World, fields: dict[st
     fields = dict(fields)
     said = fields.pop("comment_of_user", None)
     queued = world.job(**fields)
-    world.look(dataclasses.replace(queued, job=dataclasses.replace(queued.job, comment=said)))
+    world.look(dataclasses.replace(queued, job=structs.replace(queued.job, comment=said)))
     assert len(world.record) == 0
     assert world.queue.reserved == []
 
@@ -288,7 +289,7 @@ def test_a_users_own_job_with_a_placeholders_name_is_none(world: World, fields: 
     is_plain = fields.pop("is_plain", False)
     own = world.job(950, comment="", partition="onprem", state="PENDING", name="place-of-7", **fields)
     if is_plain:
-        own = dataclasses.replace(own, job=dataclasses.replace(own.job, comment=None))
+        own = dataclasses.replace(own, job=structs.replace(own.job, comment=None))
     world.look(world.job(), own)
     assert world.record.all()[0].placeholder == 901
 
@@ -370,5 +371,5 @@ def test_a_placeholder_gets_no_place_and_is_no_small_job(world: World) -> None:
     world.clock.pass_by(600.0)
     world.look(small)
     assert world.queue.requeued == []
-    world.look(dataclasses.replace(small, job=dataclasses.replace(small.job, name="run")))
+    world.look(dataclasses.replace(small, job=structs.replace(small.job, name="run")))
     assert world.queue.requeued == [8]
