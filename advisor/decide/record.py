@@ -13,7 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
@@ -132,17 +132,44 @@ def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: fl
     float
         Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
     """
-    edges, likely = bands(settings.win_probability)
+    edges, _ = bands(settings.win_probability)
     if len(record.bands) != len(edges):
         return 0.0
-    own = bisect_right(edges, chance) - 1
-    first, last = (likely, len(edges)) if own >= likely else (0, likely)
-    kept = squared = 0.0
-    best = -math.inf
-    for band in range(last - 1, first - 1, -1):
-        earned = record.bands[band]
-        kept += earned.saved_seconds - settings.record_discount * earned.absolute_seconds
-        squared += earned.squared_seconds
-        if band <= own:
-            best = max(best, kept - settings.record_deviations * math.sqrt(squared))
-    return best
+    return _by_band(record.bands, settings)[bisect_right(edges, chance) - 1]
+
+
+class _Worked(NamedTuple):
+    """What was worked out last, and of what."""
+
+    bands: tuple[Earned, ...]
+    settings: PlacementSettings
+    trusted: tuple[float, ...]
+
+
+_last: _Worked | None = None
+
+
+def _by_band(earned: tuple[Earned, ...], settings: PlacementSettings) -> tuple[float, ...]:
+    """What counts for a job in each band; kept, for a record stays for many submissions."""
+    global _last  # noqa: PLW0603 (remembers a pure function's last answer; replaced as a whole)
+    last = _last
+    if last is None or last.bands is not earned or last.settings is not settings:
+        last = _last = _Worked(earned, settings, tuple(_trusted(earned, settings)))
+    return last.trusted
+
+
+def _trusted(earned: tuple[Earned, ...], settings: PlacementSettings) -> list[float]:
+    edges, likely = bands(settings.win_probability)
+    trusted = [0.0] * len(edges)
+    for first, last in ((0, likely), (likely, len(edges))):
+        kept = squared = 0.0
+        rules = list[float]()
+        for band in range(last - 1, first - 1, -1):
+            kept += earned[band].saved_seconds - settings.record_discount * earned[band].absolute_seconds
+            squared += earned[band].squared_seconds
+            rules.append(kept - settings.record_deviations * math.sqrt(squared))
+        # a rule from some band on moves the jobs of all bands above: theirs is the best of these
+        best = -math.inf
+        for band in range(first, last):
+            trusted[band] = best = max(best, rules[last - 1 - band])
+    return trusted

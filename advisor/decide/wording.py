@@ -11,6 +11,7 @@ import math
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -247,40 +248,47 @@ def admin_comment(advice: Advice) -> str:
     An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers, from the last one, and then
     the detail are dropped should they not fit; unknown and infinite numbers are left out.
     """
+    decisive = advice.decisive
     record: dict[str, Any] = {
         "burst_advisor": _COMMENT_VERSION,
         "id": advice.advice_id,
-        "to": advice.placement.value,
-        "mode": advice.mode.value,
-        "why": clean(advice.decisive.reason),
+        "to": advice.placement,
+        "mode": advice.mode,
+        "why": clean(decisive.reason),
         "size": clean(advice.size),
     }
     if advice.capacity:
-        record["on"] = advice.capacity.value
+        record["on"] = advice.capacity
     if limit := advice.time_limit:
         # never cut either: without it a user's limit would be learned wrong from the accounting
         record["limit"] = [round(limit.asked_seconds), round(limit.given_seconds)]
     if advice.hedge:
         stop = advice.hedge.stop_seconds
-        record["hedge"] = [advice.hedge.kind.value, round(stop, 1) if math.isfinite(stop) else None]
+        record["hedge"] = [advice.hedge.kind, round(stop, 1) if math.isfinite(stop) else None]
     if advice.origin:
         record["from"] = advice.origin
-    if detail := clean(advice.decisive.detail):
+    if decisive.detail and (detail := clean(decisive.detail)):
         record["d"] = detail
-    # four digits, put together by hand: this runs inside sbatch
-    numbers = [
-        f'"{name}":{number:.4g}'
-        for name, number in _values_of(advice).items()
-        if -math.inf < number < math.inf and (name in NAMES or _is_plain(name))
-    ]
+    known = {
+        name: value
+        for name, value in _values_of(advice).items()
+        if -math.inf < value < math.inf and (name in NAMES or _is_plain(name))
+    }
+    names, values = tuple(known), tuple(known.values())
     while True:
-        text = f'{_ascii_json(record)[:-1]},"n":{{{",".join(numbers)}}}}}'
+        text = f'{_ascii_json(record)[:-1]},"n":{{{_layout(names) % values}}}}}'
         if len(text) < ADMIN_COMMENT_LIMIT:
             return text
-        if numbers:
-            numbers.pop()
+        if names:
+            names, values = names[:-1], values[:-1]
         elif record.pop("d", None) is None:
             return text
+
+
+@lru_cache(maxsize=256)
+def _layout(names: tuple[str, ...]) -> str:
+    """How numbers of those names are written, to four digits: one formatting for all, inside sbatch."""
+    return ",".join(f'"{name}":%.4g' for name in names)
 
 
 def _is_plain(name: str) -> bool:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from advisor.model.estimate import Estimate
 from advisor.predict._compile import compiled
 from advisor.predict.distribution import BINS, EDGES, LEVELS, DistributionForest, cut
 from advisor.predict.fitness import Target
+from advisor.predict.packed_trees import PackedTrees, average, descend
 from advisor.predict.placement_features import FEATURES
 from advisor.predict.rolling import COVERAGE, TARGETS, RollingForests
 
@@ -32,66 +32,6 @@ _NUMBERS: Final = 4  # mean, variance, lower, upper
 _TOLD: Final = _NUMBERS + len(LEVELS)
 _ASKED_NUMBERS: Final = struct.Struct("=5d")
 _TOLD_NUMBERS: Final = struct.Struct(f"={2 * _TOLD}d")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PackedTrees:
-    """Two forests laid out for one row at a time: a node is 16 bytes, so that it costs one cache line.
-
-    Attributes
-    ----------
-    roots : int32, shape (trees,)
-        First node of each tree: those of the waits, then those of the run times.
-    of_waits : int
-        How many trees are the first forest's.
-    nodes : int32, shape (nodes, 4)
-        Feature (below 0: a leaf), the threshold's bits, left and right child; of a leaf its row twice.
-    thresholds : float32, shape (nodes, 4)
-        The same memory; column 1 is the threshold, rounded down to single precision: as the features are
-        single too, they compare with it as with the exact one.
-    leaf_mean, leaf_mass
-        As in :class:`DistributionForest`.
-    places : int32, shape (trees,)
-        Room for where each tree's walk is.
-    """
-
-    roots: Integers
-    of_waits: int
-    nodes: Integers
-    thresholds: NDArray[np.float32]
-    leaf_mean: Floats
-    leaf_mass: NDArray[np.float32]
-    places: Integers
-
-    @classmethod
-    def of(cls, waits: DistributionForest, runs: DistributionForest) -> Self:
-        """Lay two forests out."""
-        first = _nodes_of(waits)
-        second = _nodes_of(runs)
-        is_leaf = second[:, 0] < 0
-        second[:, 2:] += np.where(is_leaf, len(waits.leaf_mean), len(first))[:, None].astype(np.int32)
-        nodes = np.concatenate([first, second])
-        return cls(
-            roots=np.concatenate([waits.roots, runs.roots + np.int32(len(first))]),
-            of_waits=len(waits.roots),
-            nodes=nodes,
-            thresholds=nodes.view(np.float32),
-            leaf_mean=np.concatenate([waits.leaf_mean, runs.leaf_mean]),
-            leaf_mass=np.concatenate([waits.leaf_mass, runs.leaf_mass]),
-            places=np.empty(len(waits.roots) + len(runs.roots), np.int32),
-        )
-
-
-def _nodes_of(forest: DistributionForest) -> Integers:
-    """Nodes as `PackedTrees` has them, of one forest by itself."""
-    single = forest.threshold.astype(np.float32)
-    single = np.where(single > forest.threshold, np.nextafter(single, np.float32(-np.inf)), single)
-    is_leaf = forest.feature < 0
-    nodes = np.empty((len(forest.feature), 4), np.int32)
-    nodes[:, 0] = forest.feature
-    nodes[:, 1] = single.view(np.int32)
-    nodes[:, 2:] = np.where(is_leaf[:, None], forest.leaf[:, None], forest.children)
-    return nodes
 
 
 class Forecaster:
@@ -154,8 +94,9 @@ class Forecaster:
             trees.of_waits,
             trees.nodes,
             trees.thresholds,
-            trees.leaf_mean,
-            trees.leaf_mass,
+            trees.leaves,
+            trees.masses,
+            trees.means,
             trees.places,
             self._mass,
             self._asked,
@@ -188,8 +129,9 @@ def forecast_row(  # noqa: PLR0917 (compiled functions take positions only)
     of_waits: int,
     nodes: Integers,
     thresholds: NDArray[np.float32],
-    leaf_mean: Floats,
-    leaf_mass: NDArray[np.float32],
+    leaves: Integers,
+    masses: NDArray[np.float32],
+    means: Floats,
     places: Integers,
     mass: Floats,
     asked: Floats,
@@ -205,7 +147,7 @@ def forecast_row(  # noqa: PLR0917 (compiled functions take positions only)
         Of the job.
     single : float32, shape (features,)
         Room for them in single precision, in which scikit-learn compares.
-    roots, of_waits, nodes, thresholds, leaf_mean, leaf_mass, places
+    roots, of_waits, nodes, thresholds, leaves, masses, means, places
         As in `PackedTrees`.
     mass : float64, shape (bins,)
         Room for the probability of each bin.
@@ -218,52 +160,11 @@ def forecast_row(  # noqa: PLR0917 (compiled functions take positions only)
     """
     for feature in range(len(features)):
         single[feature] = features[feature]
-    _descend(single, roots, nodes, thresholds, places)
-    mean = _average(places[:of_waits], nodes, leaf_mean, leaf_mass, mass)
+    descend(single, roots, nodes, thresholds, places)
+    mean = average(places[:of_waits], leaves, masses, means, mass)
     _summarise(mean, mass, math.inf, asked[1:3], levels, edges, told[0])
-    mean = _average(places[of_waits:], nodes, leaf_mean, leaf_mass, mass)
+    mean = average(places[of_waits:], leaves, masses, means, mass)
     _summarise(mean, mass, asked[0], asked[3:5], levels, edges, told[1])
-
-
-@compiled
-def _descend(
-    row: NDArray[np.float32],
-    roots: Integers,
-    nodes: Integers,
-    thresholds: NDArray[np.float32],
-    places: Integers,
-) -> None:
-    """Find the leaf node of every tree that a row falls into.
-
-    All trees go down one level at a time: their loads from memory do not wait for each other.
-    """
-    trees = len(roots)
-    places[:] = roots
-    moving = True
-    while moving:
-        moving = False
-        for tree in range(trees):
-            node = places[tree]
-            feature = nodes[node, 0]
-            if feature >= 0:
-                moving = True
-                places[tree] = nodes[node, 2] if row[feature] <= thresholds[node, 1] else nodes[node, 3]
-
-
-@compiled
-def _average(
-    places: Integers, nodes: Integers, leaf_mean: Floats, leaf_mass: NDArray[np.float32], mass: Floats
-) -> float:
-    """Average those leaves: ``mass`` is filled, the mean returned."""
-    trees = len(places)
-    mean = 0.0
-    mass[:] = 0.0
-    for tree in range(trees):
-        leaf = nodes[places[tree], 2]
-        mean += leaf_mean[leaf] / trees
-        for bin_ in range(len(mass)):
-            mass[bin_] += leaf_mass[leaf, bin_] / trees
-    return mean
 
 
 @compiled

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -40,6 +41,8 @@ NO_DIVIDER: Final = 1e9
 _NAMES = {"paper": kernel.PAPER_NAMES, "advisor": kernel.ADVISOR_NAMES}
 _EVENTS_AT_ONCE = 20_000
 _COUNTER = re.compile(r"\d+")
+_NAMES_ASKED: Final = struct.Struct("=3Q")
+_NUMBERS_ASKED: Final = struct.Struct("=6d")
 
 
 def feature_names(flavour: Flavour) -> tuple[str, ...]:
@@ -308,13 +311,18 @@ class LiveFeatures:
         self._clock = start_of_log + utc_offset_seconds
         self.start_of_log = start_of_log
         self.utc_offset_seconds = utc_offset_seconds
+        # numbers go into compiled code by arrays that are made once
+        self._names, self._asked = np.empty(3, np.uint64), np.empty(6)
+        self._names_bytes, self._asked_bytes = self._names.data, self._asked.data
 
     def row(self, job: Job, divider: float) -> NDArray[np.float32]:
         """Features of a submission, shape (features,)."""
         hour, day = self._hour_and_day(job)
+        _NAMES_ASKED.pack_into(self._names_bytes, 0, *hashes_of(job))
         asked = (job.submit_time, job.requested_time or 0.0, job.processors, hour, day, divider)
+        _NUMBERS_ASKED.pack_into(self._asked_bytes, 0, *asked)
         row = np.empty(len(kernel.ADVISOR_NAMES), np.float32)
-        kernel.live_row(*self._state, np.array(hashes_of(job), np.uint64), np.array(asked, np.float64), row)
+        kernel.live_row(*self._state, self._names, self._asked, row)
         return row
 
     def submit(self, job: Job) -> int:
