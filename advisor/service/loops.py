@@ -135,9 +135,7 @@ class LoopRunner:
             if failure is None:
                 continue
             still_open[step.name] = failure
-            key = (step.name, failure.code)
-            health.failures[key] = seen = health.failures.get(key, 0) + 1
-            self._tell(step, failure, seen, known=step.name in self.health.open_failures)
+            self._count(step, failure, health.failures, known=step.name in self.health.open_failures)
         for name in self.health.open_failures.keys() - still_open.keys():
             log.info("loop.step_works_again", loop=self.loop.name, step=name)
         self.health = replace(
@@ -215,10 +213,8 @@ class LoopRunner:
         self._round_began = None
         if failure is not None:
             failures = dict(self.health.failures)
-            key = (step.name, failure.code)
-            failures[key] = seen = failures.get(key, 0) + 1
+            self._count(step, failure, failures, known=(step.name, failure.code) in failures)
             self.health = replace(self.health, failures=failures)
-            self._tell(step, failure, seen, known=seen > 1)
 
     def _run_step(self, step: Step) -> StepFailure | None:
         try:
@@ -231,7 +227,12 @@ class LoopRunner:
             return StepFailure(time=self._clock.wall(), code="loop.crashed", message=message)
         return None
 
-    def _tell(self, step: Step, failure: StepFailure, seen: int, *, known: bool) -> None:
+    def _count(
+        self, step: Step, failure: StepFailure, failures: dict[tuple[str, str], int], *, known: bool
+    ) -> None:
+        """Add a failure to those of its kind, and say it, unless it is known and was said lately."""
+        key = (step.name, failure.code)
+        failures[key] = seen = failures.get(key, 0) + 1
         if not known or seen & (seen - 1) == 0:  # the first, then the 2nd, 4th, 8th, ... of a kind
             log.warning(
                 "loop.step_failed",
