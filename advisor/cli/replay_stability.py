@@ -47,7 +47,10 @@ def stability(  # noqa: PLR0917 - typer passes options by name
     ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Run long tasks on nodes that change, with and without matching them to those that stay."""
+    """Run long tasks on nodes that change, with and without matching them to those that stay.
+
+    A shrinking node ends the tasks that lose the least work in rows marked *, else the oldest, as published.
+    """
     from advisor.replay import stability as replay
 
     wanted = chosen(schedulers, tuple(replay.SCHEDULERS), "--schedulers")
@@ -73,14 +76,16 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     cluster = result["cluster"]
     table = Table(
         title=f"{result['nodes']}: {result['task_count']:,} tasks of {result['jobs']:,} jobs on "
-        f"{cluster['nodes']} nodes, {cluster['changes']:,} changes in {cluster['days']:.1f} days"
+        f"{cluster['nodes']} nodes, {cluster['changes']:,} changes in {cluster['days']:.1f} days",
+        box=None,
+        pad_edge=False,
     )
     for heading in ("scheduler", "mean JCT", "p90 JCT", "nJCT", "p90", "wasted", "preempted"):
         is_name = heading == "scheduler"
         table.add_column(heading, justify="left" if is_name else "right", no_wrap=True)
     for row in result["rows"]:
         table.add_row(
-            row["scheduler"],
+            row["scheduler"] + ("*" if row["gives_way"] == "least-lost" else ""),
             f"{row['mean_jct'] / 3600:.2f} h",
             f"{row['p90_jct'] / 3600:.2f} h",
             f"{row['geomean_njct']:.3f}",
@@ -90,6 +95,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print("nJCT: geometric mean of job completion times over the capacity scheduler's.")
+    console.print(
+        "*: a shrinking node ends what loses the least work; in other rows the oldest, as published."
+    )
     survival = result["survival"]
     if survival["auc"] is not None:
         console.print(

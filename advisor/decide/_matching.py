@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 
 NOWHERE = -1
 _LEAST_CHANCE = 0.02  # a task that can hardly end anywhere would expect to restart for ever
+_LEAST_UNHURT = 1e-9  # powers of less are lost in rounding
 _GROWTH = 0
 _RESTART_POINTS = 5
 
@@ -32,6 +33,7 @@ class Weights(NamedTuple):
     longest_first: bool
     keeps_busy: bool
     backlog: float
+    shielded: bool
 
 
 class Timetable(NamedTuple):
@@ -163,6 +165,18 @@ def _between(restarts: Floats, during: float) -> float:
 
 
 @compiled
+def _unhurt(stability: Stability, spare: int, p: float) -> float:
+    """P_c where the least work lost gives way: shrinks within what is spare, or taken later, end others.
+
+    The cores left beside a task go to tasks that start later and give way before it. So the first shrink
+    ends it only if it takes more; of the next, on what is left of the node, nothing is said: half the hazard
+    counts as it is.
+    """
+    taken = stability.larger[min(spare, len(stability.larger) - 1)]
+    return float(max(p, _LEAST_UNHURT) ** (0.5 + 0.5 * taken))
+
+
+@compiled
 def _place_one(
     sight: NodeSight,
     table: Timetable,
@@ -171,6 +185,7 @@ def _place_one(
     during: float,
     may_wait: bool,  # noqa: FBT001 - compiled code takes no keywords cheaply
     again: float,
+    shielded: bool,  # noqa: FBT001
 ) -> tuple[int, float]:
     """Best node for a task and the seconds until it is free there: Algorithm 1."""
     best, best_wait, least = NOWHERE, 0.0, math.inf
@@ -182,6 +197,8 @@ def _place_one(
         if wait + during >= least or (wait > 0.0 and not may_wait):
             continue  # no completion is expected before the task could end there undisturbed
         p = chance(node, stability, at, wait, during)
+        if shielded and wait <= 0.0:
+            p = _unhurt(stability, table.free[at] - cores, p)
         w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
         completion = wait + p * during + (1.0 - p) * (w + again)
         if completion < least:
@@ -226,7 +243,9 @@ def match_all(sight: NodeSight, cores: Ints, during: Floats, stability: Stabilit
         if cores[task] > free and not may_wait:
             continue
         again = _between(restarts, during[task])
-        node, wait = _place_one(sight, table, stability, cores[task], during[task], may_wait, again)
+        node, wait = _place_one(
+            sight, table, stability, cores[task], during[task], may_wait, again, weights.shielded
+        )
         if node == NOWHERE:
             tried += int(may_wait)
             continue

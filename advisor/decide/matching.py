@@ -51,6 +51,10 @@ class MatchRules:
         any, each arrival of a large job stops all waiting; without bound, overloaded nodes idle.
     depth : int
         A decision ends after so many tasks for which there is no room now.
+    shielded : bool
+        When a node shrinks, the tasks whose loss costs least give way (``advisor.decide.giving_way``): one
+        that starts now is ended by a shrink that takes more than the cores spare beside it. Off where nodes
+        vanish whole, or somebody else chooses which tasks end.
     """
 
     waits: bool = True
@@ -60,6 +64,7 @@ class MatchRules:
     keeps_busy: bool = True
     backlog: float = 0.25
     depth: int = 64
+    shielded: bool = False
 
 
 OURS = MatchRules()
@@ -97,6 +102,7 @@ def match(
         longest_first=rules.longest_first,
         keeps_busy=rules.keeps_busy,
         backlog=rules.backlog,
+        shielded=rules.shielded,
     )
     found: Ints = match_all(sight, cores, during, stability, weights)
     return found

@@ -12,11 +12,13 @@ from advisor.replay.node_traces import NodePool, load_nodes
 from advisor.replay.stability_run import (
     ACQUIRER_ONLY,
     CAPACITY,
+    CAPACITY_LEAST_LOST,
     CHECKPOINT_1,
     CHECKPOINT_2,
     EQUATION_2,
     MATCHED,
     MATCHED_ACQUIRER,
+    MATCHED_OLDEST,
     NO_DELAY,
     ORACLE,
     REPLICATION,
@@ -40,6 +42,8 @@ SCHEDULERS = {
         MATCHED,
         MATCHED_ACQUIRER,
         ORACLE,
+        MATCHED_OLDEST,
+        CAPACITY_LEAST_LOST,
         EQUATION_2,
         TO_SHRINK,
         ACQUIRER_ONLY,
@@ -192,6 +196,7 @@ def _row(scheduler: Scheduler, outcome: Outcome, completion: Floats, base: Float
     ran = outcome.useful + outcome.wasted
     return {
         "scheduler": scheduler.name,
+        "gives_way": scheduler.gives_way,
         "mean_jct": float(completion.mean()),
         "p90_jct": float(np.quantile(completion, 0.9)),
         "geomean_njct": float(np.exp(np.mean(np.log(completion / base)))),

@@ -21,6 +21,7 @@ def write_stability(path: Path, result: dict[str, Any]) -> None:
     """
     rows = result["rows"]
     names = [html.escape(row["scheduler"]) for row in rows]
+    least_lost = [name for name, row in zip(names, rows, strict=True) if row["gives_way"] == "least-lost"]
 
     def bars(values: dict[str, list[float]]) -> go.Figure:
         figure = go.Figure()
@@ -49,6 +50,8 @@ def write_stability(path: Path, result: dict[str, Any]) -> None:
     about = (
         f"{result['task_count']:,} tasks of {result['jobs']:,} jobs on {cluster['nodes']} nodes of "
         f"{cluster['mean_cores']:.0f} cores together, which change {cluster['changes']:,} times in "
-        f"{cluster['days']:.1f} days. Every scheduler meets the same changes and the same tasks."
+        f"{cluster['days']:.1f} days. Every scheduler meets the same changes and the same tasks. "
+        f"When a node shrinks, those that lose the least work end under {', '.join(least_lost) or 'none'}; "
+        "the oldest, as published, under the others."
     )
     write_page(path, f"Nodes that change: {result['nodes']}", about, figures)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from advisor.decide.acquirer import AcquirerRules, acquire
+from advisor.decide.giving_way import least_lost
 from advisor.decide.matching import LITERAL, NOWHERE, OURS, MatchRules, match, most_stable
 from advisor.model.node_sight import NODE_SIGHT, NodeSight
 from advisor.predict.survival import Intervals, Stability, SurvivalRules, published, survival
@@ -19,6 +20,7 @@ from advisor.simulate.stability.cluster import (
     FINISHED,
     NO_CHECKPOINTS,
     SCHEDULE,
+    SHORT,
     Checkpoints,
     Cluster,
     Outcome,
@@ -29,6 +31,7 @@ from advisor.simulate.stability.tasks import Tasks
 HOUR = 3600.0
 Choice: TypeAlias = Literal["any", "likeliest", "match", "clairvoyant"]
 Model: TypeAlias = Literal["none", "published", "to-shrink", "ours"]
+GivesWay: TypeAlias = Literal["oldest", "least-lost"]
 Progress: TypeAlias = Callable[[int, int], None]
 
 
@@ -46,6 +49,9 @@ class Scheduler:
         What predicts: nothing, section 3.1.1, appendix B.2, or ours.
     rules : MatchRules
         For ``match``.
+    gives_way : {"oldest", "least-lost"}
+        Which tasks end when a node shrinks: the oldest, as published (section 4.1, YARN's way), or those
+        whose loss costs least (``advisor.decide.giving_way``). Where a node vanishes, all on it do.
     acquirer : AcquirerRules, optional
         Whether nodes are exchanged.
     copies : int
@@ -60,6 +66,7 @@ class Scheduler:
     choice: Choice
     model: Model = "none"
     rules: MatchRules = OURS
+    gives_way: GivesWay = "oldest"
     acquirer: AcquirerRules | None = None
     copies: int = 1
     checkpoints: Checkpoints = NO_CHECKPOINTS
@@ -68,8 +75,18 @@ class Scheduler:
 
 CAPACITY = Scheduler(name="capacity", choice="any")
 NO_DELAY = Scheduler(name="no-delay", choice="likeliest", model="published")
-MATCHED = Scheduler(name="matched", choice="match", model="ours")
-MATCHED_ACQUIRER = Scheduler(name="matched+acquirer", choice="match", model="ours", acquirer=AcquirerRules())
+SHIELDED = replace(OURS, shielded=True)
+MATCHED = Scheduler(name="matched", choice="match", model="ours", rules=SHIELDED, gives_way="least-lost")
+MATCHED_ACQUIRER = Scheduler(
+    name="matched+acquirer",
+    choice="match",
+    model="ours",
+    rules=SHIELDED,
+    gives_way="least-lost",
+    acquirer=AcquirerRules(),
+)
+MATCHED_OLDEST = Scheduler(name="matched-oldest-first", choice="match", model="ours")
+CAPACITY_LEAST_LOST = Scheduler(name="capacity-least-lost", choice="any", gives_way="least-lost")
 ORACLE = Scheduler(name="oracle", choice="clairvoyant")
 EQUATION_2 = Scheduler(name="equation-2-literal", choice="match", model="published", rules=LITERAL)
 TO_SHRINK = Scheduler(name="matched-to-shrink", choice="match", model="to-shrink")
@@ -127,7 +144,12 @@ class Run:
         had = np.arange(changes.nodes) < (changes.nodes if rented is None else rented)
         self.scheduler = scheduler
         self.cluster = Cluster(
-            changes, tasks, rented=had, copies=scheduler.copies, checkpoints=scheduler.checkpoints
+            changes,
+            tasks,
+            rented=had,
+            copies=scheduler.copies,
+            checkpoints=scheduler.checkpoints,
+            asks=scheduler.gives_way != "oldest",
         )
         self._generator = generator
         self._shrinks = Shrinks(changes) if scheduler.choice == "clairvoyant" else None
@@ -147,6 +169,9 @@ class Run:
                 return self.cluster.outcome()
             if reason == SCHEDULE:
                 self._decide()
+                continue
+            if reason == SHORT:
+                self._give_way()
                 continue
             self._every_hour()
             tick += HOUR
@@ -175,6 +200,14 @@ class Run:
                 chosen = match(sight, cores, during, known, self.scheduler.rules)
         placed = chosen != NOWHERE
         cluster.start(waiting[placed], rows[chosen[placed]])
+
+    def _give_way(self) -> None:
+        """A node has shrunk to less than its tasks use."""
+        cluster = self.cluster
+        node, rows = cluster.nodes[cluster.short], cluster.running(cluster.short)
+        mine = cluster.tasks[rows]
+        ends = least_lost(mine["cores"], cluster.now - mine["start"], int(node["used"] - node["cores"]))
+        cluster.give_way(rows[ends])
 
     def look(self, rows: Ints) -> NodeSight:
         """What a scheduler sees of some nodes now."""

@@ -102,6 +102,16 @@ def test_a_short_backlog_stops_nobody_from_waiting():
     assert match(seen, *two, pool(2), MatchRules(backlog=0.1)).tolist().count(0) == 1
 
 
+def test_room_to_spare_is_a_shield_where_the_least_work_lost_gives_way():
+    seen = sight([(4, 700.0, []), (12, 600.0, [])])
+    known = pool(2)._replace(larger=np.where(np.arange(257) < 8, 1.0, 0.1))  # shrinks take eight cores or so
+    shielded = MatchRules(shielded=True)
+    assert match(seen, *tasks([(2, HOUR)]), known).tolist() == [0]  # unchanged for longer
+    assert match(seen, *tasks([(2, HOUR)]), known, shielded).tolist() == [1]  # ten cores stay free beside it
+    whole = pool(2)  # every shrink takes more than any node has: there is no shield against that
+    assert match(seen, *tasks([(2, HOUR)]), whole, shielded).tolist() == [0]
+
+
 def test_a_retiring_node_gets_nothing():
     seen = sight([(4, HOUR, [])])
     seen.nodes["open"] = 0
@@ -141,7 +151,15 @@ def moments(draw):
 @settings(deadline=None)  # compiles on first use
 @given(
     moments(),
-    st.sampled_from([OURS, LITERAL, MatchRules(waits=False), MatchRules(keeps_busy=False, depth=2)]),
+    st.sampled_from(
+        [
+            OURS,
+            LITERAL,
+            MatchRules(waits=False),
+            MatchRules(keeps_busy=False, depth=2),
+            MatchRules(shielded=True),
+        ]
+    ),
 )
 def test_no_core_is_given_twice(moment, rules):
     seen, (cores, during), known = moment
@@ -153,7 +171,7 @@ def test_no_core_is_given_twice(moment, rules):
     assert np.array_equal(before, seen.nodes)
 
 
-@pytest.mark.parametrize("rules", [OURS, LITERAL, MatchRules(waits=False)])
+@pytest.mark.parametrize("rules", [OURS, LITERAL, MatchRules(waits=False), MatchRules(shielded=True)])
 def test_compiled_and_as_python(rules: MatchRules, interpreted: Callable[[ModuleType], None]):
     generator = np.random.default_rng(7)
     seen = sight([(4, 60.0, [(500.0, 2)]), (4, 20 * HOUR, [(60.0, 1), (900.0, 3)]), (8, 600.0, [])])

@@ -11,7 +11,16 @@ from advisor.model.errors import BadInput
 from advisor.replay import stability as replay
 from advisor.replay.node_traces import csv_changes, load_nodes, spot_changes
 from advisor.replay.stability_plots import write_stability
-from advisor.replay.stability_run import CAPACITY, MATCHED, MATCHED_ACQUIRER, ORACLE, REPLICATION, run
+from advisor.replay.stability_run import (
+    CAPACITY,
+    CAPACITY_LEAST_LOST,
+    MATCHED,
+    MATCHED_ACQUIRER,
+    MATCHED_OLDEST,
+    ORACLE,
+    REPLICATION,
+    run,
+)
 from advisor.replay.survival_scores import _KnownRate, all_intervals, known_at, scores, survival_scores
 from advisor.replay.task_files import load_tasks
 from advisor.simulate.stability.harvest import DAY, harvest_nodes
@@ -36,7 +45,9 @@ def small():
 
 
 @pytest.mark.parametrize(
-    "scheduler", [CAPACITY, MATCHED, MATCHED_ACQUIRER, ORACLE, REPLICATION], ids=lambda s: s.name
+    "scheduler",
+    [CAPACITY, CAPACITY_LEAST_LOST, MATCHED, MATCHED_OLDEST, MATCHED_ACQUIRER, ORACLE, REPLICATION],
+    ids=lambda s: s.name,
 )
 def test_every_task_ends_and_all_work_is_accounted_for(small, scheduler):
     changes, work = small
@@ -58,6 +69,28 @@ def test_the_clairvoyant_is_never_preempted_and_never_worse_than_the_others(smal
     assert oracle.wasted == pytest.approx(0.0, abs=1.0)
     for other in others:
         assert oracle.end.mean() <= other.end.mean()
+
+
+@pytest.mark.parametrize(("ours", "published"), [(MATCHED, MATCHED_OLDEST), (CAPACITY_LEAST_LOST, CAPACITY)])
+def test_ending_what_loses_the_least_wastes_less(small, ours, published):
+    changes, work = small
+    least, oldest = (
+        run(changes, work, scheduler, np.random.default_rng(1), rented=20) for scheduler in (ours, published)
+    )
+    assert least.wasted < 0.8 * oldest.wasted
+    assert least.end.mean() < oldest.end.mean()
+
+
+def test_who_gives_way_is_no_question_where_nodes_vanish(tmp_path):
+    path = tmp_path / "spot.json"
+    alive = np.random.default_rng(4).integers(0, 5, 200).tolist()
+    path.write_text(json.dumps({"metadata": {"gap_seconds": 1800}, "data": alive}))
+    result = replay.report(str(path), schedulers=["matched", "matched-oldest-first"], most_tasks=200)
+    _, matched, oldest = result["rows"]
+    assert (matched["gives_way"], oldest["gives_way"]) == ("least-lost", "oldest")
+    assert matched["preemptions"] > 0
+    same = ("mean_jct", "p90_jct", "geomean_njct", "wasted_work_share", "preemptions")
+    assert [matched[name] for name in same] == [oldest[name] for name in same]
 
 
 def test_no_node_is_given_back_where_no_other_can_be_had(small):

@@ -2,8 +2,9 @@
 
 Rules (Agarwal et al., section 4.1): a task takes its cores from start to end and gains nothing from more.
 When a node shrinks below what its tasks use, tasks are killed in increasing order of their start time until
-the rest fits; they start again from nothing, or from their last checkpoint. At one moment: ends first, then
-changes, then arrivals, then a decision. The kernel stops when a decision is due and leaves it to the caller.
+the rest fits, or the caller is asked which; they start again from nothing, or from their last checkpoint. At
+one moment: ends first, then changes, then arrivals, then a decision. The kernel stops when a decision is due
+and leaves it to the caller.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from advisor.simulate.stability._state import (
     FINISHED,
     RUNNING,
     SCHEDULE,
+    SHORT,
     TICK,
     WAITING,
     Checkpoints,
@@ -160,7 +162,29 @@ def rent(state: State, who: int) -> None:
 
 
 @numba.njit(cache=True)
-def _change_due(state: State, checkpoints: Checkpoints) -> None:
+def preempt(state: State, checkpoints: Checkpoints, row: int) -> None:
+    """A running task gives way and waits again."""
+    task = state.task[row]
+    task.where = WAITING
+    task.preempted += 1
+    state.cluster[0].preemptions += 1
+    _stop(state, checkpoints, row)
+    _queue_insert(state.queue, state.cluster, row)
+
+
+@numba.njit(cache=True)
+def _settle(state: State, checkpoints: Checkpoints, who: int) -> None:
+    """What has no room on a node that has changed is killed, oldest first; an empty one may be given back."""
+    node = state.node[who]
+    while node.used > node.cores:
+        preempt(state, checkpoints, state.running[who, 0])
+    if node.rented and node.draining and node.running == 0:
+        release(state, who)
+
+
+@numba.njit(cache=True)
+def _change_due(state: State, checkpoints: Checkpoints, asks: bool) -> bool:  # noqa: FBT001 - compiled
+    """Everything that changes now; False after a change upon which the caller chooses who gives way."""
     it = state.cluster[0]
     while it.changes < len(state.time) and state.time[it.changes] <= it.now:
         who, after = state.who[it.changes], state.after[it.changes]
@@ -173,16 +197,11 @@ def _change_due(state: State, checkpoints: Checkpoints) -> None:
             it.dirty = 1
             it.evicted += int(after == 0)
         node.cores = after
-        while node.used > node.cores:  # oldest first
-            row = state.running[who, 0]
-            task = state.task[row]
-            task.where = WAITING
-            task.preempted += 1
-            it.preemptions += 1
-            _stop(state, checkpoints, row)
-            _queue_insert(state.queue, state.cluster, row)
-        if node.rented and node.draining and node.running == 0:
-            release(state, who)
+        if asks and node.used > after > 0:
+            it.short = who
+            return False
+        _settle(state, checkpoints, who)
+    return True
 
 
 @numba.njit(cache=True)
@@ -201,27 +220,44 @@ def _arrive_due(state: State) -> None:
 
 
 @numba.njit(cache=True)
-def advance(state: State, checkpoints: Checkpoints, until: float) -> int:
-    """Go on to the next decision, to ``until``, or to the end; returns why it stopped."""
+def _next_moment(state: State) -> float:
+    """When something happens next; infinite: never."""
+    it = state.cluster[0]
+    time = math.inf
+    if it.arrived < len(state.copies):
+        time = state.task[it.arrived].submit
+    if it.endings > 0:
+        time = min(time, state.ending[0].time)
+    if it.changes < len(state.time):
+        time = min(time, state.time[it.changes])
+    return time
+
+
+@numba.njit(cache=True)
+def advance(state: State, checkpoints: Checkpoints, until: float, asks: bool) -> int:  # noqa: FBT001 - compiled
+    """Go on to the next decision, to ``until``, or to the end; returns why it stopped.
+
+    With ``asks`` it stops where a node has shrunk to less than its tasks use (``SHORT``): the caller ends
+    those that give way and calls again. What still has no room then is killed oldest first.
+    """
     it = state.cluster[0]
     while it.open > 0:
-        if it.dirty and it.waiting > 0:
-            return SCHEDULE
-        it.dirty = 0
-        time = math.inf
-        if it.arrived < len(state.copies):
-            time = state.task[it.arrived].submit
-        if it.endings > 0:
-            time = min(time, state.ending[0].time)
-        if it.changes < len(state.time):
-            time = min(time, state.time[it.changes])
-        if time > until or time == math.inf:
-            if until < math.inf:
-                it.now = max(it.now, until)
-            return TICK
-        it.now = max(it.now, time)
-        _end_due(state, checkpoints)
-        _change_due(state, checkpoints)
+        if it.short >= 0:  # in the middle of a moment
+            _settle(state, checkpoints, it.short)
+            it.short = -1
+        else:
+            if it.dirty and it.waiting > 0:
+                return SCHEDULE
+            it.dirty = 0
+            time = _next_moment(state)
+            if time > until or time == math.inf:
+                if until < math.inf:
+                    it.now = max(it.now, until)
+                return TICK
+            it.now = max(it.now, time)
+            _end_due(state, checkpoints)
+        if not _change_due(state, checkpoints, asks):
+            return SHORT
         _arrive_due(state)
     return FINISHED
 

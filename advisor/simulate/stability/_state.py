@@ -15,8 +15,9 @@ Floats = NDArray[np.float64]
 AHEAD, WAITING, RUNNING, DONE, DROPPED = 0, 1, 2, 3, 4
 """Where a task is; a copy is dropped when another copy of it is done."""
 
-FINISHED, SCHEDULE, TICK = 0, 1, 2
-"""Why the kernel stopped: all done, a decision is due, the given moment is reached."""
+FINISHED, SCHEDULE, TICK, SHORT = 0, 1, 2, 3
+"""Why the kernel stopped: all done, a decision is due, the given moment is reached, a node has shrunk to less
+than its tasks use."""
 
 TASK = np.dtype(
     [(name, np.float64) for name in ("submit", "duration", "estimate", "done_before", "start", "end")]
@@ -44,12 +45,12 @@ INTERVAL = np.dtype(
 CLUSTER = np.dtype(
     [(name, np.float64) for name in ("now", "useful", "wasted")]
     + [(name, np.int64) for name in ("arrived", "waiting", "endings", "changes", "intervals")]
-    + [(name, np.int64) for name in ("dirty", "open", "preemptions", "evicted")],
+    + [(name, np.int64) for name in ("dirty", "open", "preemptions", "evicted", "short")],
     align=True,
 )
 """``arrived``, ``changes``: how far submissions and changes have been gone through; ``endings``,
 ``intervals``: entries used; ``open``: tasks not yet done; ``useful``, ``wasted``: core-seconds; ``dirty``: a
-decision is due."""
+decision is due; ``short``: the node upon whose tasks the caller decides, or -1."""
 
 
 class Checkpoints(NamedTuple):

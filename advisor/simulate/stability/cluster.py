@@ -19,6 +19,7 @@ from advisor.simulate.stability._state import (
     NODE,
     RUNNING,
     SCHEDULE,
+    SHORT,
     TASK,
     TICK,
     WAITING,
@@ -28,7 +29,18 @@ from advisor.simulate.stability._state import (
 from advisor.simulate.stability.nodes import Floats, Ints, NodeChanges
 from advisor.simulate.stability.tasks import Tasks
 
-__all__ = ["DONE", "FINISHED", "RUNNING", "SCHEDULE", "TICK", "WAITING", "Checkpoints", "Cluster", "Outcome"]
+__all__ = [
+    "DONE",
+    "FINISHED",
+    "RUNNING",
+    "SCHEDULE",
+    "SHORT",
+    "TICK",
+    "WAITING",
+    "Checkpoints",
+    "Cluster",
+    "Outcome",
+]
 
 NO_CHECKPOINTS = Checkpoints(every=math.inf, cost=0.0)
 
@@ -63,6 +75,8 @@ class Cluster:
         Copies of each task that run side by side (appendix B.1's replication); the first to end counts.
     checkpoints : Checkpoints
         Whether tasks save their work (appendix B.1).
+    asks : bool
+        Whether the caller chooses which tasks give way when a node shrinks; else the oldest do (section 4.1).
 
     Raises
     ------
@@ -78,6 +92,7 @@ class Cluster:
         rented: NDArray[np.bool_] | None = None,
         copies: int = 1,
         checkpoints: Checkpoints = NO_CHECKPOINTS,
+        asks: bool = False,
     ) -> None:
         if len(tasks) and tasks.cores.max() > changes.largest:
             raise BadInput(
@@ -87,6 +102,7 @@ class Cluster:
                 code="stability.too_large",
             )
         self.checkpoints = checkpoints
+        self._asks = asks
         self._tasks = len(tasks)
         self.state = _fresh_state(changes, tasks, rented, copies)
 
@@ -115,8 +131,22 @@ class Cluster:
         return self.state.interval[: int(self.state.cluster["intervals"][0])]
 
     def advance(self, until: float) -> int:
-        """Go on to the next decision (``SCHEDULE``), to a moment (``TICK``) or to the end (``FINISHED``)."""
-        return int(_kernel.advance(self.state, self.checkpoints, until))
+        """Go on to a decision (``SCHEDULE``, ``SHORT``), a moment (``TICK``) or the end (``FINISHED``)."""
+        return int(_kernel.advance(self.state, self.checkpoints, until, self._asks))
+
+    @property
+    def short(self) -> int:
+        """The node that has shrunk to less than its tasks use; -1 but after ``SHORT``."""
+        return int(self.state.cluster["short"][0])
+
+    def running(self, who: int) -> Ints:
+        """Rows of the tasks on a node, oldest first."""
+        return self.state.running[who, : int(self.state.node[who]["running"])]
+
+    def give_way(self, rows: Ints) -> None:
+        """End running tasks; they wait again."""
+        for row in rows:
+            _kernel.preempt(self.state, self.checkpoints, int(row))
 
     def start(self, rows: Ints, nodes: Ints) -> int:
         """Start waiting tasks on nodes and let time go on; returns how many had room there."""
@@ -176,6 +206,7 @@ def _fresh_state(changes: NodeChanges, tasks: Tasks, rented: NDArray[np.bool_] |
     node["rented"] = 1 if rented is None else rented
     cluster = np.zeros(1, CLUSTER)
     cluster["open"] = count
+    cluster["short"] = -1
     given_back = 8 * changes.nodes + int(changes.until // 3600.0 + 1) * changes.nodes // 4
     slots = max(1, changes.largest // max(1, int(tasks.cores.min()) if count else 1))
     return State(

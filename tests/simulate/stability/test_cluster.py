@@ -17,6 +17,7 @@ from advisor.simulate.stability.cluster import (
     NO_CHECKPOINTS,
     RUNNING,
     SCHEDULE,
+    SHORT,
     TICK,
     Checkpoints,
     Cluster,
@@ -54,6 +55,44 @@ def test_a_shrink_kills_the_oldest_first_and_only_as_many_as_needed():
     assert cluster.waiting.tolist() == [0]
     assert cluster.tasks["preempted"].tolist() == [1, 0, 0]
     assert cluster.state.cluster["wasted"][0] == 10.0 * 2
+
+
+def three_on_a_node(changes: list[tuple[float, int, int]]) -> Cluster:
+    """A cluster that asks who gives way, with tasks of 2, 1 and 1 cores running since 0, 1 and 2."""
+    cluster = Cluster(nodes([4], changes), tasks([(0, 30, 2), (1, 30, 1), (2, 30, 1)]), asks=True)
+    for row in range(3):
+        assert cluster.advance(math.inf) == SCHEDULE
+        placed(cluster, [(row, 0)])
+    return cluster
+
+
+def test_the_caller_chooses_who_gives_way():
+    cluster = three_on_a_node([(10.0, 0, 2)])
+    assert cluster.advance(math.inf) == SHORT
+    assert (cluster.now, cluster.short) == (10.0, 0)
+    assert cluster.running(0).tolist() == [0, 1, 2]
+    cluster.give_way(np.array([1, 2]))
+    assert cluster.advance(math.inf) == SCHEDULE
+    assert cluster.short == -1
+    assert cluster.waiting.tolist() == [1, 2]
+    assert cluster.state.cluster["wasted"][0] == 9.0 + 8.0
+
+
+def test_what_still_has_no_room_is_killed_oldest_first():
+    cluster = three_on_a_node([(10.0, 0, 1)])
+    assert cluster.advance(math.inf) == SHORT
+    cluster.give_way(np.array([1]))
+    assert cluster.advance(math.inf) == SCHEDULE
+    assert cluster.waiting.tolist() == [0, 1]
+    check_cores(cluster)
+
+
+def test_nobody_is_asked_where_a_node_vanishes_or_its_tasks_have_room():
+    cluster = three_on_a_node([(5.0, 0, 5), (6.0, 0, 4), (10.0, 0, 0)])
+    cluster.advance(math.inf)
+    assert cluster.advance(math.inf) == SCHEDULE
+    assert cluster.now == 10.0
+    assert cluster.waiting.tolist() == [0, 1, 2]
 
 
 def test_a_task_that_ends_as_the_node_shrinks_is_done():
@@ -130,6 +169,7 @@ def worlds(draw):
     count, changes, work = draw(st.integers(1, 5)), draw(st.integers(0, 40)), draw(st.integers(1, 25))
     copies = draw(st.integers(1, 3))
     checkpoints = draw(st.sampled_from([NO_CHECKPOINTS, Checkpoints(every=5.0, cost=1.0)]))
+    asks = draw(st.booleans())
     size = generator.integers(2, 9)
     cores = generator.integers(0, size + 1, count)
     cores[0] = size
@@ -146,7 +186,7 @@ def worlds(draw):
             for t in np.sort(generator.integers(0, 150, work))
         ]
     )
-    return changing, submitted, copies, checkpoints, generator
+    return changing, submitted, copies, checkpoints, asks, generator
 
 
 def check_cores(cluster: Cluster) -> None:
@@ -166,14 +206,18 @@ def check_cores(cluster: Cluster) -> None:
 @settings(deadline=None)  # compiles on first use
 @given(worlds())
 def test_no_task_is_lost_and_no_core_used_twice(world):
-    changing, submitted, copies, checkpoints, generator = world
-    cluster = Cluster(changing, submitted, copies=copies, checkpoints=checkpoints)
+    changing, submitted, copies, checkpoints, asks, generator = world
+    cluster = Cluster(changing, submitted, copies=copies, checkpoints=checkpoints, asks=asks)
     for _ in range(20_000):
         reason = cluster.advance(math.inf)
         if reason == FINISHED:
             break
         if reason == TICK:  # nothing happens any more and a random node had no room: ask again
             cluster.wake()
+            continue
+        if reason == SHORT:  # anybody may be chosen, too few or too many
+            there = cluster.running(cluster.short).copy()
+            cluster.give_way(there[generator.random(len(there)) < 0.5])
             continue
         waiting = cluster.waiting.copy()
         started = cluster.start(waiting, generator.integers(0, changing.nodes, len(waiting)))
