@@ -101,18 +101,33 @@ class HedgePrice:
 
     def ended_in_the_cloud(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
         """A hedged job has ended in the cloud: the budget grows by a clairvoyant's share of it."""
-        hedge = advice.advice.hedge if advice is not None else None
-        if not self._is_wanted or advice is None or hedge is None or hedge.kind is not HedgeKind.HEDGE:
-            return  # a speculation is charged nothing either
-        job = outcome.job
-        case = self._case(advice.estimates, job.processors, job.requested_time)
+        case = self._hedged(outcome, advice)
         if case is None:
             return
         in_cloud = case.boot_seconds + outcome.run_seconds
         run = outcome.run_seconds / case.slowdown
         would_gain = float(case.wait_mass[case.waits + run > in_cloud].sum())
-        self._pacer.submitted(job.job_id, 0.0)
-        self._pacer.ended(job.job_id, case.processors * in_cloud * would_gain)
+        self._add_to_the_budget(outcome.job.job_id, case.processors * in_cloud * would_gain)
+
+    def came_back(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
+        """A hedged job has ended on-premise, in the slot that was kept for it: its wait here is known."""
+        case = self._hedged(outcome, advice)
+        if case is None or outcome.run_seconds <= 0.0:
+            return
+        seen = hindsight(case, max(0.0, outcome.wait_seconds), outcome.run_seconds)
+        self._pacer.remember(seen.cost, seen.optimal, seen.expected_optimal)
+        self._add_to_the_budget(outcome.job.job_id, seen.optimal)
+        self._since_saved += 1
+
+    def _hedged(self, outcome: JobOutcome, advice: AdviceRecord | None) -> HedgeCase | None:
+        hedge = advice.advice.hedge if advice is not None else None
+        if not self._is_wanted or advice is None or hedge is None or hedge.kind is not HedgeKind.HEDGE:
+            return None  # a speculation is charged nothing either
+        return self._case(advice.estimates, outcome.job.processors, outcome.job.requested_time)
+
+    def _add_to_the_budget(self, key: int, optimal: float) -> None:
+        self._pacer.submitted(key, 0.0)
+        self._pacer.ended(key, optimal)
 
     def saw(self, snapshot: SlurmSnapshot) -> None:
         """Add up what hedged jobs use in the cloud from look to look; of another thread than the rest."""

@@ -32,7 +32,7 @@ from advisor.model.table import JobTable
 from advisor.predict.distribution import EDGES
 from advisor.predict.forecaster import Forecaster
 from advisor.predict.placement_features import PlacementFeatures, features_of
-from advisor.predict.queue_events import CODED, Codes
+from advisor.predict.queue_events import CODED, KEY, Codes
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.replay.forecasts import forecast_rows
 from advisor.replay.proven import earned_by_candidates
@@ -292,14 +292,20 @@ class PlacementLoop:
             self._ended_since += 1
             if not is_bulk:
                 self._stream.ended([outcome])
+                if outcome.restarts:
+                    advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+                    self._hedges.came_back(outcome, advice)
         self._needs_base |= is_bulk
 
     def _follow(self) -> None:
         if self._stream is None or self._observer is None:
             return
         rows, following = self._stream.since(self._following)
+        came_back = self._stream.restarted
         for row in rows:
-            self._record.take(row, self._observer, self._forecaster)
+            # who comes back takes the slot that was kept for him: that he waited no time says nothing
+            is_new = int(row[KEY]) not in came_back
+            self._record.take(row, self._observer, self._forecaster if is_new else None)
         self._following = following
 
     def _must_hand_over(self) -> bool:

@@ -125,6 +125,7 @@ class QueueStream:
         self._gone: dict[int, tuple[float, Seen]] = {}
         self._ended: list[JobOutcome] = []
         self._done: dict[int, float] = {}  # starts of ended jobs that Slurm may still show
+        self._restarted: set[int] = set()
         self._events: list[tuple[float, ...]] = []
         self._first = 0
         self._time = 0.0
@@ -152,6 +153,8 @@ class QueueStream:
             self._number_names(snapshot.jobs)
             found = list(self._ends())
             seen = self._without_ended(dict(self._rows(snapshot.jobs)))
+            requeued = {queued.job.job_id for queued in snapshot.jobs if queued.restarts}
+            self._restarted |= requeued & (seen.keys() - self._live.keys())
             for key in self._live.keys() - seen.keys():
                 self._gone[key] = now, self._live[key]
                 found.append(event(EventKind.LEAVE, key, now))
@@ -188,6 +191,7 @@ class QueueStream:
             The base's, and all that were known when those were made: names since then are kept.
         """
         with self._lock:
+            self._restarted &= self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}
             left = [event(EventKind.LEAVE, key, cut.time) for key in cut.gone]
             self._events = left + self._events[cut.index - self._first :]
             self._first = cut.index - len(left)
@@ -211,6 +215,15 @@ class QueueStream:
         with self._lock:
             rows = self._events[max(0, index - self._first) :]
             return np.array(rows).reshape(-1, COLUMNS), self._first + len(self._events)
+
+    @property
+    def restarted(self) -> frozenset[int]:
+        """Jobs that had run elsewhere when they came into this queue: they were brought back from the cloud.
+
+        Slurm says that they were submitted when they were requeued; their wait was another one.
+        """
+        with self._lock:
+            return frozenset(self._restarted)
 
     @property
     def length(self) -> int:
@@ -282,6 +295,8 @@ class QueueStream:
             if seen is None and key in self._gone:
                 seen = self._gone.pop(key)[1]
             if seen is None:
+                if outcome.restarts:
+                    self._restarted.add(key)
                 yield event(EventKind.SUBMIT, key, submit, self.codes.submission(job, submit))
             if seen is None or seen.start is None:
                 yield _start(key, submit, start)

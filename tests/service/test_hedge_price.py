@@ -152,6 +152,28 @@ def test_a_hedged_job_adds_what_a_clairvoyant_would_have_spent_on_it(tmp_path: P
     assert price.overspent == before
 
 
+def test_a_hedged_job_that_came_back_teaches_by_its_whole_wait(tmp_path: Path) -> None:
+    job = Job(job_id=99, submit_time=0.0, processors=4)
+    advice = Advice(
+        advice_id="a", time=0.0, placement=Placement.BURST, partition="burst", capacity=None, mode=Mode.ACT,
+        answers=(), hedge=Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0),
+    )  # fmt: skip
+    record = AdviceRecord(advice=advice, job=job, estimates=forecast(2000.0, 600.0))
+    outcome = JobOutcome(job=job, start_time=4000.0, end_time=4500.0, restarts=1)
+    prices = [make_price(tmp_path) for _ in range(2)]
+    for price in prices:
+        teach(price, LEAST_KNOWN)
+    prices[0].submitted(99, record.estimates, 4, None)
+    prices[0].ended(99, 4000.0, 500.0)
+    prices[1].came_back(outcome, record)
+    assert prices[1].known == LEAST_KNOWN + 1
+    assert prices[1].overspent == pytest.approx(prices[0].overspent), "as one that had simply waited"
+    prices[1].came_back(outcome, replace(record, advice=replace(advice, hedge=None)))
+    prices[1].came_back(outcome, None)
+    prices[1].came_back(replace(outcome, end_time=4000.0), record)
+    assert prices[1].known == LEAST_KNOWN + 1
+
+
 def test_it_outlives_the_process_but_not_other_overheads(tmp_path: Path) -> None:
     price = make_price(tmp_path)
     teach(price, LEAST_KNOWN)

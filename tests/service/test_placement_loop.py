@@ -13,7 +13,7 @@ from advisor.decide.reasons import Reason
 from advisor.decide.wording import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
-from advisor.model import Advice, Answer, JobTable, Mode, Placement, Question, Verdict
+from advisor.model import Advice, Answer, JobOutcome, JobTable, Mode, Placement, Question, Verdict
 from advisor.model.settings import ClusterSettings, PathSettings, PlacementSettings, Settings
 from advisor.predict.placement_features import FEATURES, features_of
 from advisor.predict.rolling import TARGETS, RollingForests
@@ -223,3 +223,30 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     desk.loop.saw(make_look(ORIGIN, jobs=jobs), make_cluster())
     # boot 60 s and a tenth of ten minutes more
     assert desk.loop.record.at_risk_seconds == pytest.approx(60.0 + 0.1 * 600.0)
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_who_came_back_from_the_cloud_has_not_waited_for_its_slot(desk: Desk, restarts: int) -> None:
+    """It would count as a job that the cloud had only slowed down, and as a forecast that was wrong."""
+    table = desk.table
+    for row in (260, 261, 262):
+        desk.go_to(float(table.submit[row]))
+    before = desk.loop.report()
+    assert before["rule"] == "advisor"
+    now = ORIGIN + float(table.submit[262]) + 10.0
+    waits = make_queued(9001, submit_time=now - 5.0, restarts=restarts, user="user1", requested_time=3600.0)
+    runs = replace(waits, state="RUNNING", start_time=now + 1.0)
+    others = look_at(table, float(table.submit[262])).jobs
+    for time, queued in ((now, waits), (now + 5.0, runs)):
+        desk.loop.saw(make_look(time, jobs=(*others, queued)), make_cluster(total_processors=128))
+        desk.loop.follow()
+    ended = JobOutcome(
+        job=runs.job, start_time=now + 1.0, end_time=now + 600.0, partition="onprem", restarts=restarts
+    )
+    desk.store.add([ended], source="slurm")
+    for time in (now + 700.0, now + 705.0):
+        desk.loop.follow()
+        desk.loop.saw(make_look(time, jobs=others), make_cluster(total_processors=128))
+    desk.loop.follow()
+    is_judged = desk.loop.report()["interval_levels"] != before["interval_levels"]
+    assert is_judged == (restarts == 0)

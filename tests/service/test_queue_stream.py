@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.model import Job, JobOutcome
 from advisor.model.errors import UseFallback
@@ -157,3 +158,18 @@ def test_a_damaged_file_is_no_stream(tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(UseFallback) as caught:
         queue_stream.read(tmp_path)
     assert caught.value.code == "queue.unreadable"
+
+
+def test_who_comes_back_from_the_cloud_is_told_from_new_jobs(stream: QueueStream) -> None:
+    look(stream, 10, runs(1, 0, 5), runs(2, 0, 5, queue="burst"))
+    assert stream.restarted == frozenset()
+    look(stream, 20, waits(1, 18, restarts=1), waits(2, 18, restarts=1), waits(3, 19))
+    assert stream.restarted == {2}, "the first was requeued here: its own events say so"
+    stream.ended([replace(ended(4, 0, 30, 35), restarts=1)])
+    look(stream, 40, runs(2, 18, 21, restarts=1))
+    assert stream.restarted == {2, 4}, "also of one that no look has shown"
+    stream.ended([ended(2, 0, 21, 50)])
+    look(stream, 60)
+    for name in ("base", "next"):
+        stream.rebase(name, stream.cut(), stream.codes.copy(), stream.codes.copy())
+    assert stream.restarted == frozenset(), "not remembered for ever"
