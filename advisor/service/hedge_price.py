@@ -57,6 +57,7 @@ class HedgePrice:
         self._pacer = Pacer(settings.hedge.budget)
         self._is_wanted = settings.hedge.enabled and settings.hedge.budget > 0.0
         self._since_saved = 0
+        self._has_read_history = False
         self.price: float | None = None
         """Seconds of turnaround that a core-second must bring; None until enough is known."""
         if self._is_wanted:
@@ -66,6 +67,11 @@ class HedgePrice:
     def known(self) -> int:
         """Ended jobs it rests on."""
         return self._pacer.known
+
+    @property
+    def wants_history(self) -> bool:
+        """Whether too little is known, and the history has not been asked yet."""
+        return self._is_wanted and not self._has_read_history and self.known < LEAST_KNOWN
 
     @property
     def overspent(self) -> float:
@@ -162,6 +168,7 @@ class HedgePrice:
         if not self._is_wanted:
             return
         wait, run = forecasts["wait"], forecasts["run"]
+        self._has_read_history = True
         self._pacer = Pacer(self._pacer.multiple)
         self._open.clear()
         for index in range(max(0, len(wait.rows) - REMEMBERED), len(wait.rows)):

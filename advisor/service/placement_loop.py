@@ -181,22 +181,30 @@ class PlacementLoop:
         self._hand_over(table)
 
     def earn(self) -> None:
-        """Once: forecast the history's newest jobs as a replay does, for the record and the calibration."""
-        if self._record.is_earned or not len(self._forests):
+        """Once: forecast the history's newest jobs as a replay does, for the record and the calibration.
+
+        And once more for the price of hedges alone, where they are switched on when a record has been earned.
+        """
+        is_earned = self._record.is_earned
+        if not len(self._forests) or (is_earned and not self._hedges.wants_history):
             return
         table = self._history()
         cut = self._running_stream.cut()
         self._follow()  # what the history has, too, is counted here for the last time
-        self._record.begin_anew()
+        if not is_earned:
+            self._record.begin_anew()
         table = replace(table, total_processors=cut.total_processors)
         rows = np.flatnonzero(table.run > 0)[-self._record_jobs :]
         forests = RollingForests(self._options)
         forecasts = forecast_rows(table, rows, self._options, rolling=forests, tick=self._tick)
+        self._hedges.learn_history(table, forecasts)
+        if is_earned:
+            log.info("placement.hedge_price_learned", jobs=self._hedges.known)
+            return
         earned = earned_by_candidates(table, forecasts, self._settings.placement)
         if len(forests):
             self._forests, self._number = forests, self._number + len(rows)
         self._record.earn(earned.record, {target: forecasts[target].level for target in TARGETS})
-        self._hedges.learn_history(table, forecasts)
         log.info("placement.record_earned", jobs=len(rows), trusted_seconds=self._record.trusted_seconds)
         self._hand_over(self._history())
 

@@ -14,7 +14,7 @@ from advisor.decide.wording import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, JobOutcome, JobTable, Mode, Placement, Question, Verdict
-from advisor.model.settings import ClusterSettings, PathSettings, PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, PlacementSettings, Settings
 from advisor.predict.placement_features import FEATURES, features_of
 from advisor.predict.rolling import TARGETS, RollingForests
 from advisor.replay.forecasts import forecast_rows
@@ -223,6 +223,27 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     desk.loop.saw(make_look(ORIGIN, jobs=jobs), make_cluster())
     # boot 60 s and a tenth of ten minutes more
     assert desk.loop.record.at_risk_seconds == pytest.approx(60.0 + 0.1 * 600.0)
+
+
+def test_hedges_switched_on_later_have_a_price_from_the_history(desk: Desk) -> None:
+    """The record was earned in shadow mode, long before."""
+    desk.table = table = desk.table.select(slice(0, 300))
+    desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
+    for switched_on in (False, True):
+        desk.settings = desk.settings.model_copy(update={"hedge": HedgeSettings(enabled=switched_on)})
+        desk.loop = desk.new_loop()
+        bands = desk.loop.record.bands
+        for _ in range(2):
+            desk.loop.follow()
+            desk.look(float(table.end.max()) + 1.0)
+            desk.loop.grow()
+            desk.loop.earn()
+            desk.loop.keep()
+        report = desk.loop.report()
+        assert report["record_earned"]
+        assert (report["hedge_price_jobs"] > 0) == switched_on
+        if switched_on:
+            assert desk.loop.record.bands == bands, "counted once"
 
 
 @pytest.mark.parametrize("restarts", [0, 1])
