@@ -50,6 +50,8 @@ class Weighing(NamedTuple):
     rate_half_life: float
     presence_half_life: float
     most_half_life: float
+    usual: float
+    usual_count: float
 
 
 class _Tally(NamedTuple):
@@ -295,7 +297,7 @@ def learn(
     outcomes, moments = np.empty(most_samples), np.empty(most_samples)
     coefficients, precision = prior.copy(), np.diag(certainty)
     made, resolved = 0, 0
-    yes, count = 1.0, 2.0
+    yes, count = weighing.usual * weighing.usual_count, weighing.usual_count
     moment = (math.floor(first / weighing.step) + 1.0) * weighing.step
     while True:
         at = min(moment, now)

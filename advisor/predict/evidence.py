@@ -5,7 +5,8 @@ much of the last hours a node was there, how many of all are there against the m
 time of day. A logistic regression of "not lost within the horizon" on these goes through the past once: every
 half hour what was known is written down, and learned from a horizon later, when the outcome was known. It
 begins with coefficients fitted on other pools (``PRIOR``). While few losses have been seen the forecast is
-drawn to the plain rate of outcomes: that is what one could have used instead, and hard to beat with a dozen.
+drawn to the plain rate of outcomes: that is what one could have used instead, and with two dozen losses it is
+hard to beat.
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ class EvidenceRules:
     certainty, certainty_of_hours : float
         How sure the prior is of its coefficients, and that all hours of the day are alike: their inverse
         variances.
-    trusted_from : float
-        Losses seen from which evidence has half the say, the plain rate of outcomes the other.
+    trusted_from, steepness : float
+        Losses seen from which evidence has half the say, the plain rate of outcomes the other; and the power
+        by which its say grows with them.
+    usual, usual_hours : float
+        Plain rate of outcomes of a pool of which nothing is known, and how many hours of a node it outweighs.
     least_gone : float
         Share of shrinks that took the whole node from which on all this applies: nodes that only change their
         size are always there, and their curves are better forecasts.
@@ -75,7 +79,10 @@ class EvidenceRules:
     most_half_life: float = 30 * DAY_SECONDS
     certainty: float = 100.0
     certainty_of_hours: float = 20.0
-    trusted_from: float = 20.0
+    trusted_from: float = 40.0
+    steepness: float = 3.0
+    usual: float = 0.75
+    usual_hours: float = 4.0
     least_gone: float = 0.5
 
 
@@ -99,7 +106,8 @@ class Evidence:
         learned = self.learned
         total = float(learned.known[node] @ learned.coefficients)
         total += age_term(age) * float(learned.coefficients[AGE])
-        trust = learned.ends / (learned.ends + self.rules.trusted_from)
+        seen = learned.ends**self.rules.steepness
+        trust = seen / (seen + self.rules.trusted_from**self.rules.steepness)
         plain = min(max(learned.rate, _LEAST_RATE), 1.0 - _LEAST_RATE)
         return float(chance_of(trust * total + (1.0 - trust) * math.log(plain / (1.0 - plain))))
 
@@ -166,6 +174,8 @@ def weigh(  # noqa: PLR0917 - the columns of the intervals
         rate_half_life=rules.rate_half_life,
         presence_half_life=rules.presence_half_life,
         most_half_life=rules.most_half_life,
+        usual=rules.usual,
+        usual_count=rules.usual_hours * HOUR_SECONDS / rules.step,
     )
     return Evidence(
         learn(past, nodes, now, prior, certainty, weighing, int(moments.sum()) + len(rows)), rules

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.predict._evidence import AGE, COSINE, OTHERS, OWN_RATE, POOL_RATE, PRESENCE, SINE, next_shrinks
-from advisor.predict.evidence import PRIOR, EvidenceRules, weigh
+from advisor.predict.evidence import PRIOR, Evidence, EvidenceRules, weigh
 from advisor.predict.survival import GROWTH, SHRINK, Intervals, SurvivalRules, survival
 
 HOUR, DAY = 3600.0, 86400.0
@@ -176,6 +176,29 @@ def test_few_losses_leave_it_near_the_plain_rate() -> None:
     assert found.stays(0, 60.0) == pytest.approx(found.learned.rate, abs=0.02)
     sure = learned(seen, 6 * DAY, 1, EvidenceRules(trusted_from=0.0))
     assert sure.stays(0, 60.0) < 0.8
+
+
+def test_the_say_of_what_else_is_known_grows_with_the_losses_seen() -> None:
+    found = learned(history(1), 6 * DAY)
+
+    def log_odds(ends: float) -> float:
+        seen = Evidence(found.learned._replace(ends=ends), RULES)
+        chance = seen.stays(0, HOUR)
+        return math.log(chance / (1.0 - chance))
+
+    plain, all_of_it = log_odds(0.0), log_odds(1e9)
+    assert plain == pytest.approx(math.log(found.learned.rate / (1.0 - found.learned.rate)))
+    assert abs(all_of_it - plain) > 0.1
+    say = [(log_odds(ends) - plain) / (all_of_it - plain) for ends in (20.0, 40.0, 80.0)]
+    assert say == pytest.approx([1 / 9, 1 / 2, 8 / 9])
+
+
+def test_the_plain_rate_begins_at_that_of_other_pools() -> None:
+    """One loss after half an hour, and no outcome known: four hours at three quarters are all there is."""
+    whole = np.zeros(2, np.int64)
+    start, end = np.array([0.0, HOUR]), np.array([HOUR / 2, 1.2 * HOUR])
+    seen = Intervals(whole, start, end, np.array([True, False]), whole, whole + SHRINK, np.ones(2))
+    assert learned(seen, 1.2 * HOUR, 1).learned.rate == RULES.usual
 
 
 @pytest.mark.parametrize("seed", range(3))

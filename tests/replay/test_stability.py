@@ -254,8 +254,16 @@ def test_sixteen_spot_nodes(traces):
 
 
 @pytest.mark.traces
+@pytest.mark.parametrize("zone", ["1b", "1d"])
+def test_a_dozen_losses_do_not_make_forecasts_worse_than_the_base_rate(traces, zone):
+    """Single nodes whose curves alone are 0.06 and 0.08 worse; other traces rank the second the wrong way."""
+    path = traces / "spot" / f"preemption_1-node_aws-04-19-2023_us-east-{zone}_intel_64.json.gz"
+    assert survival_scores(load_nodes(str(path)).changes)["skill"] > -0.03
+
+
+@pytest.mark.traces
 def test_what_else_is_known_of_spot_nodes_is_worth_its_while(traces):
-    """Four zones as one cluster; and a single node whose curve alone is 0.06 worse than the base rate."""
+    """Four zones as one cluster."""
     zones = ",".join(
         str(traces / "spot" / f"availability_1-node_aws-02-15-2023_us-east-{zone}_v100_1.json.gz")
         for zone in ("1a", "1c", "1d", "1f")
@@ -263,5 +271,3 @@ def test_what_else_is_known_of_spot_nodes_is_worth_its_while(traces):
     found = survival_scores(load_nodes(zones).changes)
     assert found["auc"] > 0.78
     assert found["skill"] > 0.22
-    single = traces / "spot" / "preemption_1-node_aws-04-19-2023_us-east-1b_intel_64.json.gz"
-    assert survival_scores(load_nodes(str(single)).changes)["skill"] > -0.03
