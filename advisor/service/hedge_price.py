@@ -58,6 +58,8 @@ class HedgePrice:
         self._is_wanted = settings.hedge.enabled and settings.hedge.budget > 0.0
         self._since_saved = 0
         self._has_read_history = False
+        self.boot_seconds = settings.placement.boot_seconds
+        """What decisions reckon with: learned, else the setting."""
         self.price: float | None = None
         """Seconds of turnaround that a core-second must bring; None until enough is known."""
         if self._is_wanted:
@@ -217,6 +219,6 @@ class HedgePrice:
             estimates,
             processors=processors,
             slowdown=self._placement.performance_ratio(processors),
-            boot_seconds=self._placement.boot_seconds,
+            boot_seconds=self.boot_seconds,
             requested_time=requested,
         )

@@ -132,7 +132,9 @@ class LookLoop:
         """Say what has happened to the queue, for the forecasts of the advisor's own placement rule."""
         if self._seen is not None and self._placement is not None:
             snapshot, state = self._seen
-            self._placement.saw(replace(snapshot, jobs=tuple(without_doubles(snapshot.jobs))), state)
+            usable = _usable(burst_nodes(snapshot, self._settings))
+            queue = replace(snapshot, jobs=tuple(without_doubles(snapshot.jobs)))
+            self._placement.saw(queue, state, self._boot_seconds(usable))
 
     def publish(self) -> None:
         """Replace the file that the submit server reads; only with something new."""
@@ -161,21 +163,18 @@ class LookLoop:
 
     def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
-        # a node that is down or drained takes no job; one that waits to be powered up does
-        usable = [node for node in nodes if not (node.is_down or node.is_draining)]
+        usable = _usable(nodes)
         up = sum(is_paid_for(node) for node in usable)
         in_use = sum(is_paid_for(node) and node.is_busy for node in usable)
         usd, usd_by_account = self._cloud.purse.exposure_today()
-        spot_open, on_demand_open = self._is_open()
-        spot_open = spot_open and not all(is_never_spot(node.features) for node in usable)
-        first = Capacity.SPOT if spot_open and self._settings.capacity.use_spot else Capacity.ON_DEMAND
+        _, on_demand_open = self._is_open()
         common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
         processors = min((node.processors for node in usable), default=0)
         prices = self._prices()
         return CloudState(
-            boot_seconds=self._cloud.boot_seconds_of(first.value),
+            boot_seconds=self._boot_seconds(usable),
             reserved_free_nodes=max(0, self._settings.capacity.reserved_nodes - in_use),
-            spot_open=spot_open,
+            spot_open=self._is_spot_open(usable),
             on_demand_open=on_demand_open,
             protected=self._cloud.protected,
             spent_today_usd=usd,
@@ -193,6 +192,15 @@ class LookLoop:
             ),
             steady_free_nodes=self._steady_free(usable),
         )
+
+    def _is_spot_open(self, usable: Sequence[Node]) -> bool:
+        is_open, _ = self._is_open()
+        return is_open and not all(is_never_spot(node.features) for node in usable)
+
+    def _boot_seconds(self, usable: Sequence[Node]) -> float | None:
+        """Of the option that is tried first; None while too few boots have been seen."""
+        is_spot = self._settings.capacity.use_spot and self._is_spot_open(usable)
+        return self._cloud.boot_seconds_of((Capacity.SPOT if is_spot else Capacity.ON_DEMAND).value)
 
     def _steady_free(self, usable: Sequence[Node]) -> int:
         """Idle nodes that the match loop has marked; while it is off the feature means nothing."""
@@ -221,3 +229,8 @@ class LookLoop:
                 "malformed_records": snapshot.malformed,
             }
         write_status(self._settings.paths.run, content)
+
+
+def _usable(nodes: Sequence[Node]) -> list[Node]:
+    """A node that is down or drained takes no job; one that waits to be powered up does."""
+    return [node for node in nodes if not (node.is_down or node.is_draining)]

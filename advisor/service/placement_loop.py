@@ -103,6 +103,7 @@ class PlacementLoop:
         self._observer: PlacementFeatures | None = None
         self._forecaster: Forecaster | None = None
         self._at_risk = 0.0
+        self._boot_seconds = settings.placement.boot_seconds
         self._position = self._following = 0
         self._known_jobs = self._ended_since = self._number = 0
         self._needs_base = False
@@ -129,8 +130,18 @@ class PlacementLoop:
 
     # -- told by the look loop, in its thread
 
-    def saw(self, snapshot: SlurmSnapshot, state: ClusterState) -> None:
-        """Take in a look at Slurm, and hand the queue over."""
+    def saw(self, snapshot: SlurmSnapshot, state: ClusterState, boot_seconds: float | None = None) -> None:
+        """Take in a look at Slurm, and hand the queue over.
+
+        Parameters
+        ----------
+        snapshot, state
+            What was seen.
+        boot_seconds : float or None
+            What decisions reckon with now; None: the setting.
+        """
+        setting = self._settings.placement.boot_seconds
+        self._boot_seconds = setting if boot_seconds is None else boot_seconds
         self._at_risk = math.fsum(self._worst(job) for job in snapshot.jobs)
         self._hedges.saw(snapshot)
         if self._stream is None:
@@ -152,16 +163,20 @@ class PlacementLoop:
         advice = parse_admin_comment(queued.admin_comment)
         if advice is None or advice.placement != Placement.BURST or advice.reason == Reason.EXPLICIT_BURST:
             return 0.0
-        placement, job = self._settings.placement, queued.job
-        longest = _LONGEST if job.requested_time is None else min(job.requested_time, _LONGEST)
-        slower = placement.performance_ratio(job.processors) - 1.0
-        return max(0.0, placement.boot_seconds + slower * longest)
+        job = queued.job
+        stake = advice.numbers.get("stake")
+        if stake is None:  # by the published rule
+            limit = advice.users_limit(job.requested_time)
+            slower = self._settings.placement.performance_ratio(job.processors) - 1.0
+            stake = self._boot_seconds + slower * (_LONGEST if limit is None else min(limit, _LONGEST))
+        return job.array_tasks * max(0.0, stake)
 
     # -- steps
 
     def follow(self) -> None:
         """Take in finished jobs, then everything that has happened since the last round."""
         _be_nice()
+        self._record.boot_seconds = self._hedges.boot_seconds = self._boot_seconds
         if self._stream is None:
             self._begin()
         self._take_outcomes()
@@ -201,7 +216,8 @@ class PlacementLoop:
         if is_earned:
             log.info("placement.hedge_price_learned", jobs=self._hedges.known)
             return
-        earned = earned_by_candidates(table, forecasts, self._settings.placement)
+        reckoned = self._settings.placement.model_copy(update={"boot_seconds": self._record.boot_seconds})
+        earned = earned_by_candidates(table, forecasts, reckoned)
         if len(forests):
             self._forests, self._number = forests, self._number + len(rows)
         self._record.earn(earned.record, {target: forecasts[target].level for target in TARGETS})

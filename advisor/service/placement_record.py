@@ -70,6 +70,8 @@ class PlacementRecord:
         self._open: dict[int, _Open] = {}
         self._keeper = RecordKeeper(settings.win_probability)
         self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
+        self.boot_seconds = settings.boot_seconds
+        """What decisions reckon with: learned, else the setting."""
         self.is_earned = False
         """Whether it has more than what was seen since the start: the history, or an earlier record."""
         if kept:
@@ -185,7 +187,7 @@ class PlacementRecord:
             processors=submission.processors,
             requested_time=request,
             estimates=estimates,
-            boot=self._settings.boot_seconds,
+            boot=self.boot_seconds,
             settings=self._settings,
         )
         self._open[key] = _Open(submission.time, found["wait"], found["run"], case, candidate_chance(case))

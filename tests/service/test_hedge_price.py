@@ -103,6 +103,18 @@ def test_what_hedges_use_raises_the_price(tmp_path: Path) -> None:
     assert price.price > calm
 
 
+def test_a_clairvoyant_waits_for_the_boot_that_has_been_learned(tmp_path: Path) -> None:
+    price = make_price(tmp_path)
+    price.boot_seconds = 200.0
+    teach(price, LEAST_KNOWN)
+    left = price.overspent
+    price.saw(look(1000.0, start=990.0))
+    price.saw(look(1010.0, start=990.0))
+    price.charge()
+    per_job = 4 * (200.0 + Settings().placement.performance_ratio(4) * 500.0)
+    assert price.overspent - left == pytest.approx(1000.0 / (LEAST_KNOWN * per_job))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -13,7 +13,18 @@ from advisor.decide.reasons import Reason
 from advisor.decide.wording import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
-from advisor.model import Advice, Answer, JobOutcome, JobTable, Mode, Placement, Question, Verdict
+from advisor.model import (
+    Advice,
+    Answer,
+    JobOutcome,
+    JobTable,
+    Mode,
+    Placement,
+    Quantity,
+    Question,
+    TimeLimit,
+    Verdict,
+)
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, PlacementSettings, Settings
 from advisor.predict.placement_features import FEATURES, features_of
 from advisor.predict.rolling import TARGETS, RollingForests
@@ -78,8 +89,8 @@ class Desk:
             step.run()
         self.look(time)
 
-    def look(self, time: float) -> None:
-        self.loop.saw(look_at(self.table, time), make_cluster(total_processors=128))
+    def look(self, time: float, boot_seconds: float | None = None) -> None:
+        self.loop.saw(look_at(self.table, time), make_cluster(total_processors=128), boot_seconds)
         self.follower.refresh()
 
 
@@ -127,11 +138,14 @@ def as_replayed(features: np.ndarray) -> np.ndarray:
     return features[[index for index, name in enumerate(FEATURES) if name not in names]]
 
 
-def test_the_record_is_the_replays(desk: Desk) -> None:
+@pytest.mark.parametrize("boot_seconds", [None, 900.0])
+def test_the_record_is_the_replays(desk: Desk, boot_seconds: float | None) -> None:
+    """With the boot time that has been learned, if any has."""
     desk.table = table = desk.table.select(slice(0, 300))
     desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
     desk.loop.follow()
-    desk.look(float(table.end.max()) + 1.0)
+    desk.look(float(table.end.max()) + 1.0, boot_seconds)
+    desk.loop.follow()
     desk.loop.grow()
     assert not any(band.squared_seconds for band in desk.loop.record.bands), (
         "nothing is staked before a record is earned"
@@ -139,7 +153,10 @@ def test_the_record_is_the_replays(desk: Desk) -> None:
     desk.loop.earn()
     own = replace(table, total_processors=128, start_of_log=ORIGIN)
     forecasts = forecast_rows(own, np.arange(300), OPTIONS, rolling=RollingForests(OPTIONS))
-    earned = earned_by_candidates(own, forecasts, desk.settings.placement).record
+    placement = desk.settings.placement
+    if boot_seconds is not None:
+        placement = placement.model_copy(update={"boot_seconds": boot_seconds})
+    earned = earned_by_candidates(own, forecasts, placement).record
     assert sum(band.squared_seconds for band in earned.bands) > 0
     for live, replayed in zip(desk.loop.record.bands, earned.bands, strict=True):
         assert live.saved_seconds == pytest.approx(replayed.saved_seconds)
@@ -201,8 +218,14 @@ def test_damaged_forests_are_grown_anew(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
-    def in_the_cloud(job_id: int, reason: Reason, **more: object) -> QueuedJob:
-        answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=reason)
+    def in_the_cloud(
+        job_id: int,
+        reason: Reason,
+        numbers: tuple[tuple[str, Quantity], ...] = (),
+        limit: TimeLimit | None = None,
+        **more: object,
+    ) -> QueuedJob:
+        answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=reason, numbers=numbers)
         advice = Advice(
             advice_id=f"a-{job_id}",
             time=ORIGIN,
@@ -211,6 +234,7 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
             capacity=None,
             mode=Mode.ACT,
             answers=(answer,),
+            time_limit=limit,
         )
         return make_queued(job_id, "RUNNING", queue="burst", admin_comment=admin_comment(advice), **more)
 
@@ -223,6 +247,13 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     desk.loop.saw(make_look(ORIGIN, jobs=jobs), make_cluster())
     # boot 60 s and a tenth of ten minutes more
     assert desk.loop.record.at_risk_seconds == pytest.approx(60.0 + 0.1 * 600.0)
+    raised = TimeLimit(asked_seconds=600.0, given_seconds=1200.0)
+    stretched = in_the_cloud(5, Reason.CLOUD_FASTER, limit=raised, processors=10, requested_time=1200.0)
+    desk.loop.saw(make_look(ORIGIN, jobs=(stretched,)), make_cluster(), 90.0)
+    assert desk.loop.record.at_risk_seconds == pytest.approx(90.0 + 0.1 * 600.0), "its user's own limit"
+    said = in_the_cloud(6, Reason.CLOUD_FASTER, (("stake", Quantity(40.0)),), processors=10, array_tasks=3)
+    desk.loop.saw(make_look(ORIGIN, jobs=(said,)), make_cluster())
+    assert desk.loop.record.at_risk_seconds == pytest.approx(3 * 40.0), "as was said at its submission"
 
 
 def test_hedges_switched_on_later_have_a_price_from_the_history(desk: Desk) -> None:
