@@ -24,6 +24,7 @@ COMMANDS: tuple[str, ...] = (
     "portfolio",
     "doctor",
     "advise",
+    "whatif",
     "why",
     "ledger",
     "config",

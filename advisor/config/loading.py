@@ -35,6 +35,7 @@ class Source(enum.StrEnum):
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"
+    OPTION = "option"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +45,9 @@ class Origin:
     Attributes
     ----------
     source : Source
-        Default, file or environment.
+        Default, file, environment or a command's own option.
     where : str
-        ``/etc/advisor/advisor.toml:12``, a variable's name, or empty for a default.
+        ``/etc/advisor/advisor.toml:12``, a variable's name, an option, or empty for a default.
     """
 
     source: Source
@@ -107,6 +108,40 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
         origins[definition.key] = Origin(source=Source.ENVIRONMENT, where=variable)
     return LoadedSettings(
         settings=_validate(values, origins, found), origins=MappingProxyType(origins), path=found
+    )
+
+
+def changed(loaded: LoadedSettings, changes: Mapping[str, Any], option: str = "--set") -> LoadedSettings:
+    """The settings with some values another; nothing is written.
+
+    Parameters
+    ----------
+    loaded : LoadedSettings
+        In force.
+    changes : mapping of ``section.name`` to a TOML value
+        What is another.
+    option : str
+        Where the values come from, for messages.
+
+    Raises
+    ------
+    BadInput
+        Unknown setting, wrong value.
+    """
+    values: dict[str, dict[str, Any]] = {
+        section: dict(entries) for section, entries in loaded.settings.model_dump().items()
+    }
+    origins = dict(loaded.origins)
+    for key, value in changes.items():
+        if key not in by_key():
+            raise _unknown(key, by_key(), option, None, "setting")
+        definition = by_key()[key]
+        values[definition.section][definition.name] = value
+        origins[key] = Origin(source=Source.OPTION, where=option)
+    return LoadedSettings(
+        settings=_validate(values, origins, loaded.path),
+        origins=MappingProxyType(origins),
+        path=loaded.path,
     )
 
 

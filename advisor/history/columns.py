@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,14 @@ class TableBuilder:
                 for column, stored in zip(("user", "group", "queue", "executable"), _NOMINAL, strict=True)
             },
         )
+
+
+def on_premise(table: JobTable, burst_partition: str) -> JobTable:
+    """The jobs that ran on-premise, on the epoch's clock.
+
+    Cloud jobs took no processors there and their waits were not the queue's.
+    """
+    queues = table.names.get("queue", ())
+    code = queues.index(burst_partition) if burst_partition in queues else None
+    here = table if code is None else table.select(table.queue != code)
+    return replace(here, submit=here.submit + here.start_of_log, start_of_log=0.0)

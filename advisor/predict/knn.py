@@ -102,6 +102,17 @@ class EstimateColumns:
     def __len__(self) -> int:
         return len(self.seconds)
 
+    def estimate(self, index: int) -> Estimate:
+        """One of them as the decision meets it."""
+        return Estimate(
+            seconds=float(self.seconds[index]),
+            variance=float(self.variance[index]),
+            lower=float(self.lower[index]),
+            upper=float(self.upper[index]),
+            coverage=self.coverage,
+            neighbours=int(self.neighbours[index]),
+        )
+
 
 class KnnEstimator:
     """Estimates a time from the most similar cases of the past.

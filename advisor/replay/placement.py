@@ -19,7 +19,7 @@ from advisor.decide import advise
 from advisor.decide.backtest import ChosenCutoff, PastJobs, choose_cutoff
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
-from advisor.model.estimate import Estimate, Estimates
+from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import EstimatorSettings, PlacementSettings, Settings
 from advisor.model.site import SiteState
@@ -278,21 +278,8 @@ def _cases(
             user=None if user == UNKNOWN_CODE else str(user),
             requested_time=None if np.isnan(asked) else asked,
         )
-        predicted = Estimates(
-            wait=_estimate(estimates["wait"], index), run=_estimate(estimates["run"], index)
-        )
+        predicted = Estimates(wait=estimates["wait"].estimate(index), run=estimates["run"].estimate(index))
         yield job, SiteState(time=submit, cluster=states.state(row)), predicted
-
-
-def _estimate(columns: EstimateColumns, index: int) -> Estimate:
-    return Estimate(
-        seconds=float(columns.seconds[index]),
-        variance=float(columns.variance[index]),
-        lower=float(columns.lower[index]),
-        upper=float(columns.upper[index]),
-        coverage=columns.coverage,
-        neighbours=int(columns.neighbours[index]),
-    )
 
 
 def _published(factor: float, cutoff: ChosenCutoff, options: PlacementOptions) -> PlacementSettings:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
 
 import structlog
 from msgspec import structs
 
+from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.parameters import PARAMETERS_KIND, load_parameters
 from advisor.history.store import HistoryStore
@@ -17,7 +17,6 @@ from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
-from advisor.model.table import JobTable
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn import KnnParameters
 from advisor.predict.predictor import Predictor
@@ -199,6 +198,7 @@ class Knowledge:
             utc_offset_seconds=self._settings.cluster.utc_offset_seconds,
         )
         predictor = Predictor(parameters["wait"], parameters["run"], encoder=encoder)
+        # run times in the cloud are learned one by one as jobs end (`learn_ends`)
         here = on_premise(table, self._settings.cluster.burst_partition)
         if len(here):
             predictor.learn_table(here, states_of(here))
@@ -206,15 +206,3 @@ class Knowledge:
         self._is_changed = True
         log.info("knowledge.built", jobs=len(here), cases=len(predictor.run))
         return predictor
-
-
-def on_premise(table: JobTable, burst_partition: str) -> JobTable:
-    """The jobs that ran on-premise, on the epoch's clock.
-
-    Cloud jobs took no processors there and their waits were not the queue's; their run times are learned one
-    by one as they end (:meth:`Knowledge.learn_ends`) and come back with the next thousands of jobs.
-    """
-    queues = table.names.get("queue", ())
-    code = queues.index(burst_partition) if burst_partition in queues else None
-    here = table if code is None else table.select(table.queue != code)
-    return replace(here, submit=here.submit + here.start_of_log, start_of_log=0.0)

@@ -21,6 +21,7 @@ from advisor.decide.reasons import Reason
 from advisor.decide.record import likely_earned
 from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.state_file import StateFile
+from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Placement
@@ -40,7 +41,6 @@ from advisor.service import placement_store, queue_stream
 from advisor.service.accounting import SOURCE
 from advisor.service.clock import Clock
 from advisor.service.hedge_price import HedgePrice
-from advisor.service.knowledge import on_premise
 from advisor.service.loops import Step
 from advisor.service.placement_record import PlacementRecord
 from advisor.service.placement_store import Base, with_jobs_under_way

@@ -1,0 +1,214 @@
+"""``advisor whatif``: what other settings would have done with the jobs of the last weeks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, loaded_settings
+from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.since import clock_text, parse_since
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
+    from advisor.predict.fitness import Target
+    from advisor.predict.knn import KnnParameters
+    from advisor.replay.own_history import OwnJobs
+    from advisor.replay.whatif import WhatIfRow
+
+_IN_FORCE, _CHANGED, _BEST = "in force", "changed", "clairvoyant"
+_REASONS = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor whatif``."""
+    app.command("whatif")(whatif)
+
+
+def whatif(
+    *,
+    since: Annotated[
+        str,
+        typer.Option("--since", help="Which jobs: submitted in the last 30d, 12w, or since a date."),
+    ] = "30d",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="SECTION.NAME=VALUE", help="What would be another (as TOML); may be repeated."
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history."),
+    ] = None,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Decide the finished jobs again: with the settings in force, and with some of them changed.
+
+    Each job is decided as live, from what was known at its submission; what it would have saved or lost is
+    reckoned from how long it really waited and ran. Nothing is written. Without --set: what the settings in
+    force would have brought, also before anything is switched on.
+    """
+    from advisor.config.editing import parse_changes
+    from advisor.config.loading import changed
+
+    begun = time.perf_counter()
+    loaded = loaded_settings(config)
+    asked = parse_changes(changes or ())
+    settings = {_IN_FORCE: loaded.settings}
+    if asked:
+        settings[_CHANGED] = changed(loaded, asked).settings
+    jobs, begin, name = _jobs(trace, since, loaded.settings)
+    rows, optimum = _rows(jobs, begin, settings)
+    result = {
+        "history": name,
+        "since": begin,
+        "changes": asked,
+        "jobs": rows[_IN_FORCE].jobs,
+        "left_out_cloud_jobs": jobs.in_cloud,
+        "rows": [_row(which, row, optimum[which]) for which, row in rows.items()],
+        "seconds": time.perf_counter() - begun,
+    }
+    emit(result, output, lambda console: _draw(console, result))
+
+
+def _jobs(trace: Path | None, since: str, settings: Settings) -> tuple[OwnJobs, float, str]:
+    """The jobs, the window's first moment (epoch seconds), and where the jobs come from."""
+    from advisor.history.store import HistoryStore
+    from advisor.replay.own_history import jobs_of_log, jobs_of_store
+    from advisor.replay.sources import load_table
+
+    if trace is not None:
+        with ticking() as tick:
+            table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
+        end = table.start_of_log + float((table.submit + table.wait.clip(0.0) + table.run).max())
+        return jobs_of_log(table), parse_since(since, end), table.name
+    begin = parse_since(since, time.time())
+    with HistoryStore(settings.paths.history_url) as store:
+        return jobs_of_store(store, settings, begin, processors=_processors(settings)), begin, "history"
+
+
+def _processors(settings: Settings) -> int:
+    """Of the on-premise machine, as `advisor control` last saw it; 0 where it has never looked."""
+    from advisor.model.errors import UseFallback
+    from advisor.service import snapshot
+
+    try:
+        cluster = snapshot.read(settings.paths.snapshot).state.cluster
+    except UseFallback:
+        return 0
+    return 0 if cluster is None else cluster.total_processors
+
+
+def _rows(
+    jobs: OwnJobs, begin: float, settings: Mapping[str, Settings]
+) -> tuple[dict[str, WhatIfRow], dict[str, float]]:
+    """What each settings would have done, and what a clairvoyant would have saved under the same ones."""
+    from advisor.replay.own_history import history_of
+    from advisor.replay.whatif import clairvoyant, decide_again
+
+    with ticking() as tick:
+        histories = history_of(
+            jobs,
+            begin,
+            rules=frozenset(one.placement.rule for one in settings.values()),
+            parameters=_parameters(settings[_IN_FORCE]),
+            tick=tick,
+        )
+        found: dict[str, WhatIfRow] = {}
+        for which, one in settings.items():
+            history = histories[one.placement.rule]
+            done = 0
+
+            def add(more: int, which: str = which, size: int = len(history.rows)) -> None:
+                nonlocal done
+                done += more
+                tick(f"deciding, {which}", min(done, size), size)
+
+            found[which] = decide_again(history, one, add)
+    best = {which: clairvoyant(histories[one.placement.rule], one) for which, one in settings.items()}
+    optimum = {which: row.saved_seconds for which, row in best.items()}
+    last = _CHANGED if _CHANGED in settings else _IN_FORCE
+    return found | {_BEST: best[last]}, optimum | {_BEST: optimum[last]}
+
+
+def _parameters(settings: Settings) -> dict[Target, KnnParameters]:
+    """Of the published rule's estimators: those in force."""
+    from advisor.history.models import ModelStore
+    from advisor.history.parameters import load_parameters
+    from advisor.predict.features import CUNHA_TABLE_I
+    from advisor.predict.knn import KnnParameters
+
+    estimator = settings.estimator
+    untuned = KnnParameters.untuned(
+        CUNHA_TABLE_I,
+        k=estimator.neighbours,
+        omega=estimator.kernel_width,
+        s=estimator.knowledge_base_jobs,
+    )
+    return load_parameters(ModelStore(folder=settings.paths.models), CUNHA_TABLE_I, untuned)
+
+
+def _row(which: str, row: WhatIfRow, optimum: float) -> dict[str, Any]:
+    return {
+        "settings": which,
+        "cloud_jobs": row.cloud_jobs,
+        "hedged_jobs": row.hedged_jobs,
+        "slower_jobs": row.slower_jobs,
+        "saved_seconds": row.saved_seconds,
+        "lost_seconds": row.lost_seconds,
+        "fraction_of_optimal": row.saved_seconds / optimum if optimum else None,
+        "mean_turnaround_seconds": row.mean_turnaround_seconds,
+        "cost_usd": row.cost_usd,
+        "dearest_day_usd": row.dearest_day_usd,
+        "cloud_core_hours": row.cloud_core_hours,
+        "capacity": dict(row.capacity),
+        "reasons": dict(row.reasons.most_common()),
+    }
+
+
+def _draw(console: Console, result: Mapping[str, Any]) -> None:
+    begin = clock_text(result["since"])
+    console.print(Text(f"{result['jobs']:,} on-premise jobs of {result['history']} since {begin}"))
+    table = Table(box=None, pad_edge=False)
+    headings = ("settings", "moved", "slower", "hours saved", "turnaround", "USD", "USD, top day")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "settings" else "right", no_wrap=True)
+    for row in result["rows"]:
+        table.add_row(
+            row["settings"],
+            f"{row['cloud_jobs']:,}",
+            "-" if row["settings"] == _BEST else f"{row['slower_jobs']:,}",
+            f"{row['saved_seconds'] / 3600.0:,.0f}",
+            f"{row['mean_turnaround_seconds'] / 3600.0:,.2f} h",
+            _usd(row["cost_usd"]),
+            _usd(row["dearest_day_usd"]),
+        )
+    console.print(table)
+    for row in result["rows"]:
+        most = list(row["reasons"].items())[:_REASONS]
+        if most:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in most)
+            console.print(Text(f"{row['settings']}: {reasons}"))
+    for key, value in result["changes"].items():
+        console.print(Text(f"changed: {key} = {value}"))
+    if result["left_out_cloud_jobs"]:
+        console.print(
+            Text(
+                f"{result['left_out_cloud_jobs']:,} jobs ran in the cloud and are left out: nobody knows how "
+                "long they would have waited."
+            )
+        )
+
+
+def _usd(amount: float) -> str:
+    return "-" if math.isnan(amount) else f"{amount:,.0f}"

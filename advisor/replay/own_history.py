@@ -1,0 +1,222 @@
+"""A site's own jobs, or a log's, made ready to be decided again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from advisor.history.columns import on_premise
+from advisor.history.store import HistoryStore
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.predict.features import Encoder
+from advisor.predict.fitness import Target
+from advisor.predict.knn import KnnParameters
+from advisor.predict.tracker import states_of
+from advisor.replay.estimates import estimate_rows
+from advisor.replay.forecasts import ForecastOptions, forecast_rows
+from advisor.replay.whatif import EstimatesAt, History, JobAt, Rows, window_rows
+
+Tick = Callable[[str, int, int], None]
+"""Told a phase, what is done of it, and its size."""
+
+RECORD_JOBS: Final = 20_000
+"""Jobs before the window that make the record."""
+_LEAD_JOBS: Final = 2_000
+"""Jobs before those, so that the queue is whole and forests have something to grow on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnJobs:
+    """Jobs, and what is said of each.
+
+    Attributes
+    ----------
+    table : JobTable
+        Jobs that ran on-premise, in submission order.
+    job_at : callable
+        A row's submission.
+    in_cloud : int
+        Jobs of the window that ran in the cloud: what they would have waited nobody knows, so they are left
+        out.
+    """
+
+    table: JobTable
+    job_at: JobAt
+    in_cloud: int = 0
+
+
+def jobs_of_store(store: HistoryStore, settings: Settings, since: float, *, processors: int = 0) -> OwnJobs:
+    """Jobs of the site's history with all that was said of them.
+
+    Parameters
+    ----------
+    store : HistoryStore
+        The history.
+    settings : Settings
+        Names the burst partition.
+    since : float
+        Epoch seconds; jobs submitted earlier are learned from.
+    processors : int
+        Of the on-premise machine; 0 when unknown: then as many as were ever busy at once.
+    """
+    whole = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
+    here = on_premise(whole, settings.cluster.burst_partition)
+    here = replace(here, total_processors=processors or busiest(here))
+    said: dict[tuple[int, float], Job] = {
+        (outcome.job.job_id, outcome.job.submit_time): outcome.job for outcome in store.outcomes(since)
+    }
+    since_then = int(np.count_nonzero(whole.submit + whole.start_of_log >= since))
+    in_cloud = since_then - int(np.count_nonzero(here.submit + here.start_of_log >= since))
+
+    def job_at(row: int) -> Job:
+        key = (int(here.job_id[row]), float(here.submit[row]) + here.start_of_log)
+        return said.get(key) or job_in(here, row)
+
+    return OwnJobs(table=here, job_at=job_at, in_cloud=in_cloud)
+
+
+def jobs_of_log(table: JobTable) -> OwnJobs:
+    """Jobs of a log: as a log does not know our partitions, all may move."""
+    if not table.total_processors:
+        table = replace(table, total_processors=busiest(table))
+    return OwnJobs(table=table, job_at=lambda row: job_in(table, row, with_queue=False))
+
+
+def busiest(table: JobTable) -> int:
+    """Most processors busy at one moment."""
+    ran = table.run > 0
+    start = (table.submit + np.maximum(table.wait, 0.0))[ran]
+    times = np.concatenate([start, start + table.run[ran]])
+    change = np.concatenate([table.processors[ran], -table.processors[ran]])
+    order = np.lexsort((change, times))  # at one moment ends come first
+    return int(np.cumsum(change[order]).max(initial=0))
+
+
+def job_in(table: JobTable, row: int, *, with_queue: bool = True) -> Job:
+    """A row as a submission, as far as its columns tell."""
+
+    def name(column: str) -> str | None:
+        code = int(getattr(table, column)[row])
+        names = table.names.get(column)
+        if code == UNKNOWN_CODE:
+            return None
+        return str(code) if names is None else names[code]
+
+    asked = float(table.requested_time[row])
+    return Job(
+        job_id=int(table.job_id[row]),
+        submit_time=float(table.submit[row]),
+        processors=int(table.processors[row]),
+        user=name("user"),
+        group=name("group"),
+        queue=name("queue") if with_queue else None,
+        requested_time=None if np.isnan(asked) else asked,
+    )
+
+
+def history_of(
+    jobs: OwnJobs,
+    since: float,
+    *,
+    rules: frozenset[str],
+    parameters: Mapping[Target, KnnParameters],
+    tick: Tick,
+) -> dict[str, History]:
+    """Forecast a window of jobs, each from what was known at its submission, for the rules asked about.
+
+    Parameters
+    ----------
+    jobs : OwnJobs
+        Whose.
+    since : float
+        Epoch seconds at which the window begins.
+    rules : frozenset of str
+        ``"advisor"`` (distribution forests), ``"published"`` (k-NN).
+    parameters : mapping
+        Of the k-NN estimators.
+    tick : callable
+        Told how far it is.
+
+    Returns
+    -------
+    dict
+        One history by rule; they differ in their forecasts only.
+
+    Raises
+    ------
+    BadInput
+        Nothing in the window, or nothing before it to learn from.
+    """
+    options = ForecastOptions()
+    whole = jobs.table
+    rows, judged = window_rows(whole, since, before=RECORD_JOBS)
+    begin = max(0, int(rows[0]) - options.forest.most_jobs - _LEAD_JOBS)
+    table = whole.select(np.arange(begin, len(whole)))
+    rows = rows - begin
+    if int(rows[judged]) < options.first:
+        raise BadInput(
+            f"{int(rows[judged])} finished jobs before the window are too few to forecast from",
+            where="--since",
+            mend=f"Begin after the first {options.first:,} jobs, or `advisor ingest` older ones",
+            code="whatif.short",
+        )
+    states = states_of(table)
+    found: dict[str, History] = {}
+    for rule in sorted(rules):
+        estimates_at = (
+            _published(table, rows, parameters, tick)
+            if rule == "published"
+            else _forecast(table, rows, options, tick)
+        )
+        found[rule] = History(
+            table=table,
+            rows=rows,
+            first_judged=judged,
+            states=states,
+            job_at=lambda row: jobs.job_at(row + begin),
+            estimates_at=estimates_at,
+        )
+    return found
+
+
+def _forecast(table: JobTable, rows: Rows, options: ForecastOptions, tick: Tick) -> EstimatesAt:
+    columns = forecast_rows(table, rows, options, tick=_counted("forecasting", len(rows), tick))
+    wait, run = columns["wait"], columns["run"]
+
+    def at(position: int) -> Estimates:
+        if not (np.isfinite(wait.mean[position]) and np.isfinite(run.mean[position])):
+            return Estimates()
+        return Estimates(wait=wait.estimate(position), run=run.estimate(position))
+
+    return at
+
+
+def _published(
+    table: JobTable, rows: Rows, parameters: Mapping[Target, KnnParameters], tick: Tick
+) -> EstimatesAt:
+    encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds)
+    features = encoder.encode_table(table, states_of(table))
+    told = _counted("estimating", 2 * len(rows), tick)
+    wait, run = (
+        estimate_rows(table, features, rows, parameters[target], target, encoder=encoder, tick=told)
+        for target in ("wait", "run")
+    )
+    return lambda position: Estimates(wait=wait.estimate(position), run=run.estimate(position))
+
+
+def _counted(phase: str, size: int, tick: Tick) -> Callable[[int], None]:
+    done = 0
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+        tick(phase, min(done, size), size)
+
+    return add

@@ -1,0 +1,325 @@
+"""What other settings would have done with a site's own jobs: the same decision function, the same forecasts.
+
+Every job of a window is advised twice, as the settings in force would have it and as changed ones would, from
+what was known at its submission. What came of it is reckoned from what happened: a job that would have moved
+saves its wait and pays for the boot and the slower run; one that would have kept its place comes back as
+:mod:`advisor.decide.hedging` says. The queue is the one that was: what a move would have brought the jobs
+behind is not counted, so that savings are rather too small.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide import advise
+from advisor.decide._hedge_curves import outcome
+from advisor.decide.demand import cost_usd
+from advisor.decide.hedging import case_of
+from advisor.decide.placement import PlacementCase, as_case
+from advisor.decide.proven import candidate_chance, worst_seconds
+from advisor.decide.record import RecordKeeper
+from advisor.model.advice import Advice, Mode, Placement
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, SiteState
+from advisor.model.table import JobTable
+from advisor.predict.tracker import StateColumns
+
+Rows = NDArray[np.int64]
+JobAt = Callable[[int], Job]
+EstimatesAt = Callable[[int], Estimates]
+
+_DAY: Final = 86_400.0
+_STEP: Final = 256
+
+
+@dataclass(slots=True)
+class WhatIfRow:
+    """What one set of settings would have done.
+
+    Attributes
+    ----------
+    jobs, cloud_jobs, hedged_jobs, slower_jobs : int
+        Jobs judged; those that would have started in the cloud; those of them with their place kept; those
+        that would have ended later than they did.
+    saved_seconds, lost_seconds : float
+        Turnaround saved by all together, losses subtracted; those losses (a positive number).
+    cost_usd, dearest_day_usd : float
+        Of all, and of the dearest day by the site's clock.
+    cloud_core_hours : float
+        Processors times hours, boots included.
+    capacity : Counter of str
+        Jobs by what would have been paid for.
+    reasons : Counter of str
+        Jobs by the reason that decided.
+    mean_turnaround_seconds : float
+        Of all jobs judged.
+    """
+
+    jobs: int = 0
+    cloud_jobs: int = 0
+    hedged_jobs: int = 0
+    slower_jobs: int = 0
+    saved_seconds: float = 0.0
+    lost_seconds: float = 0.0
+    cost_usd: float = 0.0
+    dearest_day_usd: float = 0.0
+    cloud_core_hours: float = 0.0
+    capacity: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    mean_turnaround_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Jobs to be advised, with what is known of them.
+
+    Attributes
+    ----------
+    table : JobTable
+        Jobs that ran on-premise, in submission order, earlier ones included.
+    rows : int64
+        Rows that are advised; the record begins with the first of them.
+    first_judged : int
+        Position in `rows` from which jobs are counted; those before only make the record.
+    states : StateColumns
+        What each row of the table met.
+    job_at, estimates_at : callable
+        A row's submission; the forecasts of a position in `rows`.
+    """
+
+    table: JobTable
+    rows: Rows
+    first_judged: int
+    states: StateColumns
+    job_at: JobAt
+    estimates_at: EstimatesAt
+
+
+def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, int]:
+    """Rows to advise, and the position of the first one submitted at ``since`` (epoch seconds) or later.
+
+    Parameters
+    ----------
+    table : JobTable
+        In submission order.
+    since : float
+        Epoch seconds.
+    before : int
+        So many earlier rows are advised too, for the record.
+
+    Raises
+    ------
+    BadInput
+        Nothing was submitted since.
+    """
+    rows = np.flatnonzero(table.run > 0)
+    first = int(np.searchsorted(table.submit[rows] + table.start_of_log, since))
+    if first == len(rows):
+        raise BadInput(
+            "no finished on-premise job was submitted since then",
+            where="--since",
+            mend="Go further back, or run `advisor ingest` first",
+            code="whatif.empty",
+        )
+    begin = max(0, first - before)
+    return rows[begin:], first - begin
+
+
+def decide_again(history: History, settings: Settings, tick: Callable[[int], None]) -> WhatIfRow:
+    """Advise the jobs of a history one after another, as these settings would have it.
+
+    The record takes in each candidate when it has ended, and the day's money is that of the moves so far, so
+    that nothing is known earlier than it was. Shadow mode makes no difference: what would be done counts.
+
+    Parameters
+    ----------
+    history : History
+        The jobs.
+    settings : Settings
+        How they are decided. Prices and the boot time are these settings'.
+    tick : callable
+        Told how many jobs were done since.
+    """
+    acting = settings.cluster.model_copy(update={"default_mode": Mode.ACT, "modes": {}})
+    settings = settings.model_copy(update={"cluster": acting})
+    table = history.table
+    account = _Account(settings, table.start_of_log)
+    sums = _Sums(table.start_of_log + table.utc_offset_seconds)
+    for position, index in enumerate(history.rows.tolist()):
+        job, estimates = history.job_at(index), history.estimates_at(position)
+        now, run = float(table.submit[index]), float(table.run[index])
+        wait = max(0.0, float(table.wait[index]))
+        case = as_case(
+            processors=job.processors,
+            requested_time=job.requested_time,
+            estimates=estimates,
+            boot=settings.placement.boot_seconds,
+            settings=settings.placement,
+        )
+        account.settle(now)
+        state = SiteState(
+            time=now, cluster=history.states.state(index), cloud=account.cloud, record=account.keeper.record
+        )
+        advice = advise(job, state, estimates, settings, advice_id="what-if")
+        moved = None
+        if advice.placement is Placement.BURST and advice.capacity is not None:
+            saved, seconds = _outcome(advice, case, estimates, wait, run)
+            usd = cost_usd(job, seconds - case.boot_seconds, advice.capacity, state.cloud, settings)
+            moved = _Moved(saved_seconds=saved, cloud_seconds=seconds, usd=usd)
+            account.spend(job, usd)
+        account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), moved is not None)
+        if position >= history.first_judged:
+            sums.add(job, advice, now, wait + run, moved)
+        if (position + 1) % _STEP == 0:
+            tick(_STEP)
+    return sums.row()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moved:
+    """A job that would have started in the cloud: seconds saved, seconds there, dollars."""
+
+    saved_seconds: float
+    cloud_seconds: float
+    usd: float
+
+
+def _outcome(
+    advice: Advice, case: PlacementCase, estimates: Estimates, wait: float, run: float
+) -> tuple[float, float]:
+    """Seconds saved, and seconds in the cloud, of a job that starts there."""
+    boot, slowdown = case.boot_seconds, case.performance_ratio
+    if advice.hedge is None:
+        return wait - case.penalty_seconds(run), boot + slowdown * run
+    forecast = case_of(
+        estimates,
+        processors=case.processors,
+        slowdown=slowdown,
+        boot_seconds=boot,
+        requested_time=case.requested_time,
+    )
+    stays = forecast is not None and forecast.stays(wait)
+    saved, spent, _ = outcome(wait, run, slowdown, boot, advice.hedge.stop_seconds, stays)
+    return saved, spent
+
+
+class _Account:
+    """What would be known as time goes on: the record, and the day's money."""
+
+    def __init__(self, settings: Settings, start_of_log: float) -> None:
+        self._start_of_log = start_of_log
+        self._under_way = list[tuple[float, int, float, float]]()
+        self._day = -1
+        self._spent = 0.0
+        self._by_account = dict[str, float]()
+        self.keeper = RecordKeeper(settings.placement.win_probability)
+
+    def settle(self, now: float) -> None:
+        """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.purse`)."""
+        while self._under_way and self._under_way[0][0] < now:
+            _, key, saved, chance = heapq.heappop(self._under_way)
+            self.keeper.ended(key, saved, chance)
+        day = int((now + self._start_of_log) // _DAY)
+        if day != self._day:
+            self._day, self._spent, self._by_account = day, 0.0, {}
+
+    @property
+    def cloud(self) -> CloudState:
+        """The cloud with what was committed today."""
+        return CloudState(
+            spent_today_usd=self._spent, spent_today_by_account=MappingProxyType(dict(self._by_account))
+        )
+
+    def spend(self, job: Job, usd: float) -> None:
+        """Commit what a job costs."""
+        self._spent += usd
+        if job.account is not None:
+            self._by_account[job.account] = self._by_account.get(job.account, 0.0) + usd
+
+    def follow(
+        self,
+        key: int,
+        ends: float,
+        case: PlacementCase,
+        saved: float,
+        moved: bool,  # noqa: FBT001 (private)
+    ) -> None:
+        """Remember a job that will count for the record; a moved one is at risk until it ends."""
+        chance = candidate_chance(case) if case.wait.quantiles and case.run.quantiles else None
+        if chance is None:
+            return
+        if moved:
+            self.keeper.moved(key, worst_seconds(case))
+        heapq.heappush(self._under_way, (ends, key, saved, chance))
+
+
+class _Sums:
+    """Adds up what would have become of the jobs judged."""
+
+    def __init__(self, clock_offset_seconds: float) -> None:
+        self._offset = clock_offset_seconds
+        self._row = WhatIfRow()
+        self._by_day = dict[int, float]()
+        self._turnaround = 0.0
+
+    def add(self, job: Job, advice: Advice, now: float, turnaround: float, moved: _Moved | None) -> None:
+        """Count one job; ``turnaround`` is what it really took, seconds."""
+        row = self._row
+        row.jobs += 1
+        row.reasons[advice.decisive.reason] += 1
+        self._turnaround += turnaround
+        if moved is None or advice.capacity is None:
+            return
+        self._turnaround -= moved.saved_seconds
+        row.cloud_jobs += 1
+        row.hedged_jobs += advice.hedge is not None
+        row.slower_jobs += moved.saved_seconds < 0.0
+        row.saved_seconds += moved.saved_seconds
+        row.lost_seconds += max(0.0, -moved.saved_seconds)
+        row.cost_usd += moved.usd
+        row.cloud_core_hours += job.processors * moved.cloud_seconds / 3600.0
+        row.capacity[advice.capacity.value] += 1
+        day = int((now + self._offset) // _DAY)
+        self._by_day[day] = self._by_day.get(day, 0.0) + moved.usd
+
+    def row(self) -> WhatIfRow:
+        """The sums."""
+        row = self._row
+        row.mean_turnaround_seconds = self._turnaround / row.jobs if row.jobs else math.nan
+        row.dearest_day_usd = max(self._by_day.values(), default=0.0)
+        return row
+
+
+def clairvoyant(history: History, settings: Settings) -> WhatIfRow:
+    """Whoever knew waits and run times, and moved each job that ends sooner in the cloud.
+
+    What that would have cost depends on what had been open: NaN.
+    """
+    placement, table = settings.placement, history.table
+    rows = history.rows[history.first_judged :]
+    processors, run, wait = table.processors[rows], table.run[rows], np.maximum(table.wait[rows], 0.0)
+    ratio = placement.overhead_per_processor * processors + placement.baseline
+    saved = wait - placement.boot_seconds - (ratio - 1.0) * run
+    seconds = placement.boot_seconds + ratio * run
+    faster = saved > 0.0
+    return WhatIfRow(
+        jobs=len(rows),
+        cloud_jobs=int(faster.sum()),
+        saved_seconds=float(saved[faster].sum()),
+        cost_usd=math.nan,
+        dearest_day_usd=math.nan,
+        cloud_core_hours=float((processors * seconds)[faster].sum() / 3600.0),
+        mean_turnaround_seconds=float((wait + run - np.where(faster, saved, 0.0)).mean()),
+    )

@@ -1,0 +1,130 @@
+"""``advisor whatif`` on a history in a database, and on a log."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.history.store import HistoryStore
+from advisor.model import BadInput, Job, JobOutcome
+from advisor.model.settings import Settings
+from advisor.replay.own_history import jobs_of_store
+from advisor.replay.sources import load_table
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,600 jobs that ended lately, every twentieth of them in the cloud."""
+    folder = tmp_path_factory.mktemp("site")
+    table = load_table("synthetic:1600:8")
+    shift = time.time() - float((table.submit + table.wait + table.run).max()) - 60.0
+    outcomes = [
+        JobOutcome(
+            job=Job(
+                job_id=row + 1,
+                submit_time=float(table.submit[row]) + shift,
+                processors=int(table.processors[row]),
+                user=f"user{table.user[row]}",
+                account=f"account{table.user[row] % 3}",
+                queue="burst" if row % 20 == 0 else "main",
+                requested_time=float(table.requested_time[row]),
+            ),
+            start_time=float(table.submit[row] + table.wait[row]) + shift,
+            end_time=float(table.submit[row] + table.wait[row] + table.run[row]) + shift,
+            partition="burst" if row % 20 == 0 else "main",
+        )
+        for row in range(len(table))
+    ]
+    url = f"sqlite:///{folder}/history.db"
+    with HistoryStore(url) as store:
+        store.add(outcomes)
+    config = folder / "advisor.toml"
+    config.write_text(
+        f'[cluster]\non_premise_partitions = ["main"]\n[paths]\ndatabase_url = "{url}"\n'
+        f'state = "{folder}/state"\nrun = "{folder}/run"\n'
+    )
+    return config
+
+
+def since(site: Path, jobs: int) -> str:
+    """A moment after which so many jobs of the history were submitted."""
+    from advisor.cli.context import settings_of
+
+    with HistoryStore(settings_of(site).paths.history_url) as store:
+        times = sorted(outcome.job.submit_time for outcome in store.outcomes())
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(times[-jobs]))
+
+
+def test_settings_side_by_side(site: Path) -> None:
+    arguments = ["whatif", "--config", str(site), "--since", since(site, 300), "--format", "json"]
+    changes = ["--set", "rules.deny_accounts=['account1']", "--set", "waiting.daily_cap_usd=0.01"]
+    found = runner.invoke(app, [*arguments, *changes], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.stdout)
+    rows = {row["settings"]: row for row in result["rows"]}
+    assert list(rows) == ["in force", "changed", "clairvoyant"]
+    assert result["history"] == "history"
+    assert 280 <= result["jobs"] + result["left_out_cloud_jobs"] <= 300
+    assert 12 <= result["left_out_cloud_jobs"] <= 17
+    assert sum(rows["in force"]["reasons"].values()) == result["jobs"]
+    assert rows["changed"]["reasons"]["rule.account_denied"] > 0
+    assert rows["changed"]["cost_usd"] < rows["in force"]["cost_usd"]
+    assert rows["clairvoyant"]["cost_usd"] is None
+    assert rows["clairvoyant"]["saved_seconds"] >= rows["in force"]["saved_seconds"]
+    assert result["changes"] == {"rules.deny_accounts": ["account1"], "waiting.daily_cap_usd": 0.01}
+
+
+def test_for_people_and_by_the_published_rule(site: Path) -> None:
+    arguments = ["whatif", "--config", str(site), "--since", since(site, 60)]
+    found = runner.invoke(app, [*arguments, "--set", "placement.rule=published"], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    for word in ("in force", "changed", "clairvoyant", "ran in the cloud", "placement.rule = published"):
+        assert word in found.stdout
+
+
+def test_a_log_needs_no_site() -> None:
+    arguments = ["whatif", "--trace", "synthetic:1300:2", "--since", "2d", "--format", "json"]
+    found = runner.invoke(app, arguments, catch_exceptions=False)
+    result = json.loads(found.stdout)
+    assert [row["settings"] for row in result["rows"]] == ["in force", "clairvoyant"]
+    assert result["jobs"] > 0
+    assert result["changes"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "placement.cutof_scale=1"], "there is no setting placement.cutof_scale"),
+        (["--set", "placement.baseline=fast"], "placement.baseline"),
+        (["--set", "nonsense"], "is no change"),
+        (["--since", "soon"], "is no time"),
+        (["--since", "1s"], "no finished on-premise job"),
+        (["--since", "2000-01-01"], "too few to forecast from"),
+    ],
+)
+def test_what_is_wrong_is_said(site: Path, arguments: list[str], said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        runner.invoke(app, ["whatif", "--config", str(site), *arguments], catch_exceptions=False)
+    assert said in f"{caught.value.what} {caught.value.where} {caught.value.mend}"
+
+
+def test_jobs_keep_what_was_said_of_them(site: Path) -> None:
+    from advisor.cli.context import settings_of
+
+    settings = settings_of(site)
+    with HistoryStore(settings.paths.history_url) as store:
+        own = jobs_of_store(store, settings, 0.0)
+        some = jobs_of_store(store, Settings(), time.time(), processors=99)
+    assert {own.job_at(row).queue for row in range(0, len(own.table), 50)} == {"main"}
+    assert all(own.job_at(row).account for row in range(0, len(own.table), 50))
+    assert some.job_at(3).account is None, "only the window's jobs are read whole"
+    assert some.job_at(3).user is not None
+    assert some.table.total_processors == 99
+    assert 0 < own.table.total_processors <= 128
