@@ -16,9 +16,11 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit, ticking
 from advisor.cli.since import clock_text, parse_since
+from advisor.model.site import SiteState
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
+    from advisor.model.site import CloudState
     from advisor.predict.fitness import Target
     from advisor.predict.knn import KnnParameters
     from advisor.replay.own_history import OwnJobs
@@ -67,8 +69,9 @@ def whatif(
     settings = {_IN_FORCE: loaded.settings}
     if asked:
         settings[_CHANGED] = changed(loaded, asked).settings
-    jobs, begin, name = _jobs(trace, since, loaded.settings)
-    rows, optimum = _rows(jobs, begin, settings)
+    seen = SiteState(time=begun, cluster=None) if trace is not None else _seen(loaded.settings)
+    jobs, begin, name = _jobs(trace, since, loaded.settings, seen)
+    rows, optimum = _rows(jobs, begin, settings, seen.cloud)
     result = {
         "history": name,
         "since": begin,
@@ -81,7 +84,7 @@ def whatif(
     emit(result, output, lambda console: _draw(console, result))
 
 
-def _jobs(trace: Path | None, since: str, settings: Settings) -> tuple[OwnJobs, float, str]:
+def _jobs(trace: Path | None, since: str, settings: Settings, seen: SiteState) -> tuple[OwnJobs, float, str]:
     """The jobs, the window's first moment (epoch seconds), and where the jobs come from."""
     from advisor.history.store import HistoryStore
     from advisor.replay.own_history import jobs_of_log, jobs_of_store
@@ -94,23 +97,37 @@ def _jobs(trace: Path | None, since: str, settings: Settings) -> tuple[OwnJobs, 
         return jobs_of_log(table), parse_since(since, end), table.name
     begin = parse_since(since, time.time())
     with HistoryStore(settings.paths.history_url) as store:
-        return jobs_of_store(store, settings, begin, processors=_processors(settings)), begin, "history"
+        processors = 0 if seen.cluster is None else seen.cluster.total_processors
+        return jobs_of_store(store, settings, begin, processors=processors), begin, "history"
 
 
-def _processors(settings: Settings) -> int:
-    """Of the on-premise machine, as `advisor control` last saw it; 0 where it has never looked."""
+def _seen(settings: Settings) -> SiteState:
+    """The site as `advisor control` last saw it; of the cloud only what lasts: sizes, prices, the boot time.
+
+    Whether it was open, and how many reserved nodes were free, was another matter at each submission.
+    """
+    from msgspec.structs import replace
+
     from advisor.model.errors import UseFallback
     from advisor.service import snapshot
 
     try:
-        cluster = snapshot.read(settings.paths.snapshot).state.cluster
+        seen = snapshot.read(settings.paths.snapshot).state
     except UseFallback:
-        return 0
-    return 0 if cluster is None else cluster.total_processors
+        return SiteState(time=0.0, cluster=None)
+    lasting = replace(
+        seen.cloud,
+        reserved_free_nodes=0,
+        spot_open=True,
+        on_demand_open=True,
+        protected="",
+        steady_free_nodes=0,
+    )
+    return replace(seen, cloud=lasting)
 
 
 def _rows(
-    jobs: OwnJobs, begin: float, settings: Mapping[str, Settings]
+    jobs: OwnJobs, begin: float, settings: Mapping[str, Settings], cloud: CloudState
 ) -> tuple[dict[str, WhatIfRow], dict[str, float]]:
     """What each settings would have done, and what a clairvoyant would have saved under the same ones."""
     from advisor.replay.own_history import history_of
@@ -134,8 +151,8 @@ def _rows(
                 done += more
                 tick(f"deciding, {which}", min(done, size), size)
 
-            found[which] = decide_again(history, one, add)
-    best = {which: clairvoyant(histories[one.placement.rule], one) for which, one in settings.items()}
+            found[which] = decide_again(history, one, add, cloud)
+    best = {which: clairvoyant(histories[one.placement.rule], one, cloud) for which, one in settings.items()}
     optimum = {which: row.saved_seconds for which, row in best.items()}
     last = _CHANGED if _CHANGED in settings else _IN_FORCE
     return found | {_BEST: best[last]}, optimum | {_BEST: optimum[last]}

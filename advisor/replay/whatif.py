@@ -18,11 +18,12 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from advisor.decide import advise
 from advisor.decide._hedge_curves import outcome
-from advisor.decide.demand import cost_usd
+from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedging import case_of
 from advisor.decide.placement import PlacementCase, as_case
 from advisor.decide.proven import candidate_chance, worst_seconds
@@ -42,6 +43,7 @@ EstimatesAt = Callable[[int], Estimates]
 
 _DAY: Final = 86_400.0
 _STEP: Final = 256
+NO_CLOUD_SEEN: Final = CloudState()
 
 
 @dataclass(slots=True)
@@ -137,7 +139,9 @@ def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, in
     return rows[begin:], first - begin
 
 
-def decide_again(history: History, settings: Settings, tick: Callable[[int], None]) -> WhatIfRow:
+def decide_again(
+    history: History, settings: Settings, tick: Callable[[int], None], cloud: CloudState = NO_CLOUD_SEEN
+) -> WhatIfRow:
     """Advise the jobs of a history one after another, as these settings would have it.
 
     The record takes in each candidate when it has ended, and the day's money is that of the moves so far, so
@@ -148,14 +152,17 @@ def decide_again(history: History, settings: Settings, tick: Callable[[int], Non
     history : History
         The jobs.
     settings : Settings
-        How they are decided. Prices and the boot time are these settings'.
+        How they are decided.
     tick : callable
         Told how many jobs were done since.
+    cloud : CloudState
+        What the cloud's nodes are like, their boot time and prices; what is not known is as the settings say.
     """
     acting = settings.cluster.model_copy(update={"default_mode": Mode.ACT, "modes": {}})
     settings = settings.model_copy(update={"cluster": acting})
     table = history.table
-    account = _Account(settings, table.start_of_log)
+    account = _Account(settings, table.start_of_log, cloud)
+    boot = boot_seconds(cloud, settings)
     sums = _Sums(table.start_of_log + table.utc_offset_seconds)
     for position, index in enumerate(history.rows.tolist()):
         job, estimates = history.job_at(index), history.estimates_at(position)
@@ -165,7 +172,7 @@ def decide_again(history: History, settings: Settings, tick: Callable[[int], Non
             processors=job.processors,
             requested_time=job.requested_time,
             estimates=estimates,
-            boot=settings.placement.boot_seconds,
+            boot=boot,
             settings=settings.placement,
         )
         account.settle(now)
@@ -218,8 +225,9 @@ def _outcome(
 class _Account:
     """What would be known as time goes on: the record, and the day's money."""
 
-    def __init__(self, settings: Settings, start_of_log: float) -> None:
+    def __init__(self, settings: Settings, start_of_log: float, cloud: CloudState) -> None:
         self._start_of_log = start_of_log
+        self._cloud = cloud
         self._under_way = list[tuple[float, int, float, float]]()
         self._day = -1
         self._spent = 0.0
@@ -238,8 +246,10 @@ class _Account:
     @property
     def cloud(self) -> CloudState:
         """The cloud with what was committed today."""
-        return CloudState(
-            spent_today_usd=self._spent, spent_today_by_account=MappingProxyType(dict(self._by_account))
+        return structs.replace(
+            self._cloud,
+            spent_today_usd=self._spent,
+            spent_today_by_account=MappingProxyType(dict(self._by_account)),
         )
 
     def spend(self, job: Job, usd: float) -> None:
@@ -302,7 +312,7 @@ class _Sums:
         return row
 
 
-def clairvoyant(history: History, settings: Settings) -> WhatIfRow:
+def clairvoyant(history: History, settings: Settings, cloud: CloudState = NO_CLOUD_SEEN) -> WhatIfRow:
     """Whoever knew waits and run times, and moved each job that ends sooner in the cloud.
 
     What that would have cost depends on what had been open: NaN.
@@ -311,8 +321,9 @@ def clairvoyant(history: History, settings: Settings) -> WhatIfRow:
     rows = history.rows[history.first_judged :]
     processors, run, wait = table.processors[rows], table.run[rows], np.maximum(table.wait[rows], 0.0)
     ratio = placement.overhead_per_processor * processors + placement.baseline
-    saved = wait - placement.boot_seconds - (ratio - 1.0) * run
-    seconds = placement.boot_seconds + ratio * run
+    boot = boot_seconds(cloud, settings)
+    saved = wait - boot - (ratio - 1.0) * run
+    seconds = boot + ratio * run
     faster = saved > 0.0
     return WhatIfRow(
         jobs=len(rows),

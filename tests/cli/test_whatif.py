@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, Job, JobOutcome
+from advisor.model import BadInput, CloudState, Job, JobOutcome, SiteState
 from advisor.model.settings import Settings
 from advisor.replay.own_history import jobs_of_store
 from advisor.replay.sources import load_table
+from advisor.service import snapshot
+from advisor.service.snapshot import Snapshot
 
 runner = CliRunner()
 
@@ -87,6 +89,24 @@ def test_for_people_and_by_the_published_rule(site: Path) -> None:
     assert found.exit_code == 0, found.output
     for word in ("in force", "changed", "clairvoyant", "ran in the cloud", "placement.rule = published"):
         assert word in found.stdout
+
+
+def test_the_boot_time_is_the_one_control_has_seen(site: Path) -> None:
+    """A day until a node is up: nothing is worth that here."""
+    from advisor.cli.context import settings_of
+
+    settings = settings_of(site)
+    cloud = CloudState(boot_seconds=86_400.0, protected="ten boots failed")
+    settings.paths.run.mkdir(exist_ok=True)
+    snapshot.write(settings.paths.snapshot, Snapshot(state=SiteState(time=1.0, cluster=None, cloud=cloud)))
+    try:
+        arguments = ["whatif", "--config", str(site), "--since", since(site, 100), "--format", "json"]
+        found = runner.invoke(app, arguments, catch_exceptions=False)
+    finally:
+        settings.paths.snapshot.unlink()
+    rows = {row["settings"]: row for row in json.loads(found.stdout)["rows"]}
+    assert rows["in force"]["cloud_jobs"] == rows["clairvoyant"]["cloud_jobs"] == 0
+    assert "capacity.protected" not in rows["in force"]["reasons"]
 
 
 def test_a_log_needs_no_site() -> None:

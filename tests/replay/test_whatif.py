@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from advisor.model import BadInput, Estimate, Estimates, Job, JobTable
+from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTable
 from advisor.model.settings import Settings
 from advisor.predict.tracker import states_of
 from advisor.replay.forecasts import ForecastOptions, forecast_rows
@@ -230,3 +230,14 @@ def test_a_row_as_a_submission() -> None:
     job = job_in(table, 0)
     assert (job.user, job.queue, job.group, job.requested_time) == ("ann", "main", None, None)
     assert job_in(table, 0, with_queue=False).queue is None
+
+
+def test_what_the_cloud_is_like_is_taken_from_the_last_look() -> None:
+    cloud = CloudState(boot_seconds=300.0, spot_usd_per_core_hour=0.25, processors_per_node=4)
+    table = make_table([0.0], [3600.0], [600.0])
+    settings = make_settings(placement={"rule": "published", "use_cutoff": False})
+    row = decide_again(history(table), settings, lambda _: None, cloud)
+    assert row.saved_seconds == pytest.approx(3300.0)
+    # a node of four cores is paid for
+    assert row.cost_usd == pytest.approx(4 * 900.0 / 3600.0 * 0.25)
+    assert clairvoyant(history(table), settings, cloud).saved_seconds == pytest.approx(3300.0)
