@@ -70,7 +70,7 @@ def ingest_swf(
                 )
             reports.append(report)
         total = store.count()
-    emit({"sources": [asdict(report) for report in reports], "jobs": total}, output, _show(reports, total))
+    emit({"sources": [_plain(report) for report in reports], "jobs": total}, output, _show(reports, total))
 
 
 @ingest.command("sacct")
@@ -102,7 +102,13 @@ def ingest_sacct(
         with _progress_of("the accounting") as tick:
             report = ingest_accounting(store, slurm, begin, now, progress=tick)
         total = store.count()
-    emit({"sources": [asdict(report)], "jobs": total}, output, _show([report], total))
+    emit({"sources": [_plain(report)], "jobs": total}, output, _show([report], total))
+
+
+def _plain(report: IngestReport) -> dict[str, Any]:
+    known = asdict(report)
+    del known["restarted"]  # for the learn loop
+    return known
 
 
 def _epoch(date: str) -> float:

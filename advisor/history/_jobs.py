@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from advisor.history._rows import outcome_of, row_of
+from advisor.history._rows import outcome_of, row_of, storable
 from advisor.history.columns import TableBuilder
 from advisor.history.database import Database, insert_into
 from advisor.history.schema import SAME_MOMENT_SECONDS, advice, advice_job, ingest_cursor, job, job_attempt
@@ -40,6 +40,8 @@ class Attempt:
         The job's first submission.
     restarts : int
         Requeues before this run.
+    partition, nodes : str or None
+        Where it ran; None when that is not known.
     """
 
     job_id: int
@@ -48,6 +50,14 @@ class Attempt:
     first_submit_time: float
     start_time: float | None = None
     restarts: int = 0
+    partition: str | None = None
+    nodes: str | None = None
+
+
+_ATTEMPT_COLUMNS: Final = {
+    name: {"partition": "partition_name", "nodes": "node_list"}.get(name, name)
+    for name in Attempt.__dataclass_fields__
+}
 
 
 class FinishedJobs:
@@ -205,7 +215,7 @@ class FinishedJobs:
 
     def attempts(self, job_ids: Iterable[int], *, source: str = "slurm") -> list[Attempt]:
         """What is remembered of these jobs, oldest first."""
-        columns = [job_attempt.c[name] for name in Attempt.__dataclass_fields__]
+        columns = [job_attempt.c[column].label(name) for name, column in _ATTEMPT_COLUMNS.items()]
         query = sa.select(*columns).where(
             job_attempt.c.source == source, job_attempt.c.job_id.in_(sorted(set(job_ids)))
         )
@@ -297,7 +307,8 @@ def _find_links(connection: Connection, source: str, rows: list[dict[str, Any]])
 
 
 def _add_attempt(connection: Connection, attempt: Attempt, source: str) -> None:
-    values = {name: getattr(attempt, name) for name in Attempt.__dataclass_fields__} | {"source": source}
+    values = {column: storable(getattr(attempt, name)) for name, column in _ATTEMPT_COLUMNS.items()}
+    values["source"] = source
     insert = insert_into(connection, job_attempt).values(values)
     connection.execute(insert.on_conflict_do_nothing())
     # a following run that was stored first took its own submission for the job's

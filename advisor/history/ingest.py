@@ -38,6 +38,8 @@ class IngestReport:
         The first of them: where and why.
     never_started : int
         Jobs cancelled before their start (sacct).
+    restarted : frozenset of int
+        Ended jobs that had been requeued: of one that was known its end may be another now.
     """
 
     source: str
@@ -46,6 +48,7 @@ class IngestReport:
     malformed: int = 0
     problems: tuple[str, ...] = field(default=())
     never_started: int = 0
+    restarted: frozenset[int] = frozenset()
 
 
 def ingest_swf(
@@ -153,6 +156,7 @@ def ingest_sacct(
     report = sacct.SacctReport()
     runs = sacct.parse(lines, fields, delimited_by, report)
     read = added = 0
+    restarted = set[int]()
     last_end = float("-inf")
     while batch := list(islice(runs, _BATCH_JOBS)):
         outcomes, attempts = _join_runs(batch, store.attempts([run.job_id for run in batch], source=source))
@@ -160,6 +164,7 @@ def ingest_sacct(
             store.add_attempts(attempts, source=source)
         read += len(outcomes)
         added += store.add(outcomes, source=source)
+        restarted |= {outcome.job.job_id for outcome in outcomes if outcome.restarts}
         last_end = max(last_end, *(run.end_time for run in batch))
     known = store.cursor(source)
     if last_end > float("-inf") and (known is None or _number(known) < last_end):
@@ -171,6 +176,7 @@ def ingest_sacct(
         malformed=report.malformed,
         problems=tuple(report.problems),
         never_started=report.never_started,
+        restarted=frozenset(restarted),
     )
 
 
@@ -204,6 +210,8 @@ def _join_runs(runs: list[sacct.EndedRun], known: list[Attempt]) -> tuple[list[J
                 end_time=run.end_time,
                 first_submit_time=first,
                 restarts=restarts,
+                partition=run.partition,
+                nodes=run.nodes,
             )
             attempts.append(attempt)
             before[(run.job_id, run.end_time)] = attempt

@@ -43,9 +43,10 @@ class LedgerRow:
         Requested processors.
     saved_seconds_estimate : float or None
         Predicted on-premise wait minus the actual wait, for jobs that were really moved: an *estimate* of
-        the wait avoided, for nobody knows what would have been. None for the others.
+        the wait avoided, for nobody knows what would have been. None for the others, and for a job that came
+        back: it has waited.
     cost_usd : float or None
-        Money spent on it; None when nothing was noted.
+        Money spent on it, also on runs in the cloud that it came back from; None when nothing was noted.
     """
 
     advice_id: str
@@ -164,6 +165,7 @@ class Ledger:
             query = (
                 sa.select(
                     *(job.c[name] for name in ("advice_id", "job_id", "queue", "processors", "cost_usd")),
+                    job.c.partition_name,
                     (job.c.start_time - job.c.submit_time).label("wait"),
                     (job.c.end_time - job.c.start_time).label("run"),
                 )
@@ -216,6 +218,7 @@ def _ledger_row(given: Any, ended: Any) -> LedgerRow:
         and mode is Mode.ACT
         and given.reason != Reason.EXPLICIT_BURST
         and math.isfinite(predicted_wait)
+        and ended.partition_name in (given.partition_name, None)
     )
     return LedgerRow(
         advice_id=given.advice_id,

@@ -92,6 +92,8 @@ class EndedRun:
         None when it never started.
     may_continue : bool
         True when another run of the same job may follow.
+    partition, nodes : str or None
+        Where it ran.
     """
 
     outcome: JobOutcome | None
@@ -100,6 +102,8 @@ class EndedRun:
     start_time: float | None
     end_time: float
     may_continue: bool
+    partition: str | None = None
+    nodes: str | None = None
 
 
 @dataclass(slots=True)
@@ -270,6 +274,8 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
         start_time=float(start) if started and start is not None else None,
         end_time=float(end),
         may_continue=state in _INTERRUPTED | _MAYBE_CONTINUED,
+        partition=_text(record["Partition"]),
+        nodes=_text(record["NodeList"]),
     )
 
 

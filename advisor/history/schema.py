@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 """Revision of the newest migration."""
 
 SAME_MOMENT_SECONDS = 300.0
@@ -78,9 +78,14 @@ job_attempt = Table(
     Column("end_time", Double, nullable=False),
     Column("first_submit_time", Double, nullable=False),
     Column("restarts", Integer, nullable=False),
+    Column("partition_name", Text),
+    Column("node_list", Text),
     PrimaryKeyConstraint("source", "job_id", "submit_time", name="job_attempt_once"),
 )
-"""Ended runs that may be followed by another one: what a requeued job's first submission is found by."""
+"""Ended runs that may be followed by another one: what a requeued job's first submission is found by.
+
+Partition and nodes are those of that run (null: kept by an earlier release): it may have cost money, too.
+"""
 
 advice = Table(
     "advice",

@@ -63,6 +63,7 @@ def ingest_accounting(
             malformed=total.malformed + report.malformed,
             problems=(*total.problems, *report.problems)[:20],
             never_started=total.never_started + report.never_started,
+            restarted=total.restarted | report.restarted,
         )
         if progress is not None:
             progress(int(min(end, now) - since), int(now - since))

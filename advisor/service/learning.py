@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from advisor.decide.wording import parse_admin_comment
 from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
@@ -30,7 +31,10 @@ from advisor.slurm.protocol import SlurmBackend
 log = structlog.get_logger(__name__)
 
 _MOST_LINKS = 100_000
+_MOST_RESTARTED = 1_000  # at a time
 _FAR_LOOK_SECONDS = 600.0
+_PRICED = f"{SOURCE}:priced"
+"""Cursor: up to which job the cloud's costs are noted."""
 
 AskNodePrice = Callable[[str, float], float | None]
 """Dollars an hour of what a node was at a moment (epoch seconds), as it was launched."""
@@ -89,6 +93,7 @@ class LearnLoop:
         self._looked_far = -math.inf  # monotonic seconds
         self.jobs_learned = 0
         self.last_ingest: IngestReport | None = None
+        self._restarted = set[int]()
 
     @property
     def period_seconds(self) -> float:
@@ -105,6 +110,7 @@ class LearnLoop:
             Step("refresh sizes", self._sizes.refresh),
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
+            Step("note costs", self.note_costs),
             Step("save knowledge", self.save_knowledge),
             Step("save sizes", self.save_sizes),
         )
@@ -135,11 +141,14 @@ class LearnLoop:
 
         slurmdbd gets some records late; asking it for a busy hour four times a minute is a load of its own.
         """
+        if self._store.cursor(_PRICED) is None:
+            self._store.set_cursor(_PRICED, str(self._store.last_position()))
         now, moment = self._clock.wall(), self._clock.monotonic()
         is_far = moment - self._looked_far >= _FAR_LOOK_SECONDS
         overlap = OVERLAP_SECONDS if is_far else SHORT_OVERLAP_SECONDS
         since = sacct_since(self._store, now, source=SOURCE, overlap_seconds=overlap)
         self.last_ingest = ingest_accounting(self._store, self._slurm, since, now)
+        self._restarted |= self.last_ingest.restarted
         if is_far:
             self._looked_far = moment
         if self.last_ingest.added:
@@ -155,7 +164,7 @@ class LearnLoop:
         self._sizes.observe(jobs, snapshot.time)
 
     def learn_ends(self) -> None:
-        """Run times are known when jobs end; predictions are judged, cloud jobs get their price."""
+        """Run times are known when jobs end; predictions are judged."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += len(outcomes)
         self._sizes.learn(outcomes)
@@ -170,15 +179,61 @@ class LearnLoop:
         """Hand over to the submit server, once a minute."""
         self._sizes.save()
 
+    def note_costs(self) -> None:
+        """What jobs have cost in the cloud, however many have ended at once, and in however many runs."""
+        done = last = int(self._store.cursor(_PRICED) or 0)
+        for position, outcome in self._store.added_after(done, source=SOURCE):
+            last = position
+            if self._is_burst(outcome.partition) or outcome.restarts:
+                self._note_cost(outcome)
+        if last > done:
+            self._store.set_cursor(_PRICED, str(last))
+        # a run that followed the one last known was not added: it has replaced that one
+        some = sorted(self._restarted)[:_MOST_RESTARTED]
+        was_there = {
+            a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)
+        }
+        for job_id in sorted(was_there):
+            outcome = self._store.of_job(job_id, source=SOURCE)
+            if outcome is not None:
+                self._note_cost(outcome)
+        self._restarted.difference_update(some)
+
     def _judge(self, outcome: JobOutcome) -> None:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-        is_burst = outcome.partition == self._settings.cluster.burst_partition
-        if record is not None and not is_burst:
+        if record is not None and not self._is_burst(outcome.partition):
             self._metrics.observe_prediction("wait", record.estimates.wait, outcome.wait_seconds)
             self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)
-        if is_burst:
+
+    def _is_burst(self, partition: str | None) -> bool:
+        return partition == self._settings.cluster.burst_partition
+
+    def _note_cost(self, outcome: JobOutcome) -> None:
+        job_id = outcome.job.job_id
+        runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
+        in_cloud = [run for run in runs if self._is_burst(run.partition)]
+        if in_cloud:
+            record = self._store.advice_of(job_id, source=SOURCE)
             capacity = record.advice.capacity if record is not None else None
-            self._store.set_cost(outcome.job.job_id, self._price(outcome, capacity), source=SOURCE)
+            usd = math.fsum(self._price(run, capacity) for run in in_cloud)
+            self._store.set_cost(job_id, usd, source=SOURCE)
+
+    def _earlier_runs(self, outcome: JobOutcome) -> list[JobOutcome]:
+        """Those that a requeue has ended: of a hedge that came back, of a spot node that was taken."""
+        job = outcome.job
+        return [
+            replace(
+                outcome,
+                start_time=run.start_time,
+                end_time=run.end_time,
+                partition=run.partition,
+                nodes=run.nodes,
+            )
+            for run in self._store.attempts([job.job_id], source=SOURCE)
+            if run.first_submit_time == job.submit_time
+            and run.start_time is not None
+            and run.end_time <= outcome.start_time
+        ]
 
     def _price(self, outcome: JobOutcome, capacity: Capacity | None) -> float:
         """Dollars: node hours, each node at the price it was launched for.

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
@@ -38,6 +40,20 @@ def test_the_migrations_give_the_schema_of_the_code(url: str) -> None:
 
 def test_the_newest_migration_is_the_codes_version() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_current_head() == schema.SCHEMA_VERSION
+
+
+def test_a_database_of_the_first_release_is_taken_up(url: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(sa.text("INSERT INTO job_attempt VALUES ('slurm', 7, 10.0, 12.0, 20.0, 10.0, 0)"))
+    engine.dispose()
+    with HistoryStore(url) as store:
+        (attempt,) = store.attempts([7])
+    assert (attempt.job_id, attempt.start_time, attempt.partition) == (7, 12.0, None)
 
 
 def test_opening_again_changes_nothing(url: str, make_outcome: Make) -> None:

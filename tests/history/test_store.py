@@ -235,7 +235,10 @@ def test_costs_are_noted(store: HistoryStore, make_outcome: Make) -> None:
 
 
 def test_attempts_are_remembered_once(store: HistoryStore) -> None:
-    one = Attempt(job_id=1, submit_time=10.0, start_time=12.0, end_time=20.0, first_submit_time=10.0)
+    one = Attempt(
+        job_id=1, submit_time=10.0, start_time=12.0, end_time=20.0, first_submit_time=10.0,
+        partition="burst", nodes="burst[1-2]",
+    )  # fmt: skip
     two = Attempt(job_id=1, submit_time=20.0, end_time=30.0, first_submit_time=10.0, restarts=1)
     store.add_attempts([one, two])
     store.add_attempts([one])
