@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -202,10 +202,19 @@ class FinishedJobs:
 
     def set_cost(self, job_id: int, usd: float, *, source: str = "slurm") -> bool:
         """Note what the last finished job with this id cost in the cloud; False when it is not known."""
-        last = sa.select(sa.func.max(job.c.position)).where(job.c.source == source, job.c.job_id == job_id)
+        return self.set_costs({job_id: usd}, source=source) > 0
+
+    def set_costs(self, usd: Mapping[int, float], *, source: str = "slurm") -> int:
+        """The same for many jobs in one transaction; returns how many of them are known."""
+        known = 0
         with self._database.writing() as connection:
-            change = sa.update(job).where(job.c.position == last.scalar_subquery()).values(cost_usd=usd)
-            return connection.execute(change).rowcount > 0
+            for job_id, cost in usd.items():
+                last = sa.select(sa.func.max(job.c.position)).where(
+                    job.c.source == source, job.c.job_id == job_id
+                )
+                change = sa.update(job).where(job.c.position == last.scalar_subquery()).values(cost_usd=cost)
+                known += connection.execute(change).rowcount
+        return known
 
     def add_attempts(self, attempts: Iterable[Attempt], *, source: str = "slurm") -> None:
         """Remember runs that another run may follow (and mend what was stored in the wrong order)."""

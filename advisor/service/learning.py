@@ -182,22 +182,22 @@ class LearnLoop:
     def note_costs(self) -> None:
         """What jobs have cost in the cloud, however many have ended at once, and in however many runs."""
         done = last = int(self._store.cursor(_PRICED) or 0)
+        costs = dict[int, float]()
         for position, outcome in self._store.added_after(done, source=SOURCE):
             last = position
-            if self._is_burst(outcome.partition) or outcome.restarts:
-                self._note_cost(outcome)
-        if last > done:
-            self._store.set_cursor(_PRICED, str(last))
+            self._add_cost(costs, outcome)
         # a run that followed the one last known was not added: it has replaced that one
         some = sorted(self._restarted)[:_MOST_RESTARTED]
         was_there = {
             a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)
         }
         for job_id in sorted(was_there):
-            outcome = self._store.of_job(job_id, source=SOURCE)
-            if outcome is not None:
-                self._note_cost(outcome)
+            if (ended := self._store.of_job(job_id, source=SOURCE)) is not None:
+                self._add_cost(costs, ended)
+        self._store.set_costs(costs, source=SOURCE)
         self._restarted.difference_update(some)
+        if last > done:
+            self._store.set_cursor(_PRICED, str(last))
 
     def _judge(self, outcome: JobOutcome) -> None:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
@@ -208,15 +208,13 @@ class LearnLoop:
     def _is_burst(self, partition: str | None) -> bool:
         return partition == self._settings.cluster.burst_partition
 
-    def _note_cost(self, outcome: JobOutcome) -> None:
-        job_id = outcome.job.job_id
+    def _add_cost(self, costs: dict[int, float], outcome: JobOutcome) -> None:
         runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
         in_cloud = [run for run in runs if self._is_burst(run.partition)]
         if in_cloud:
-            record = self._store.advice_of(job_id, source=SOURCE)
+            record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
             capacity = record.advice.capacity if record is not None else None
-            usd = math.fsum(self._price(run, capacity) for run in in_cloud)
-            self._store.set_cost(job_id, usd, source=SOURCE)
+            costs[outcome.job.job_id] = math.fsum(self._price(run, capacity) for run in in_cloud)
 
     def _earlier_runs(self, outcome: JobOutcome) -> list[JobOutcome]:
         """Those that a requeue has ended: of a hedge that came back, of a spot node that was taken."""

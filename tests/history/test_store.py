@@ -232,6 +232,7 @@ def test_costs_are_noted(store: HistoryStore, make_outcome: Make) -> None:
     assert store.set_cost(1, 0.25)
     assert not store.set_cost(2, 0.25)
     assert not store.set_cost(1, 0.25, source="other")
+    assert store.set_costs({1: 0.5, 2: 0.5}) == 1
 
 
 def test_attempts_are_remembered_once(store: HistoryStore) -> None:
