@@ -129,6 +129,7 @@ class Knowledge:
             return False
         arrays, meta = self._predictor.to_arrays()
         meta |= {"position": self._position, "parameters": self._parameters_version}
+        meta["settings"] = self._signature(self._parameters_version)
         meta["waits"] = sorted(self._waits)
         self._saved_version = self._models.save(PREDICTOR_KIND, arrays, meta)
         self._is_changed = False
@@ -162,7 +163,10 @@ class Knowledge:
         except (AdvisorError, KeyError, TypeError, ValueError) as error:
             log.warning("knowledge.not_loaded", error=str(error), instead="built from the history")
             return None
-        if meta.get("parameters") != self._models.current(PARAMETERS_KIND):
+        tuned = self._models.current(PARAMETERS_KIND)
+        signature = self._signature(tuned)
+        # earlier releases did not say under which settings it was built
+        if meta.get("parameters") != tuned or meta.get("settings", signature) != signature:
             return None
         if position > self._store.last_position():  # another database: nothing of it is known there
             return None
@@ -170,6 +174,12 @@ class Knowledge:
         self._saved_version = version
         self._parameters_version = meta["parameters"]
         return predictor
+
+    def _signature(self, tuned: str | None) -> list[float]:
+        """Settings that a knowledge base is built with; those of the estimators hold until they are tuned."""
+        own, offset = self._settings.estimator, self._settings.cluster.utc_offset_seconds
+        untuned = [own.neighbours, own.kernel_width, own.knowledge_base_jobs] if tuned is None else []
+        return [offset, *untuned]
 
     def _built(self) -> Predictor:
         estimator = self._settings.estimator

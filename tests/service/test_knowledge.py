@@ -118,6 +118,36 @@ def test_a_cloud_job_teaches_the_run_time_it_would_have_had_here(desk: Desk) -> 
     assert knowledge.predictor.estimate(asked, state_at(NOW)).run.seconds == pytest.approx(600.0)
 
 
+@pytest.mark.parametrize(
+    ("section", "changed"),
+    [
+        ("estimator", {"neighbours": 5}),
+        ("estimator", {"kernel_width": 2.0}),
+        ("estimator", {"knowledge_base_jobs": 10}),
+        ("cluster", {"utc_offset_seconds": 3600.0}),
+    ],
+)
+def test_other_settings_build_it_anew(desk: Desk, section: str, changed: dict[str, float]) -> None:
+    """They would never arrive: what was built once is taken up at each start."""
+    desk.store.add([outcome(number) for number in range(1, 21)], source="slurm")
+    desk.knowledge().prepare()
+    before = desk.models.current(PREDICTOR_KIND)
+    desk.knowledge().prepare()
+    assert desk.models.current(PREDICTOR_KIND) == before, "the same settings"
+    part = getattr(desk.settings, section).model_copy(update=changed)
+    desk.settings = desk.settings.model_copy(update={section: part})
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    parameters, own = knowledge.predictor.run.parameters, desk.settings.estimator
+    assert (parameters.k, parameters.omega, parameters.s) == (
+        own.neighbours,
+        own.kernel_width,
+        own.knowledge_base_jobs,
+    )
+    assert knowledge.predictor.encoder.utc_offset_seconds == desk.settings.cluster.utc_offset_seconds
+    assert desk.models.current(PREDICTOR_KIND) != before, "handed over"
+
+
 def test_new_parameters_build_it_anew(desk: Desk) -> None:
     desk.store.add([outcome(number) for number in range(1, 6)], source="slurm")
     knowledge = desk.knowledge()
