@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "whatif",
     "why",
     "ledger",
+    "report",
     "config",
     "ingest",
     "tune",

@@ -1,0 +1,60 @@
+"""``advisor report``: what the advisor did in some weeks, as a page to hand on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.ledger import SinceOption
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.since import parse_since
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor report``."""
+    app.command("report")(report)
+
+
+def report(
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE.html", help="Where the page is written.", dir_okay=False)
+    ],
+    since: SinceOption = "30d",
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Write a page about what was decided, saved and spent, and how well it was predicted.
+
+    One file that needs no network: plots by day, predicted against actual, reasons, accounts. It names no
+    user.
+    """
+    from advisor.history.store import HistoryStore
+    from advisor.service.ledger_report import LedgerReport
+    from advisor.service.ledger_report_page import about, write_report
+
+    settings = settings_of(config)
+    now = time.time()
+    begin = parse_since(since, now)
+    found = LedgerReport(begin, now, settings.cluster.utc_offset_seconds)
+    with HistoryStore(settings.paths.history_url) as store:
+        found.decided(store.decisions(begin))
+        found.ended(store.ledger(begin))
+    write_report(out, found, f"Burst Advisor, {_date(begin)} to {_date(now)}")
+    summary: dict[str, Any] = {"out": str(out), **found.summary()}
+
+    def show(console: Console) -> None:
+        console.print(Text(about(summary)))
+        console.print(Text(f"Written to {out}"))
+
+    emit(summary, output, show)
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%d %B %Y", time.localtime(seconds))

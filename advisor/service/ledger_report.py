@@ -1,0 +1,194 @@
+"""What the advisor did in some weeks, added up from the ledger: for the report to whoever pays."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from advisor.decide.wording import clean
+from advisor.history.ledger import Decision, LedgerRow
+from advisor.model.advice import Mode, Placement
+
+_DAY: Final = 86_400.0
+MOST_POINTS: Final = 2_000
+"""Jobs drawn in a plot of predicted against actual: every n-th where there are more."""
+_MOST_ACCOUNTS: Final = 25
+
+
+@dataclass(slots=True)
+class Day:
+    """One day by the site's clock.
+
+    Attributes
+    ----------
+    kept, moved, would_move : int
+        Jobs advised to stay; moved; that would have moved, were the partition not in shadow mode.
+    saved_seconds : float
+        Wait avoided, an estimate (:class:`advisor.history.ledger.LedgerRow`), by the day of the advice.
+    cost_usd : float
+        Spent on jobs advised on that day.
+    """
+
+    kept: int = 0
+    moved: int = 0
+    would_move: int = 0
+    saved_seconds: float = 0.0
+    cost_usd: float = 0.0
+
+
+@dataclass(slots=True)
+class Account:
+    """One account's jobs: advised, moved, wait avoided (seconds), spent (dollars)."""
+
+    jobs: int = 0
+    moved: int = 0
+    saved_seconds: float = 0.0
+    cost_usd: float = 0.0
+
+
+@dataclass(slots=True)
+class Errors:
+    """Predicted against actual, seconds: how many, sums, and the pairs themselves."""
+
+    count: int = 0
+    absolute: float = 0.0
+    predicted: float = 0.0
+    actual: float = 0.0
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+
+    def add(self, predicted: float, actual: float) -> None:
+        """Count one, where something was predicted."""
+        if not math.isfinite(predicted):
+            return
+        self.count += 1
+        self.absolute += abs(predicted - actual)
+        self.predicted += predicted
+        self.actual += actual
+        self.pairs.append((predicted, actual))
+
+    def summary(self) -> dict[str, float | int | None]:
+        """Means; None where nothing was predicted."""
+        count = self.count
+        return {
+            "jobs": count,
+            "mean_predicted_seconds": self.predicted / count if count else None,
+            "mean_actual_seconds": self.actual / count if count else None,
+            "mean_absolute_error_seconds": self.absolute / count if count else None,
+        }
+
+    def drawn(self) -> list[tuple[float, float]]:
+        """Pairs for a plot, evenly chosen."""
+        step = -(-len(self.pairs) // MOST_POINTS) or 1
+        return self.pairs[::step]
+
+
+class LedgerReport:
+    """Adds up decisions and what came of them.
+
+    Parameters
+    ----------
+    since, until : float
+        Epoch seconds.
+    utc_offset_seconds : float
+        The site's clock.
+    """
+
+    def __init__(self, since: float, until: float, utc_offset_seconds: float) -> None:
+        self.since = since
+        self.until = until
+        self._offset = utc_offset_seconds
+        self.days: dict[int, Day] = {}
+        self.reasons = Counter[str]()
+        self.accounts: dict[str, Account] = {}
+        self.waits = Errors()
+        self.runs = Errors()
+        self.placed_by_users = 0
+        self.users_cost_usd = 0.0
+        self._account_of: dict[str, str] = {}
+
+    def decided(self, decisions: Iterable[Decision]) -> None:
+        """Count advice."""
+        for decision in decisions:
+            advice, job = decision.record.advice, decision.record.job
+            is_burst = advice.placement is Placement.BURST
+            day = self._day(advice.time)
+            day.moved += is_burst and advice.mode is Mode.ACT
+            day.would_move += is_burst and advice.mode is Mode.SHADOW
+            day.kept += not is_burst
+            self.reasons[advice.decisive.reason] += 1
+            name = clean(job.account or "-", 40)
+            self._account_of[advice.advice_id] = name
+            self.accounts.setdefault(name, Account()).jobs += 1
+
+    def ended(self, rows: Iterable[LedgerRow]) -> None:
+        """Count what became of advised jobs; after :meth:`decided`."""
+        for row in rows:
+            if row.is_users_choice:
+                self.placed_by_users += 1
+                self.users_cost_usd += row.cost_usd or 0.0
+                continue
+            account = self.accounts.setdefault(self._account_of.get(row.advice_id, "-"), Account())
+            day = self._day(row.time)
+            day.cost_usd += row.cost_usd or 0.0
+            account.cost_usd += row.cost_usd or 0.0
+            if row.saved_seconds_estimate is not None:
+                day.saved_seconds += row.saved_seconds_estimate
+                account.moved += 1
+                account.saved_seconds += row.saved_seconds_estimate
+                continue
+            self.waits.add(row.predicted_wait_seconds, row.actual_wait_seconds)
+            self.runs.add(row.predicted_run_seconds, row.actual_run_seconds)
+
+    def _day(self, time: float) -> Day:
+        return self.days.setdefault(int((time + self._offset) // _DAY), Day())
+
+    def summary(self) -> dict[str, Any]:
+        """All of it as plain data; days as ISO dates of the site's clock."""
+        days = [self.days[number] for number in sorted(self.days)]
+        return {
+            "since": self.since,
+            "until": self.until,
+            "decisions": sum(day.kept + day.moved + day.would_move for day in days),
+            "kept": sum(day.kept for day in days),
+            "moved": sum(day.moved for day in days),
+            "would_move": sum(day.would_move for day in days),
+            "saved_seconds_estimate": sum(day.saved_seconds for day in days),
+            "cost_usd": sum(day.cost_usd for day in days),
+            "placed_by_users": self.placed_by_users,
+            "users_cost_usd": self.users_cost_usd,
+            "waits": self.waits.summary(),
+            "runs": self.runs.summary(),
+            "reasons": dict(self.reasons.most_common()),
+            "days": [
+                {
+                    "date": _date(number),
+                    "kept": day.kept,
+                    "moved": day.moved,
+                    "would_move": day.would_move,
+                    "saved_seconds_estimate": day.saved_seconds,
+                    "cost_usd": day.cost_usd,
+                }
+                for number, day in sorted(self.days.items())
+            ],
+            "accounts": [
+                {
+                    "account": name,
+                    "jobs": one.jobs,
+                    "moved": one.moved,
+                    "saved_seconds_estimate": one.saved_seconds,
+                    "cost_usd": one.cost_usd,
+                }
+                for name, one in sorted(
+                    self.accounts.items(), key=lambda item: (-item[1].cost_usd, -item[1].jobs, item[0])
+                )[:_MOST_ACCOUNTS]
+            ],
+        }
+
+
+def _date(day: int) -> str:
+    from datetime import date, timedelta  # noqa: PLC0415 (used here only)
+
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
