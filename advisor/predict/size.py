@@ -6,7 +6,7 @@ Zrigui et al. 2022, sections 3.3 to 5.3, with the history kept up to the second 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -24,16 +24,19 @@ if TYPE_CHECKING:
     from advisor.predict.size_training import SizeTraining
 
 FORMAT: Final = 1
+GONE_SECONDS: Final = 3600.0
+"""A job that left so long ago, and whose end nobody has told, was cancelled while it waited."""
 _FEATURES: Final = "features."
 _TREES: Final = "trees."
 
 
 @dataclass(slots=True)
 class _Followed:
-    """A live job: its submission number, and whether its start is noted."""
+    """A live job: its submission number, whether its start is noted, since when it is not seen any more."""
 
     number: int
     started: bool = False
+    gone: float = math.nan
 
 
 class SizeModel:
@@ -131,14 +134,28 @@ class SizeModel:
     def observe(self, live: Iterable[tuple[Job, float | None]], now: float = math.nan) -> None:
         """Note the live jobs of one snapshot, each with its start time (None: it waits); idempotent.
 
-        ``now`` is the snapshot's time; without it a job that waits again has shown nothing.
+        ``now`` is the snapshot's time; without it a job that waits again has shown nothing, and none is gone.
         """
+        present = set[int]()
         for job, start_time in sorted(live, key=lambda pair: (pair[0].submit_time, pair[0].job_id)):
+            present.add(job.job_id)
             self.submitted(job)
             if start_time is None:
                 self.requeued(job.job_id, now)
             else:
                 self.started(job.job_id, start_time)
+        self._forget_gone(present, now)
+
+    def _forget_gone(self, present: Container[int], now: float) -> None:
+        """Accounting does not tell of jobs that never ran: their user has no such job under way any more."""
+        for job_id, followed in list(self._followed.items()):
+            if job_id in present:
+                followed.gone = math.nan
+            elif math.isnan(followed.gone):
+                followed.gone = now
+            elif now - followed.gone > GONE_SECONDS:
+                del self._followed[job_id]
+                self.features.end(followed.number, now, -1.0, NO_DIVIDER)
 
     def learn(self, outcome: JobOutcome) -> None:
         """Learn from a finished job, to be told once; one that never ran is only forgotten."""

@@ -9,8 +9,14 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
-from advisor.predict.size import SizeModel
-from advisor.predict.size_features import WEEK_SECONDS, SizeHistory, WeeklyDividers, replay_features
+from advisor.predict.size import GONE_SECONDS, SizeModel
+from advisor.predict.size_features import (
+    WEEK_SECONDS,
+    SizeHistory,
+    WeeklyDividers,
+    feature_names,
+    replay_features,
+)
 from advisor.predict.size_training import ADVISOR, constant, fit, train, training_set
 
 
@@ -249,6 +255,28 @@ def test_who_was_requeued_before_the_divider_has_shown_nothing(model):
     model.observe([(job, None)], now=begin + divider / 2)
     probe = Job(job_id=0, submit_time=begin + 2 * divider, processors=4, user="eve", requested_time=600.0)
     assert math.isnan(float(model.features.row(probe, divider)[index]))
+
+
+def test_who_was_cancelled_while_he_waited_is_not_under_way_for_ever(model):
+    """Accounting never tells of it: the count of the user's live jobs would grow until the next training."""
+    now = 2 * WEEK_SECONDS
+    asked = Job(job_id=0, submit_time=now, processors=4, user="bob", requested_time=600.0)
+    live = feature_names("advisor").index("user.live")
+    before = model.features.row(asked, model.divider_seconds)[live]
+    waits, runs = (
+        Job(job_id=number, submit_time=now, processors=4, user="bob", requested_time=600.0)
+        for number in (7001, 7002)
+    )
+    model.observe([(waits, None), (runs, now + 5)], now + 10)
+    assert model.features.row(asked, model.divider_seconds)[live] == before + 2
+    model.observe([], now + 20)
+    model.observe([(waits, None)], now + 30)  # half a look had hidden it
+    model.observe([], now + 40)
+    model.observe([], now + 30 + GONE_SECONDS)
+    assert model.features.row(asked, model.divider_seconds)[live] == before + 1, "one has been gone for long"
+    model.learn(JobOutcome(job=waits, start_time=now + 35, end_time=now + 39))  # slurmdbd was late
+    model.observe([], now + 50 + GONE_SECONDS)
+    assert model.features.row(asked, model.divider_seconds)[live] == before
 
 
 def test_warming_compiles_without_changing_anything(model):
