@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from advisor.config.hook import hook_values
 from advisor.decide.capacity import is_never_spot
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
@@ -17,6 +19,14 @@ from advisor.slurm.protocol import Partition, SlurmBackend
 
 _LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
 _OLDEST: Final = (22, 5)
+_HOOK_DEFAULTS: Final = {
+    "socket": "/run/advisor/submit.sock",
+    "budget_ms": "50",
+    "breaker_failures": "5",
+    "breaker_seconds": "10",
+}
+"""The hook's own, where its file says nothing."""
+_SWITCHED_OFF: Final = ("false", "no", "0")
 
 
 class SlurmExamination:
@@ -130,17 +140,31 @@ class SlurmExamination:
             yield warning(
                 "hook", f"{path} is another version", f"Copy {hook_files.folder() / hook_files.HOOK} there"
             )
-        socket = _hook_setting(conf.parent / "advisor_hook.conf", "socket") or "/run/advisor/submit.sock"
-        if Path(socket) != self._settings.paths.submit_socket:
-            yield error(
-                "hook",
-                f"it asks {socket}, the server listens on {self._settings.paths.submit_socket}",
-                f"Set `socket = {self._settings.paths.submit_socket}` in {conf.parent}/advisor_hook.conf",
-            )
+        yield from self._hook_settings(conf.parent / "advisor_hook.conf")
         if not any(list(Path(folder).glob("5.*/socket.lua")) for folder in _LUA_SOCKET):
             yield error(
                 "hook", "lua-socket is not installed", "apt-get install lua-socket (on slurmctld's host)"
             )
+
+    def _hook_settings(self, path: Path) -> Iterator[Diagnosis]:
+        """Whether the hook's own file says what the settings say: it is written by hand, once."""
+        told = _told(path)
+        for name, wanted in hook_values(self._settings).items():
+            found = told.get(name, _HOOK_DEFAULTS[name])
+            if name == "socket" and found != wanted:
+                yield error(
+                    "hook",
+                    f"it asks {found}, the server listens on {wanted}",
+                    f"Set `socket = {wanted}` in {path}",
+                )
+            elif name != "socket" and not _is_same_number(found, wanted):
+                yield warning(
+                    "hook",
+                    f"its {name} is {found}, by the settings {wanted}",
+                    f"advisor config hook > {path} && touch {path.parent / hook_files.HOOK}",
+                )
+        if told.get("enabled") in _SWITCHED_OFF:
+            yield warning("hook", f"{path} switches it off: nobody is advised", "Take `enabled` out of it")
 
     def _cloud_programs(self) -> Iterator[Diagnosis]:
         for setting, name in zip(
@@ -159,6 +183,13 @@ class SlurmExamination:
                 )
             else:
                 yield ok("cloud programs", f"{setting}={path}")
+        prolog = Path(self._config.get("PrologSlurmctld", ""))
+        if prolog.name == hook_files.PROLOG and hook_files.is_ours(prolog, prolog.name) is not True:
+            yield warning(
+                "cloud programs",
+                f"{prolog} is another version",
+                f"Copy {hook_files.folder() / prolog.name} there",
+            )
 
     def _cloud_nodes(self) -> Iterator[Diagnosis]:
         name = self._settings.cluster.burst_partition
@@ -212,13 +243,18 @@ class SlurmExamination:
             )
 
 
-def _hook_setting(path: Path, wanted: str) -> str | None:
+def _told(path: Path) -> dict[str, str]:
+    """What a file tells the hook; nothing where there is none: the defaults hold then."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return None
-    for line in lines:
-        key, found, value = line.partition("=")
-        if found and key.strip() == wanted:
-            return value.strip()
-    return None
+        return {}
+    pairs = (line.partition("=") for line in lines)
+    return {key.strip(): value.strip() for key, found, value in pairs if found}
+
+
+def _is_same_number(one: str, other: str) -> bool:
+    try:
+        return math.isclose(float(one), float(other))
+    except ValueError:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.settings import CapacitySettings, ClusterSettings, Settings
 from advisor.service.doctor import Diagnosis, Level
 from advisor.service.doctor_slurm import SlurmExamination
+from advisor.slurm import hook_files
 from advisor.slurm.protocol import Partition, SlurmSnapshot
 from tests.service.doubles import make_look, make_node
 
@@ -116,6 +118,36 @@ def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, lev
     (only,) = examine(Talker(administrator=administrator))["rights"]
     assert only.level is level
     assert level is Level.OK or "sacctmgr" in only.mend
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "said"),
+    [
+        (None, None, ""),
+        ("budget_ms = 50.0\n# a word\nbreaker_failures=5\n", None, ""),
+        ("budget_ms = 20\n", Level.WARNING, "its budget_ms is 20, by the settings 50"),
+        ("breaker_seconds = soon\n", Level.WARNING, "its breaker_seconds is soon, by the settings 10"),
+        ("enabled = false\n", Level.WARNING, "switches it off"),
+        ("socket = /elsewhere\n", Level.ERROR, "it asks /elsewhere"),
+    ],
+)
+def test_what_the_hook_is_told_is_what_the_settings_say(
+    tmp_path: Path, told: str | None, level: Level | None, said: str
+) -> None:
+    if told is not None:
+        (tmp_path / "advisor_hook.conf").write_text(told)
+    slurm = Talker(SOUND | {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    about = [d for d in examine(slurm)["hook"] if "its " in d.what or "it asks" in d.what or "off" in d.what]
+    assert [(d.level, said in d.what) for d in about] == ([] if level is None else [(level, True)])
+
+
+def test_an_older_prolog_is_said(tmp_path: Path) -> None:
+    own = tmp_path / "prolog_slurmctld"
+    own.write_bytes((hook_files.folder() / "prolog_slurmctld").read_bytes())
+    for content, complaints in ((b"", 0), (b"# changed", 1)):
+        own.write_bytes(own.read_bytes() + content)
+        found = examine(Talker(SOUND | {"PrologSlurmctld": str(own)}))["cloud programs"]
+        assert sum(str(own) in diagnosis.what for diagnosis in found) == complaints
 
 
 @pytest.mark.usefixtures("common_user")
