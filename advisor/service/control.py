@@ -501,6 +501,7 @@ class Control:
         usd, _ = self.cloud.purse.spent_today()
         return {
             **(self.placement.gauges() if self.placement is not None else {}),
+            **(self.watch.gauges() if self.watch is not None else {}),
             **(self.portfolio.gauges() if self.portfolio is not None else {}),
             **(self.match.gauges() if self.match is not None else {}),
             **(self.acquire.gauges() if self.acquire is not None else {}),

@@ -258,7 +258,20 @@ class PlacementLoop:
 
     def gauges(self) -> dict[str, tuple[float, str]]:
         """For the metrics page."""
+        price = self._hedges.price
+        hedges = (
+            {}
+            if price is None
+            else {
+                "hedge_price": (price, "Seconds of turnaround that a core-second of a hedge must bring."),
+                "hedge_overspent": (
+                    self._hedges.overspent,
+                    "What hedges have used above hedge.budget, as a share of it; below 0: what is left.",
+                ),
+            }
+        )
         return {
+            **hedges,
             "placement_forests": (
                 float(len(self._forests)),
                 "Forests of the advisor's own placement rule; 0: the published rule decides.",

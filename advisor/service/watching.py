@@ -137,6 +137,24 @@ class WatchLoop:
             "small_left": self._small_jobs.left_jobs,
         }
 
+    def gauges(self) -> dict[str, tuple[float, str]]:
+        """For the metrics page."""
+        counts = self._record.counts
+        return {
+            "places_now": (float(len(self._record)), "Jobs in the cloud that keep a place on-premise."),
+            "places_kept": (float(counts.get("places_kept", 0)), "Placeholders submitted so far."),
+            "hedges_brought_back": (float(counts.get("brought_back", 0)), "Jobs brought back so far."),
+            "hedges_stayed": (float(counts.get("stayed", 0)), "Jobs that stayed in the cloud so far."),
+            "hedge_slots_lost": (
+                float(counts.get("slots_lost", 0)),
+                "Turns that came and that the job did not take within hedge.slot_held_seconds.",
+            ),
+            "small_jobs_requeued": (
+                float(self._small_jobs.requeued_jobs),
+                "Jobs put first as small and requeued as large since the start.",
+            ),
+        }
+
     # ------------------------------------------------------------------------------------- keep
 
     def expect(self, jobs: Iterable[Announced]) -> None:

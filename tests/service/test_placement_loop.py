@@ -256,8 +256,11 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     assert desk.loop.record.at_risk_seconds == pytest.approx(3 * 40.0), "as was said at its submission"
 
 
-def test_hedges_switched_on_later_have_a_price_from_the_history(desk: Desk) -> None:
+def test_hedges_switched_on_later_have_a_price_from_the_history(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The record was earned in shadow mode, long before."""
+    monkeypatch.setattr("advisor.service.hedge_price.LEAST_KNOWN", 10)
     desk.table = table = desk.table.select(slice(0, 300))
     desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
     for switched_on in (False, True):
@@ -273,6 +276,8 @@ def test_hedges_switched_on_later_have_a_price_from_the_history(desk: Desk) -> N
         report = desk.loop.report()
         assert report["record_earned"]
         assert (report["hedge_price_jobs"] > 0) == switched_on
+        desk.loop.follow()
+        assert ("hedge_price" in desk.loop.gauges()) == (desk.loop.hedge_price is not None) == switched_on
         if switched_on:
             assert desk.loop.record.bands == bands, "counted once"
 

@@ -320,6 +320,15 @@ def test_a_job_that_cannot_start_does_not_stay_first_for_ever(world: World) -> N
     raised = len(world.queue.raised)
     world.look(home(world))
     assert len(world.queue.raised) == raised
+    seen = {name: value for name, (value, _) in world.loop.gauges().items()}
+    assert seen == {
+        "places_now": 1.0,
+        "places_kept": 1.0,
+        "hedges_brought_back": 1.0,
+        "hedges_stayed": 0.0,
+        "hedge_slots_lost": 1.0,
+        "small_jobs_requeued": 0.0,
+    }
 
 
 def test_an_sbatch_not_answered_in_time_is_waited_for_and_nothing_of_it_stays(world: World) -> None:
