@@ -81,6 +81,18 @@ def test_daemons_say_when_they_are_ready_and_alive(name: str) -> None:
     assert settings["Restart"] == ["always"]
 
 
+@pytest.mark.parametrize("name", ["advisor-serve", "advisor-control"])
+def test_a_socket_can_be_given_to_a_group(name: str) -> None:
+    """`submit.socket_group`: chown is among the privileged calls, for which systemd kills the process."""
+    allowed = set[str]()
+    for line in settings_of(UNITS / f"{name}.service")["SystemCallFilter"]:  # later lines change earlier ones
+        words = line.removeprefix("~").split()
+        calls = {"@chown", *words} if {"@privileged", "@system-service"} & set(words) else set(words)
+        allowed = allowed - calls if line.startswith("~") else allowed | calls
+    assert "@chown" in allowed
+    assert "@privileged" not in allowed
+
+
 def test_the_submit_server_reaches_no_network_and_comes_first() -> None:
     settings = settings_of(UNITS / "advisor-serve.service")
     assert settings["RestrictAddressFamilies"] == ["AF_UNIX"]
