@@ -63,6 +63,7 @@ def _serve(settings: Settings) -> dict[str, Any]:
         "advice_given": reply.advice_given,
         "uptime_seconds": reply.uptime_seconds,
         "model_version": reply.model_version,
+        "placement_version": reply.placement_version,
         "snapshot_usable": reply.snapshot_usable,
         "spool_dropped": reply.spool_dropped,
         "release": reply.release,
@@ -131,6 +132,8 @@ def _placement_notes(result: dict[str, Any]) -> Iterator[str]:
         known, needed = placement["finished_jobs"], placement["first_forest_after_jobs"]
         why = f"{known:,} of {needed:,} finished jobs" if known < needed else "its forests are being grown"
         yield f"the published placement rule decides until the advisor's own can: {why}"
+    elif result["serve"]["running"] and not result["serve"]["placement_version"]:
+        yield "advisor serve has not taken up the forests: the published placement rule decides until it has"
     elif placement["record_trusted_seconds"] <= 0.0:
         done = "has won nothing yet" if placement["record_earned"] else "is being earned from the history"
         yield f"the record of the advisor's own placement rule {done}: no job is moved that could lose by it"

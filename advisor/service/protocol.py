@@ -183,7 +183,8 @@ class PingReply(msgspec.Struct, frozen=True, gc=False):
     """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators.
 
     ``hedges_announced`` and ``hedges_not_announced`` count submissions that start hedged, by whether `advisor
-    control` could be told of them.
+    control` could be told of them. ``placement_version`` is that of the forests of the advisor's own
+    placement rule while they decide; null: the published rule does.
     """
 
     v: int
@@ -199,6 +200,7 @@ class PingReply(msgspec.Struct, frozen=True, gc=False):
     spool_dropped: int
     hedges_announced: int = 0
     hedges_not_announced: int = 0
+    placement_version: str | None = None
 
 
 class MetricsReply(msgspec.Struct, frozen=True, gc=False):

@@ -212,6 +212,7 @@ class SubmitServer:
         knowledge = self._holder.current
         now = time.time()
         snapshot = knowledge.snapshot
+        own = self._holder.placement.usable(knowledge.settings, now)
         return PingReply(
             v=VERSION,
             seq=seq,
@@ -226,6 +227,7 @@ class SubmitServer:
             spool_dropped=self._spool.dropped,
             hedges_announced=self._announcer.told,
             hedges_not_announced=self._announcer.not_told,
+            placement_version=None if own is None else own.version,
         )
 
     def _readings(self) -> ServeReadings:
@@ -238,6 +240,10 @@ class SubmitServer:
                     "Age of the cluster snapshot; NaN without one.",
                 ),
                 "snapshot_believed": (float(pong.snapshot_usable), "0: everything stays on-premise."),
+                "placement_in_use": (
+                    float(pong.placement_version is not None),
+                    "1: the advisor's own placement rule decides; 0: the published one.",
+                ),
                 "connections": (float(len(self._connections)), "Open connections."),
                 "spool_waiting": (float(self._spool.waiting), "Records not yet written."),
             },

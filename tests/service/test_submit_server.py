@@ -7,8 +7,10 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,12 +35,13 @@ class Running:
         *,
         allowed: frozenset[int] | None = None,
         hedge: dict[str, Any] | None = None,
+        rule: str = "advisor",
         mode: Mode = Mode.ACT,
         **submit: Any,
     ) -> None:
-        import time
-
         settings = make_settings(folder, mode=mode, submit=submit, hedge=hedge or {})
+        placement = settings.placement.model_copy(update={"rule": rule})
+        settings = settings.model_copy(update={"placement": placement})
         self.path = settings.paths.submit_socket
         self.estimator = FixedEstimator()
         self.answerer, self.holder = make_answerer(settings, make_snapshot(now=time.time()), self.estimator)
@@ -139,6 +142,22 @@ def test_what_starts_hedged_is_announced_and_nothing_else(
         assert told.jobs[-1] == (hedged.id, 8)
     assert "advisor_serve_hedges_announced_total 3.0" in pong_text
     assert "advisor_serve_hedges_not_announced_total 5.0" in pong_text
+
+
+@pytest.mark.parametrize(
+    ("rule", "age", "version"),
+    [("advisor", 0.0, "7"), ("advisor", 999.0, None), ("published", 0.0, None)],
+)
+def test_it_says_whether_its_own_placement_rule_decides(
+    serve: Callable[..., Running], rule: str, age: float, version: str | None
+) -> None:
+    running = serve(rule=rule)
+    live: Any = SimpleNamespace(version="7", time=time.time() - age)
+    running.holder.placement.current = live
+    with running.client() as client:
+        assert client.ping().placement_version == version
+    in_use = f"advisor_serve_placement_in_use {float(version is not None)}"
+    assert in_use in running.metrics.text()
 
 
 def test_questions_may_come_in_pieces_and_in_bundles(serve: Callable[..., Running]) -> None:

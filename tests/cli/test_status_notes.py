@@ -1,0 +1,35 @@
+"""`advisor status` says which placement rule really decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.cli.status import _placement_notes
+
+EARNED = {"rule": "advisor", "record_trusted_seconds": 5.0, "record_earned": True}
+GROWING = {"rule": "published", "finished_jobs": 500, "first_forest_after_jobs": 1000}
+
+
+@pytest.mark.parametrize(
+    ("placement", "serve", "said"),
+    [
+        (EARNED, {"running": True, "placement_version": "3"}, ""),
+        (EARNED, {"running": True, "placement_version": None}, "advisor serve has not taken up the forests"),
+        (EARNED, {"running": False}, ""),
+        (
+            EARNED | {"record_trusted_seconds": 0.0},
+            {"running": True, "placement_version": "3"},
+            "won nothing",
+        ),
+        (GROWING, {"running": True, "placement_version": None}, "500 of 1,000 finished jobs"),
+        (None, {"running": True, "placement_version": None}, ""),
+    ],
+)
+def test_the_rule_that_decides_is_said(
+    placement: dict[str, Any] | None, serve: dict[str, Any], said: str
+) -> None:
+    notes = list(_placement_notes({"control": {"placement": placement}, "serve": serve}))
+    assert len(notes) == bool(said)
+    assert said in "".join(notes)
