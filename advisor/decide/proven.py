@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from itertools import repeat
 
 from msgspec.structs import replace
 
@@ -32,7 +33,7 @@ def win_probability(case: PlacementCase) -> float:
     # `penalty_seconds` of each run, written out: twenty calls less inside sbatch
     boot, slowdown = case.boot_seconds, case.performance_ratio - 1.0
     penalties = [boot + slowdown * run for run in runs] if slowdown else [boot] * len(runs)
-    return (pairs - sum([bisect_right(waits, penalty) for penalty in penalties])) / pairs
+    return (pairs - sum(map(bisect_right, repeat(waits), penalties))) / pairs
 
 
 def worst_seconds(case: PlacementCase) -> float:

@@ -36,6 +36,7 @@ function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
 _ROUNDS_A_LAB: Final = 4
+_SETTLE_SECONDS: Final = 0.7
 _CASES: Final = ("no_hook", "empty_hook", "with_hook")
 _RPC: Final = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:(\d+)")
 _SBATCH: Final = ("sbatch", "--hold", "--quiet", "--output=/dev/null", "--time=60", "--wrap=true")
@@ -92,11 +93,12 @@ def _load(lab: Lab, hook: Path | None, settings: Mapping[str, str]) -> None:
     """Load a hook, or none; never one straight after another.
 
     slurmctld looks for a newer file by whole seconds, and a run is shorter: without dropping its plug-in in
-    between it went on with the hook of the run before.
+    between it went on with the hook of the run before. Each case reads the configuration twice, and what
+    slurmctld does about that afterwards is over before the run begins: else the hook would be charged with it.
     """
     lab.hook(None, settings, restart=False)
-    if hook is not None:
-        lab.hook(hook, settings, restart=False)
+    lab.hook(hook, settings, restart=False)
+    time.sleep(_SETTLE_SECONDS)
 
 
 def _advice_given(socket: Path) -> int:
