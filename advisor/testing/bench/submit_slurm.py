@@ -94,7 +94,7 @@ def _load(lab: Lab, hook: Path | None, settings: Mapping[str, str]) -> None:
 
     slurmctld looks for a newer file by whole seconds, and a run is shorter: without dropping its plug-in in
     between it went on with the hook of the run before. Each case reads the configuration twice, and what
-    slurmctld does about that afterwards is over before the run begins: else the hook would be charged with it.
+    slurmctld does about that afterwards is over before the run begins: the hook would be charged with it.
     """
     lab.hook(None, settings, restart=False)
     lab.hook(hook, settings, restart=False)
