@@ -47,13 +47,14 @@ def retrain(
     from advisor.history.store import HistoryStore
     from advisor.predict.size_features import SizeHistory
     from advisor.predict.size_training import SizeTraining
+    from advisor.service.as_here import outcome_here
 
     os.nice(10)  # the submit server on the same host comes first
     began = time.perf_counter()
     settings = settings_of(config)
     training = SizeTraining(trees=settings.size.trees)
     with HistoryStore(settings.paths.history_url) as store, stderr.status("reading the history"):
-        outcomes = store.recent(jobs)
+        outcomes = [outcome_here(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
     # the history's own clock: a log of years ago is trained on as well as last night's jobs
     now = max((outcome.end_time for outcome in outcomes), default=0.0) + 1.0

@@ -129,10 +129,12 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
                 keep="all",
                 progress=lambda done, total: progress.update(task, completed=done, total=total or None),
             )
+    from advisor.history.columns import on_premise
     from advisor.history.store import HistoryStore
 
     with HistoryStore(settings.paths.history_url) as store:
-        return store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
+        table = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
+    return on_premise(table, settings.cluster.burst_partition)  # as `advisor control` learns them
 
 
 def _states_and_encoder(table: JobTable, settings: Settings) -> tuple[StateColumns, Encoder]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
-from msgspec import structs
 
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
@@ -21,6 +20,7 @@ from advisor.predict.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn import KnnParameters
 from advisor.predict.predictor import Predictor
 from advisor.predict.tracker import states_of
+from advisor.service.as_here import outcome_here
 from advisor.service.models import PREDICTOR_KIND
 from advisor.slurm.protocol import RUNNING, QueuedJob
 
@@ -139,14 +139,9 @@ class Knowledge:
         wait_is_new = outcome.job.job_id not in self._waits
         self._waits.discard(outcome.job.job_id)
         state = state_at(outcome.job.submit_time)
-        if self._is_burst(outcome.partition):
-            # what it would have taken here: Cunha et al., Eq. 1, solved for the on-premise run time;
-            # its wait was not the on-premise queue's
-            ratio = self._settings.placement.performance_ratio(outcome.job.processors)
-            here = structs.replace(outcome, end_time=outcome.start_time + outcome.run_seconds / ratio)
-            predictor.learn(here, state, wait=False)
-        else:
-            predictor.learn(outcome, state, wait=wait_is_new)
+        here = outcome_here(outcome, self._settings, self._store)
+        # the wait of one that ran in the cloud was not the on-premise queue's
+        predictor.learn(here, state, wait=wait_is_new and not self._is_burst(outcome.partition))
 
     def _is_burst(self, partition: str | None) -> bool:
         return partition == self._settings.cluster.burst_partition

@@ -17,6 +17,7 @@ from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service import spool
 from advisor.service.accounting import SOURCE, ingest_accounting
+from advisor.service.as_here import outcome_here, queued_here
 from advisor.service.clock import Clock
 from advisor.service.knowledge import Knowledge
 from advisor.service.loops import Step
@@ -161,13 +162,13 @@ class LearnLoop:
         standing = standing_for_others(snapshot.jobs)
         jobs = [queued for queued in snapshot.jobs if queued.job.job_id not in standing]
         self._knowledge.learn_starts(jobs, self._view.state_at)
-        self._sizes.observe(jobs, snapshot.time)
+        self._sizes.observe((queued_here(queued, self._settings) for queued in jobs), snapshot.time)
 
     def learn_ends(self) -> None:
         """Run times are known when jobs end; predictions are judged."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += len(outcomes)
-        self._sizes.learn(outcomes)
+        self._sizes.learn(outcome_here(outcome, self._settings, self._store) for outcome in outcomes)
         for outcome in outcomes:
             self._judge(outcome)
 

@@ -239,3 +239,17 @@ def test_benchmarks_of_the_tree_measure_with_the_same_functions():
     for name in ("knn", "tune"):
         source = (ROOT / "benchmarks" / f"{name}.py").read_text()
         assert f"from advisor.testing.bench.{name} import run" in source
+
+
+def test_the_clouds_jobs_are_no_examples_of_the_queue(tmp_path):
+    from advisor.cli.tune import _table
+    from advisor.history.store import HistoryStore
+    from advisor.model import Job, JobOutcome
+    from advisor.model.settings import PathSettings, Settings
+
+    settings = Settings(paths=PathSettings(state=tmp_path))
+    with HistoryStore(settings.paths.history_url) as store:
+        for job_id, partition in enumerate(("onprem", "burst", "onprem"), 1):
+            job = Job(job_id=job_id, submit_time=1e9 + job_id, processors=1, queue=partition)
+            store.add([JobOutcome(job=job, start_time=2e9, end_time=2e9 + job_id, partition=partition)])
+    assert _table(None, settings).job_id.tolist() == [1, 3]
