@@ -87,7 +87,8 @@ def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hed
     )
     if found is None:
         return hedge
-    stop = plan(found, price).stop_seconds
+    # planned from the launch on; a job is stopped by the time it has run there, its boot over
+    stop = plan(found, price).stop_seconds - found.boot_seconds
     return replace(hedge, stop_seconds=min(hedge.stop_seconds, stop)) if stop > 0.0 else None
 
 

@@ -218,7 +218,8 @@ def _outcome(
         requested_time=case.requested_time,
     )
     stays = forecast is not None and forecast.stays(wait)
-    saved, spent, _ = outcome(wait, run, slowdown, boot, advice.hedge.stop_seconds, stays)
+    # it is stopped by the time it has run there, its boot over
+    saved, spent, _ = outcome(wait, run, slowdown, boot, boot + advice.hedge.stop_seconds, stays)
     return saved, spent
 
 

@@ -27,7 +27,7 @@ from advisor.model.settings import Settings
 from advisor.model.table import JobTable
 from advisor.predict.fitness import Target
 from advisor.replay.forecasts import ForecastColumns
-from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmSnapshot
+from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +146,8 @@ class HedgePrice:
 
     def _use(self, queued: QueuedJob, since: float, now: float) -> float:
         """Core-seconds of one job."""
-        is_there = self._burst in queued.partitions and queued.state == RUNNING
+        # while its node boots, too: Slurm lets it start anew when it is up
+        is_there = self._burst in queued.partitions and queued.state in (RUNNING, CONFIGURING)
         if not is_there or queued.start_time is None:
             return 0.0
         advice = parse_admin_comment(queued.admin_comment)

@@ -12,6 +12,7 @@ from advisor.model.job import Job
 
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
+CONFIGURING: Final = "CONFIGURING"
 _HOLDS_PROCESSORS: Final = frozenset(
     {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )

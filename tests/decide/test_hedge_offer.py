@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, priced, speculation_of
+from advisor.decide.hedging import case_of, plan
 from advisor.decide.placement import as_case
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import admin_comment, explanation, message, parse_admin_comment
@@ -143,6 +144,35 @@ def test_a_doubt_is_hedged_where_it_is_worth_the_price(*, price: float | None, i
     advice = ask(estimates=doubt_of(7200.0, 600.0), settings=settings, hedge_price=price)
     assert (advice.hedge is not None) == is_hedged
     assert advice.placement is (Placement.BURST if is_hedged else Placement.ON_PREMISE)
+
+
+def test_a_boot_is_no_part_of_the_time_a_job_may_run() -> None:
+    """The price buys a stay in the cloud, boot included; the watch loop counts from the start on the node."""
+    hedge, placement = (
+        hedge_of(make_job(), make_cloud(), make_settings(hedge=HEDGE)),
+        make_settings().placement,
+    )
+    stay = []
+    for boot in (0.0, 120.0):
+        case = as_case(
+            processors=4,
+            requested_time=None,
+            estimates=doubt_of(7200.0, 600.0),
+            boot=boot,
+            settings=placement,
+        )
+        found = priced(hedge, case, 0.01)
+        assert found is not None
+        known = case_of(
+            Estimates(wait=case.wait, run=case.run),
+            processors=4,
+            slowdown=case.performance_ratio,
+            boot_seconds=boot,
+            requested_time=None,
+        )
+        assert known is not None
+        stay.append(found.stop_seconds + boot - plan(known, 0.01).stop_seconds)
+    assert stay == [0.0, 0.0]
 
 
 @hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first one compiles

@@ -115,6 +115,17 @@ def test_a_clairvoyant_waits_for_the_boot_that_has_been_learned(tmp_path: Path) 
     assert price.overspent - left == pytest.approx(1000.0 / (LEAST_KNOWN * per_job))
 
 
+def test_a_boot_is_charged_as_well(tmp_path: Path) -> None:
+    prices = [make_price(tmp_path) for _ in range(2)]
+    for price, first in zip(prices, ("CONFIGURING", "RUNNING"), strict=True):
+        teach(price, LEAST_KNOWN)
+        price.saw(look(1000.0, start=1000.0, state=first))
+        price.saw(look(1100.0, start=1000.0, state=first))
+        price.saw(look(1200.0, start=1100.0 if first == "CONFIGURING" else 1000.0))  # Slurm: it begins now
+        price.charge()
+    assert prices[0].overspent == prices[1].overspent
+
+
 @pytest.mark.parametrize(
     "changes",
     [
