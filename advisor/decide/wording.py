@@ -122,19 +122,19 @@ def message(advice: Advice, *, opt_out_comment: str = "") -> str | None:
     """
     if advice.partition is None:
         return None
-    numbers = _numbers_of(advice)
     capacity = f" ({advice.capacity} node)" if advice.capacity else ""
     line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{capacity}"
-    if "predicted_wait" in numbers:
-        line += f": expected wait here {quantity(numbers['predicted_wait'])}"
-    saving = numbers.get("predicted_saving")
-    if saving is not None and math.isfinite(saving.value):
-        line += f", done about {quantity(saving)} sooner"
+    wait, saving = advice.number("predicted_wait"), advice.number("predicted_saving")
+    if wait is not None:
+        line += f": expected wait here {duration(wait)}"
+    if saving is not None and math.isfinite(saving):
+        line += f", done about {duration(saving)} sooner"
     if advice.hedge:
         line += f". {hedge_sentence(advice.hedge)}"
     if opt_out_comment:
         line += f". To stay: --comment={clean(opt_out_comment)}"
-    return clean(line, MESSAGE_LIMIT)
+    # of parts that are clean it only has to be short enough
+    return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
 
 
 def explanation(advice: Advice) -> str:
@@ -187,13 +187,8 @@ def _headline(placement: str, capacity: str | None, mode: str) -> str:
     return f"Starts in {where}{on}."
 
 
-def _numbers_of(advice: Advice) -> dict[str, Quantity]:
-    """Every number of an advice; where two answers carry one, the later's."""
-    return {name: value for answer in advice.answers for name, value in answer.numbers}
-
-
 def _values_of(advice: Advice) -> dict[str, float]:
-    """The same without their units."""
+    """Every number of an advice without its unit; where two answers carry one, the later's."""
     return {name: number.value for answer in advice.answers for name, number in answer.numbers}
 
 

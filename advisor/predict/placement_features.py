@@ -153,6 +153,7 @@ class PlacementFeatures:
         }
         self._waits = {name: Lags(4, _last_and_mean) for name in ("queue", "user", "queue_size")}
         self._recent_waits = Lags(20, _recent_means)
+        self._histories: dict[tuple[float, ...], Numbers] = {}
         self._last: dict[int, _Live] = {}
         # the features are put together here: numpy's own ways are long for so few numbers
         self._out = np.empty(len(FEATURES))
@@ -236,6 +237,7 @@ class PlacementFeatures:
 
     def _remember_wait(self, submission: Submission, start: float) -> None:
         wait = max(0.0, start - submission.time)
+        self._histories.clear()
         self._recent_waits.add(_ALL, wait)
         self._waits["queue"].add(submission.queue, wait)
         self._waits["user"].add(submission.user, wait)
@@ -254,6 +256,7 @@ class PlacementFeatures:
         self._remember_run(job.submission, time - job.start)
 
     def _remember_run(self, submission: Submission, seconds: float) -> None:
+        self._histories.clear()
         for name, category in self._categories(submission).items():
             self._runs[name].add(category, seconds)
 
@@ -336,6 +339,14 @@ class PlacementFeatures:
         return self._out
 
     def _history(self, submission: Submission) -> Numbers:
+        """What the past says of such a job; the same words are asked again and again between two events."""
+        said = submission[1:]
+        found = self._histories.get(said)
+        if found is None:
+            found = self._histories[said] = self._look_back(submission)
+        return found
+
+    def _look_back(self, submission: Submission) -> Numbers:
         runs, waits = self._runs, self._waits
         user, size, request, executable, alike = self._categories(submission).values()
         queue = submission.queue
