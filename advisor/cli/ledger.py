@@ -20,6 +20,7 @@ from advisor.cli.since import clock_text, parse_since
 if TYPE_CHECKING:
     from advisor.history.ledger import Decision, LedgerRow
     from advisor.history.store import HistoryStore
+    from advisor.model.advice import Advice
 
 SinceOption = Annotated[
     str, typer.Option("--since", help="How far back: 30d, 12h, 90m, or a date such as 2026-11-21.")
@@ -49,14 +50,35 @@ def decisions(
     begin = parse_since(since, time.time())
     newest: deque[Decision] = deque(maxlen=limit)
     counted: dict[str, int] = {}
+    hedges: dict[str, int] = {}
     with _store(config) as store:
         for decision in store.decisions(begin):
             newest.append(decision)
             place = decision.record.advice.placement.value
             counted[place] = counted.get(place, 0) + 1
+            if kind := _hedge_of(decision.record.advice):
+                hedges[kind] = hedges.get(kind, 0) + 1
     rows = [_decision_row(decision) for decision in newest]
-    result = {"since": begin, "total": sum(counted.values()), "placements": counted, "decisions": rows}
+    result = {
+        "since": begin,
+        "total": sum(counted.values()),
+        "placements": counted,
+        "hedges": hedges,
+        "decisions": rows,
+    }
     emit(result, output, lambda console: _draw_decisions(console, rows, counted))
+
+
+def _hedge_of(advice: Advice) -> str | None:
+    """Why a job keeps, or in act mode would keep, its place on-premise; its decisive reason is another."""
+    from advisor.decide.reasons import Reason
+    from advisor.model.advice import HedgeKind
+
+    if advice.hedge is not None:
+        return advice.hedge.kind.value
+    kinds = {Reason.HEDGED.value: HedgeKind.HEDGE, Reason.SPECULATED.value: HedgeKind.SPECULATION}
+    found = [kinds[answer.reason] for answer in advice.answers if answer.reason in kinds]
+    return found[-1].value if found and advice.placement == "burst" else None
 
 
 def _decision_row(decision: Decision) -> dict[str, Any]:
@@ -73,6 +95,7 @@ def _decision_row(decision: Decision) -> dict[str, Any]:
         "placement": advice.placement,
         "capacity": advice.capacity,
         "mode": advice.mode,
+        "hedge": _hedge_of(advice),
         "size": advice.size,
         "reason": advice.decisive.reason,
         "sentence": sentence(advice.decisive),
@@ -92,7 +115,9 @@ def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: d
     for row in rows:
         jobs = ",".join(map(str, row["job_ids"][:3])) or "-"
         mode = " (shadow)" if row["mode"] == "shadow" else ""
-        cells = (clock_text(row["time"]), jobs, clean(row["user"] or "-", 20), f"{row['placement']}{mode}")
+        kept = f" ({row['hedge']})" if row["hedge"] else ""
+        place = f"{row['placement']}{kept}{mode}"
+        cells = (clock_text(row["time"]), jobs, clean(row["user"] or "-", 20), place)
         table.add_row(*map(Text, cells), Text(row["sentence"]))
     console.print(table)
     total = sum(counted.values())
