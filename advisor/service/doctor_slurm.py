@@ -26,6 +26,13 @@ _HOOK_DEFAULTS: Final = {
     "breaker_seconds": "10",
 }
 """The hook's own, where its file says nothing."""
+_PROGRAMS_CONF: Final = "advisor_programs.conf"
+_PROGRAM_DEFAULTS: Final = {
+    "control_socket": "/run/advisor/control.sock",
+    "handover_folder": "/var/lib/advisor/handover",
+    "burst_partition": "burst",
+}
+"""The same of resume, suspend, resume_fail and prolog_slurmctld."""
 _SWITCHED_OFF: Final = ("false", "no", "0")
 
 
@@ -183,6 +190,7 @@ class SlurmExamination:
                 )
             else:
                 yield ok("cloud programs", f"{setting}={path}")
+        yield from self._program_settings(Path(self._config.get("ResumeProgram", "")).parent)
         prolog = Path(self._config.get("PrologSlurmctld", ""))
         if prolog.name == hook_files.PROLOG and hook_files.is_ours(prolog, prolog.name) is not True:
             yield warning(
@@ -190,6 +198,28 @@ class SlurmExamination:
                 f"{prolog} is another version",
                 f"Copy {hook_files.folder() / prolog.name} there",
             )
+
+    def _program_settings(self, own: Path) -> Iterator[Diagnosis]:
+        """Whether the programs hand over to where we listen: their own file says where, or their defaults."""
+        conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
+        places = [folder / _PROGRAMS_CONF for folder in (own, conf.parent, Path("/etc/slurm"))]
+        path = next((place for place in places if place.is_file()), places[0])
+        told = _told(path)
+        paths = self._settings.paths
+        wanted = {
+            "control_socket": str(paths.control_socket),
+            "handover_folder": str(paths.state / "handover"),
+            "burst_partition": self._settings.cluster.burst_partition,
+        }
+        for name, value in wanted.items():
+            found = told.get(name, _PROGRAM_DEFAULTS[name])
+            if found != value:
+                # by the partition prolog_slurmctld knows its jobs; without it they start later, no more
+                yield (warning if name == "burst_partition" else error)(
+                    "cloud programs",
+                    f"their {name} is {found}, by the settings {value}",
+                    f"Set `{name} = {value}` in {path}",
+                )
 
     def _cloud_nodes(self) -> Iterator[Diagnosis]:
         name = self._settings.cluster.burst_partition

@@ -12,7 +12,7 @@ from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import CapacitySettings, ClusterSettings, Settings
 from advisor.service.doctor import Diagnosis, Level
-from advisor.service.doctor_slurm import SlurmExamination
+from advisor.service.doctor_slurm import _HOOK_DEFAULTS, _PROGRAM_DEFAULTS, SlurmExamination
 from advisor.slurm import hook_files
 from advisor.slurm.protocol import Partition, SlurmSnapshot
 from tests.service.doubles import make_look, make_node
@@ -139,6 +139,38 @@ def test_what_the_hook_is_told_is_what_the_settings_say(
     slurm = Talker(SOUND | {"SLURM_CONF": str(tmp_path / "slurm.conf")})
     about = [d for d in examine(slurm)["hook"] if "its " in d.what or "it asks" in d.what or "off" in d.what]
     assert [(d.level, said in d.what) for d in about] == ([] if level is None else [(level, True)])
+
+
+@pytest.mark.parametrize(
+    ("partition", "told", "complaints"),
+    [
+        ("burst", None, 0),
+        ("cloud", None, 1),
+        ("cloud", "burst_partition = cloud\n", 0),
+        ("burst", "handover_folder = /elsewhere\ncontrol_socket=/elsewhere\n", 2),
+    ],
+)
+def test_programs_hand_over_to_where_we_listen(
+    tmp_path: Path, partition: str, told: str | None, complaints: int
+) -> None:
+    if told is not None:
+        (tmp_path / "advisor_programs.conf").write_text(told)
+    slurm = Talker(SOUND | {"ResumeProgram": str(tmp_path / "resume")})
+    settings = Settings(cluster=ClusterSettings(burst_partition=partition))
+    found = [d for d in examine(slurm, settings)["cloud programs"] if d.what.startswith("their ")]
+    assert len(found) == complaints
+    level = Level.ERROR if partition == "burst" else Level.WARNING
+    assert all(d.level is level for d in found)
+
+
+def test_the_defaults_are_those_of_the_programs_themselves() -> None:
+    for name in ("resume", "prolog_slurmctld"):
+        text = (hook_files.folder() / name).read_text()
+        for key, value in _PROGRAM_DEFAULTS.items():
+            assert f'"{key}": "{value}"' in text or f'"{key}"' not in text
+    lua = (hook_files.folder() / "job_submit.lua").read_text()
+    for key, value in _HOOK_DEFAULTS.items():
+        assert f"  {key} = {value}," in lua or f'  {key} = "{value}",' in lua
 
 
 def test_an_older_prolog_is_said(tmp_path: Path) -> None:
