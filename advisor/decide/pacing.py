@@ -26,6 +26,8 @@ GAIN: Final = 25.0
 MOST_DISCOUNT: Final = 0.5
 """The price falls by no more than exp(-0.5) below the one history asks for, however much is left."""
 REMEMBERED: Final = 10_000
+LEAST_KNOWN: Final = 500
+"""Ended jobs before the price decides; until then the settings' stop-loss does alone."""
 REVIEWED: Final = 50
 """Ended jobs between two looks at the history."""
 

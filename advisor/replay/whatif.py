@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from advisor.decide import advise
 from advisor.decide._hedge_curves import outcome
 from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.hedging import case_of
+from advisor.decide.hedging import HedgeCase, case_of
 from advisor.decide.placement import PlacementCase, as_case
 from advisor.decide.proven import candidate_chance, worst_seconds
 from advisor.decide.record import RecordKeeper
-from advisor.model.advice import Advice, Mode, Placement
+from advisor.model.advice import Advice, HedgeKind, Mode, Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -36,6 +36,7 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.tracker import StateColumns
+from advisor.replay.learned_price import LearnedPrice
 
 Rows = NDArray[np.int64]
 JobAt = Callable[[int], Job]
@@ -145,7 +146,8 @@ def decide_again(
     """Advise the jobs of a history one after another, as these settings would have it.
 
     The record takes in each candidate when it has ended, and the day's money is that of the moves so far, so
-    that nothing is known earlier than it was. Shadow mode makes no difference: what would be done counts.
+    that nothing is known earlier than it was; so is the price of hedges learned, where there are any. Shadow
+    mode makes no difference: what would be done counts.
 
     Parameters
     ----------
@@ -163,6 +165,8 @@ def decide_again(
     table = history.table
     account = _Account(settings, table.start_of_log, cloud)
     boot = boot_seconds(cloud, settings)
+    hedge = settings.hedge
+    prices = LearnedPrice(hedge.budget) if hedge.enabled and hedge.budget > 0.0 else None
     sums = _Sums(table.start_of_log + table.utc_offset_seconds)
     for position, index in enumerate(history.rows.tolist()):
         job, estimates = history.job_at(index), history.estimates_at(position)
@@ -176,16 +180,25 @@ def decide_again(
             settings=settings.placement,
         )
         account.settle(now)
+        forecast = _hedge_case(case) if hedge.enabled or settings.waiting.speculate else None
         state = SiteState(
-            time=now, cluster=history.states.state(index), cloud=account.cloud, record=account.keeper.record
+            time=now,
+            cluster=history.states.state(index),
+            cloud=account.cloud,
+            record=account.keeper.record,
+            hedge_price=None if prices is None else prices.at(now),
         )
         advice = advise(job, state, estimates, settings, advice_id="what-if")
         moved = None
         if advice.placement is Placement.BURST and advice.capacity is not None:
-            saved, seconds = _outcome(advice, case, estimates, wait, run)
+            saved, seconds = _outcome(advice, case, forecast, wait, run)
             usd = cost_usd(job, seconds - case.boot_seconds, advice.capacity, state.cloud, settings)
             moved = _Moved(saved_seconds=saved, cloud_seconds=seconds, usd=usd)
             account.spend(job, usd)
+            if prices is not None and advice.hedge is not None and advice.hedge.kind is HedgeKind.HEDGE:
+                prices.hedged(now + seconds, job.processors * seconds)
+        if prices is not None and forecast is not None:
+            prices.submitted(index, forecast, now, wait, run)
         account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), moved is not None)
         if position >= history.first_judged:
             sums.add(job, advice, now, wait + run, moved)
@@ -203,20 +216,23 @@ class _Moved:
     usd: float
 
 
+def _hedge_case(case: PlacementCase) -> HedgeCase | None:
+    return case_of(
+        Estimates(wait=case.wait, run=case.run),
+        processors=case.processors,
+        slowdown=case.performance_ratio,
+        boot_seconds=case.boot_seconds,
+        requested_time=case.requested_time,
+    )
+
+
 def _outcome(
-    advice: Advice, case: PlacementCase, estimates: Estimates, wait: float, run: float
+    advice: Advice, case: PlacementCase, forecast: HedgeCase | None, wait: float, run: float
 ) -> tuple[float, float]:
     """Seconds saved, and seconds in the cloud, of a job that starts there."""
     boot, slowdown = case.boot_seconds, case.performance_ratio
     if advice.hedge is None:
         return wait - case.penalty_seconds(run), boot + slowdown * run
-    forecast = case_of(
-        estimates,
-        processors=case.processors,
-        slowdown=slowdown,
-        boot_seconds=boot,
-        requested_time=case.requested_time,
-    )
     stays = forecast is not None and forecast.stays(wait)
     # it is stopped by the time it has run there, its boot over
     saved, spent, _ = outcome(wait, run, slowdown, boot, boot + advice.hedge.stop_seconds, stays)

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from advisor.decide.hedging import PRICES, HedgeCase, case_of, hindsight
-from advisor.decide.pacing import REMEMBERED, Pacer
+from advisor.decide.pacing import LEAST_KNOWN, REMEMBERED, Pacer
 from advisor.decide.wording import parse_admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
@@ -32,8 +32,6 @@ from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapsho
 log = structlog.get_logger(__name__)
 
 KIND: Final = "hedge-price"
-LEAST_KNOWN: Final = 500
-"""Ended jobs before the price decides; until then the settings' stop-loss does alone."""
 _MOST_OPEN: Final = 200_000
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from advisor.decide.pacing import LEAST_KNOWN
 from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTable
 from advisor.model.settings import Settings
 from advisor.predict.tracker import states_of
@@ -241,3 +242,20 @@ def test_what_the_cloud_is_like_is_taken_from_the_last_look() -> None:
     # a node of four cores is paid for
     assert row.cost_usd == pytest.approx(4 * 900.0 / 3600.0 * 0.25)
     assert clairvoyant(history(table), settings, cloud).saved_seconds == pytest.approx(3300.0)
+
+
+def test_hedges_cost_what_their_learned_price_allows() -> None:
+    """Where no clairvoyant would use the cloud nobody is hedged, once enough jobs have ended to know."""
+    others = LEAST_KNOWN + 200
+    submit = [0.0] * 8 + [1.0 + 10.0 * number for number in range(others)]
+    table = make_table(submit, [0.0] * 8 + [10.0] * others, [1e7] * 8 + [600.0] * others)
+    doubt = {"rule": "advisor", "win_probability": 1.0, "baseline": 3.0}
+    hedged = {
+        budget: decided(
+            history(table, judged=8),
+            make_settings(placement=doubt, hedge={"enabled": True, "by_default": True, "budget": budget}),
+        ).hedged_jobs
+        for budget in (0.0, 1.0)
+    }
+    under_way = 61  # ten minutes and ten seconds, one every ten seconds
+    assert hedged == {0.0: others, 1.0: pytest.approx(LEAST_KNOWN + under_way, abs=2)}
