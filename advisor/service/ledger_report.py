@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from advisor.decide.reasons import Reason
 from advisor.decide.wording import clean
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.model.advice import Mode, Placement
@@ -113,11 +114,13 @@ class LedgerReport:
         """Count advice."""
         for decision in decisions:
             advice, job = decision.record.advice, decision.record.job
-            is_burst = advice.placement is Placement.BURST
+            # whose user put him there is counted when he has ended (`ended`)
+            is_ours = advice.decisive.reason != Reason.EXPLICIT_BURST
+            is_burst = is_ours and advice.placement is Placement.BURST
             day = self._day(advice.time)
             day.moved += is_burst and advice.mode is Mode.ACT
             day.would_move += is_burst and advice.mode is Mode.SHADOW
-            day.kept += not is_burst
+            day.kept += is_ours and not is_burst
             self.reasons[advice.decisive.reason] += 1
             name = clean(job.account or "-", 40)
             self._account_of[advice.advice_id] = name

@@ -57,6 +57,7 @@ def test_sums_by_hand() -> None:
             decision("b", late, stays),
             decision("c", MIDNIGHT, physics, shadow=True),
             decision("d", MIDNIGHT + 86_400.0, make_job(account=None)),
+            decision("x", MIDNIGHT, make_job(queue="burst", explicit_partition=True)),  # by its user
         ]
     )
     report.ended(
