@@ -41,11 +41,10 @@ class Worth:
     beta: float = 1.0
 
     def loss(self, outcomes: Outcomes) -> Floats:
-        """Share of the utility each policy's plan costs; lower is better."""
-        slowdown = outcomes.slowdown + outcomes.later_slowdown
-        loss: Floats = (
-            self.alpha * outcomes.charged / self.charged_seconds + self.beta * slowdown / self.slowdown_sum
-        )
+        """Share of the utility each plan costs, less what it spares jobs to come; lower is better."""
+        charged = outcomes.charged - outcomes.spared_charged
+        slowdown = outcomes.slowdown + outcomes.later_slowdown - outcomes.spared_slowdown
+        loss: Floats = self.alpha * charged / self.charged_seconds + self.beta * slowdown / self.slowdown_sum
         return loss
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from advisor.model.table import JobTable
 from advisor.replay.portfolio_charge import (
     CHAMPION,
     Charge,
+    Expected,
     Knowledge,
     Options,
     champions_of,
@@ -82,12 +83,15 @@ class Selection:
             policies, cluster.rules, margin=margin, hold_seconds=options.hold_seconds, seed=options.seed
         )
         self._period = AdaptivePeriod()
+        self._expected = Expected(options)
         self.use = PolicyUse()
 
     def choose(self, cluster: RentedCluster, champion: int) -> None:
         """Choose, and put the choice in charge."""
         options = self._options
         situation = cluster.situation(options.lookahead_seconds)
+        if options.expects_jobs:
+            situation = replace(situation, ready=self._expected.ready(cluster))
         totals = cluster.totals()
         worth = Worth(
             charged_seconds=totals.charged_seconds + 36_000.0,

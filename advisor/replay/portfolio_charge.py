@@ -19,6 +19,8 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._cluster import CHARGED, JOBS, SLOWDOWN, WORK
+from advisor.simulate.portfolio._state import Readiness
+from advisor.simulate.portfolio.arrivals import REMEMBERED, RENEWED, ExpectedJob, rate_of
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, Totals, replay_policy
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
 
@@ -52,6 +54,8 @@ class Options:
         Of the utility.
     lookahead_seconds : float
         Arrivals of so long ago are expected once more; 0 for none.
+    expects_jobs : bool
+        Whether plans are credited with what their idle nodes spare jobs that may come.
     hold_seconds : float
         A policy is judged by following it for so long and the champion afterwards.
     margins : sequence of float
@@ -71,7 +75,8 @@ class Options:
     alpha: float = 1.0
     beta: float = 1.0
     lookahead_seconds: float = 0.0
-    hold_seconds: float = 3600.0
+    expects_jobs: bool = True
+    hold_seconds: float = 300.0
     margins: tuple[float, ...] = (0.0, 0.05)
     hurdle: float = 0.05
     checkpoint_seconds: float = 3600.0
@@ -203,3 +208,24 @@ class Knowledge:
             if self._ended < cluster.arrived:
                 moment = float(self._submit[self._ended])
         return max(int((moment - self._submit[0]) // self._every), 0)
+
+
+class Expected:
+    """The jobs that may come to a cluster of the log, by those that came of late."""
+
+    def __init__(self, options: Options) -> None:
+        self._foresees = options.runtimes is Runtimes.ACTUAL
+        self._next: ExpectedJob | None = None
+        self._after = 0
+
+    def ready(self, cluster: RentedCluster) -> Readiness:
+        """What idle nodes are worth to them now. Jobs that have not ended count with what is guessed."""
+        arrived = cluster.arrived
+        job = cluster.state.job
+        if self._next is None or arrived >= self._after + min(self._after, RENEWED):
+            recent = job[max(0, arrived - REMEMBERED) : arrived]
+            is_known = self._foresees | ~np.isnan(recent["end"])
+            run = np.where(is_known, recent["run"], recent["estimate"])
+            self._next = ExpectedJob.of(recent["processors"], run, cluster.rules)
+            self._after = arrived
+        return self._next.at(rate_of(job["submit"][:arrived], cluster.now))

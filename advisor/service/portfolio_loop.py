@@ -17,10 +17,12 @@ from advisor.ec2.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError, RetryLater
+from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.loops import Step
+from advisor.service.portfolio_arrivals import RecentJobs
 from advisor.service.portfolio_charge import PolicyInCharge
 from advisor.service.portfolio_judge import RELEASE_OF, PortfolioJudge
 from advisor.service.portfolio_means import UNDO, Means
@@ -102,6 +104,7 @@ class PortfolioLoop:
             burst=self._burst,
         )
         self._last = LastTwo()
+        self._recent = RecentJobs()
         self._position: int | None = None
         self._first_seen: dict[str, float] = {}
         self._moment: tuple[BurstSight, Moment] | None = None
@@ -145,14 +148,18 @@ class PortfolioLoop:
         if self._position is None:
             self._position = self._store.last_position()
             for outcome in self._store.recent(self._ours.judged_jobs, partition=burst):
-                self._last.ended(outcome.job, outcome.end_time - outcome.start_time)
+                self._take_in(outcome)
             return
         for taken, (position, outcome) in enumerate(self._store.added_after(self._position)):
             self._position = position
             if outcome.partition == burst and outcome.end_time > outcome.start_time:
-                self._last.ended(outcome.job, outcome.end_time - outcome.start_time)
+                self._take_in(outcome)
             if taken >= _MOST_NEW:
                 return
+
+    def _take_in(self, outcome: JobOutcome) -> None:
+        self._last.ended(outcome.job, outcome.end_time - outcome.start_time)
+        self._recent.ended(outcome)
 
     def choose(self) -> None:
         """Look, decide who is in charge, and what that policy does now.
@@ -174,6 +181,7 @@ class PortfolioLoop:
         )
         self._note_first_seen(sight)
         rules = self._rules(sight)
+        sight = replace(sight, situation=replace(sight.situation, ready=self._recent.ready(sight, rules)))
         now = self.in_charge.decide(sight, self.judge.verdict, rules)
         self._moment = None if now is None else (sight, moment_of(sight.situation, now.policy, rules))
         self._has_decided = True

@@ -95,13 +95,17 @@ def test_equal_losses_leave_the_champion():
 def test_worth_weighs_by_the_totals():
     """A tenth of all charged time more costs a tenth of the utility, as does a tenth of all slowdown."""
     outcomes = Outcomes(
-        charged=np.array([100.0, 0.0, 0.0]),
-        slowdown=np.array([0.0, 5.0, 0.0]),
-        later_slowdown=np.array([0.0, 0.0, 5.0]),
-        held=np.zeros(3),
+        charged=np.array([100.0, 0.0, 0.0, 100.0, 0.0]),
+        slowdown=np.array([0.0, 5.0, 0.0, 0.0, 5.0]),
+        later_slowdown=np.array([0.0, 0.0, 5.0, 0.0, 0.0]),
+        held=np.zeros(5),
+        spared_charged=np.array([0.0, 0.0, 0.0, 100.0, 0.0]),
+        spared_slowdown=np.array([0.0, 0.0, 0.0, 0.0, 5.0]),
     )
-    assert Worth(charged_seconds=1000.0, slowdown_sum=50.0).loss(outcomes).tolist() == [0.1, 0.1, 0.1]
-    assert Worth(charged_seconds=1000.0, slowdown_sum=50.0, beta=0.0).loss(outcomes).tolist() == [0.1, 0, 0]
+    worth = Worth(charged_seconds=1000.0, slowdown_sum=50.0)
+    assert worth.loss(outcomes).tolist() == [0.1, 0.1, 0.1, 0.0, 0.0]
+    cost_only = Worth(charged_seconds=1000.0, slowdown_sum=50.0, beta=0.0)
+    assert cost_only.loss(outcomes).tolist() == [0.1, 0, 0, 0, 0]
 
 
 def test_period_doubles_while_nothing_changes():

@@ -9,12 +9,21 @@ import numba
 import numpy as np
 
 from advisor.simulate._state import Records
-from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Ints, OnlineState, Rules
-from advisor.simulate.portfolio._tick import charge, decide, next_moment, tick_of, weight_of
+from advisor.simulate.portfolio._state import (
+    SLOWDOWN_BOUND,
+    Floats,
+    Ints,
+    OnlineState,
+    Readiness,
+    Rules,
+)
+from advisor.simulate.portfolio._tick import charge, decide, next_moment, priority_of_next, tick_of, weight_of
 
-CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD = 0, 1, 2, 3
+CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4, 5
 """Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait
-and of those expected later, and seconds charged for the time from now on, paid hours' rest included."""
+and of those expected later, seconds charged for the time from now on, paid hours' rest included, and what the
+plan's idle nodes spare jobs that are expected to come."""
+COLUMNS = 6
 
 
 @numba.njit(cache=True)
@@ -34,8 +43,39 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
 
 
 @numba.njit(cache=True)
+def _spare(
+    state: OnlineState, policy: Records, ready: Readiness, since: float, until: float, outcome: Floats
+) -> None:
+    """Add what the nodes that are idle between two ticks spare the jobs that come meanwhile.
+
+    While the next job is blocked that helps only those that soon come before it in the policy's order.
+    """
+    idle = 0
+    for at in range(state.cluster[0].nodes):
+        idle += int(state.node[at].ready <= since)
+    if idle == 0:
+        return
+    seconds = until - since
+    if state.cluster[0].waiting > 0 and not policy.backfill:
+        blocked, own = priority_of_next(state.waiting, state.cluster, policy.order, since)
+        if own == 0.0:
+            return
+        weight = ready.weight[policy.order]
+        seconds *= 1.0 - np.searchsorted(weight, blocked / own) / len(weight)
+    outcome[SPARED_CHARGED] += ready.charged[idle] * seconds
+    outcome[SPARED_SLOWDOWN] += ready.slowdown[idle] * seconds
+
+
+@numba.njit(cache=True)
 def _run(
-    job: Records, state: OnlineState, rules: Rules, policy: Records, after: Records, hold: float
+    job: Records,
+    state: OnlineState,
+    rules: Rules,
+    policy: Records,
+    after: Records,
+    hold: float,
+    ready: Readiness,
+    outcome: Floats,
 ) -> bool:
     """Go from tick to tick until every job has started; False if a job never would.
 
@@ -54,7 +94,10 @@ def _run(
             moment = min(moment, job[it.arrived].submit)
         if moment == np.inf:
             return False
+        before = it.now
         it.now = tick_of(moment, it.now, rules.tick)
+        if len(ready.slowdown) > 0:
+            _spare(state, policy, ready, before, it.now, outcome)
         if not now_after and it.now > until:
             now_after = True
             policy = after
@@ -75,6 +118,7 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
     chosen: Ints,
     rules: Rules,
     state: OnlineState,
+    ready: Readiness,
     outcome: Floats,
 ) -> None:
     """Run each chosen policy on the queue; see :func:`advisor.simulate.portfolio.online.simulate`."""
@@ -92,7 +136,9 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
         it.charged = 0.0
         it.waiting = 0
         it.arrived = 0
-        started = _run(job, state, rules, policies[index], policies[index if base < 0 else base], hold)
+        outcome[index, SPARED_CHARGED] = outcome[index, SPARED_SLOWDOWN] = 0.0
+        after = policies[index if base < 0 else base]
+        started = _run(job, state, rules, policies[index], after, hold, ready, outcome[index])
         total = it.charged
         for at in range(it.nodes):
             held = max(state.node[at].ready, it.now) - state.node[at].since

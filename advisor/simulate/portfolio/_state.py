@@ -65,6 +65,18 @@ class Rules(NamedTuple):
     checkpoint: float
 
 
+class Readiness(NamedTuple):
+    """What idle nodes are worth a second to jobs that are expected to come; empty where none is.
+
+    ``slowdown``, ``charged``: bounded slowdown and node-seconds charged that so many idle nodes spare them,
+    shape (most nodes + 1,). ``weight``: their weights in each job order, ascending, shape (orders, k).
+    """
+
+    slowdown: Floats
+    charged: Floats
+    weight: Floats
+
+
 class OnlineState(NamedTuple):
     """Room for one run of the online simulator."""
 

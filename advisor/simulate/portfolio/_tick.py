@@ -35,6 +35,7 @@ _HOUR_KEPT, _SECOND = int(Release.HOUR_KEPT), int(Release.SECOND)
 _HOUR = 3600.0
 _LEAST_CHARGED = 60.0
 _GRACE = 3600.0
+_SOON = 300.0
 
 
 @numba.njit(cache=True)
@@ -143,6 +144,19 @@ def _next_job(waiting: Records, cluster: Records, order: int) -> int:
             highest = priority
             best = at
     return best
+
+
+@numba.njit(cache=True)
+def priority_of_next(waiting: Records, cluster: Records, order: int, now: float) -> tuple[float, float]:
+    """Priority of the next job, and what the weight of one that came now is multiplied with soon.
+
+    The second is 0 where the order never lets a later job pass.
+    """
+    if order == _FCFS:
+        return np.inf, 0.0
+    grace = _GRACE if order == _WSPT else 0.0
+    head = waiting[_next_job(waiting, cluster, order)]
+    return float((now + grace - head.submit) * head.weight), grace + _SOON
 
 
 @numba.njit(cache=True)

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from advisor.simulate._state import Records
 from advisor.simulate.portfolio import _online
-from advisor.simulate.portfolio._state import CLUSTER, JOB, NODE, WAITING, Floats, OnlineState, Rules
+from advisor.simulate.portfolio._state import (
+    CLUSTER,
+    JOB,
+    NODE,
+    WAITING,
+    Floats,
+    OnlineState,
+    Readiness,
+    Rules,
+)
+from advisor.simulate.portfolio.arrivals import NOTHING
 from advisor.simulate.portfolio.policies import RentingPolicy, as_records
 
 
@@ -30,12 +40,15 @@ class Situation:
         ``estimate`` (what policies know), ``run`` (what happens) and ``processors``.
     present : int
         How many of them wait now.
+    ready : Readiness
+        What idle nodes are worth to jobs that may come; nothing by default.
     """
 
     now: float
     profile: Records
     jobs: Records
     present: int
+    ready: Readiness = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,12 +65,16 @@ class Outcomes:
         The same of the jobs expected later.
     held : float64, shape (n,)
         Node-seconds charged for the time from now on: ``charged`` and the rest of hours already paid.
+    spared_charged, spared_slowdown : float64, shape (n,)
+        What idle nodes spare the jobs that may come before the plan ends; see ``arrivals``.
     """
 
     charged: Floats
     slowdown: Floats
     later_slowdown: Floats
     held: Floats
+    spared_charged: Floats
+    spared_slowdown: Floats
 
     def utility(self, situation: Situation, *, alpha: float = 1.0, beta: float = 1.0) -> Floats:
         """Utility of the queue taken by itself, the paper's score: R_J and BSD of its jobs, R_V ``held``."""
@@ -82,7 +99,7 @@ class OnlineSimulator:
     def __init__(self, policies: Sequence[RentingPolicy], rules: Rules) -> None:
         self._policies = as_records(policies)
         self._rules = rules
-        self._outcome = np.zeros((len(policies), 4))
+        self._outcome = np.zeros((len(policies), _online.COLUMNS))
         self._room = 0
         self._state = self._make_room(256)
 
@@ -123,10 +140,18 @@ class OnlineSimulator:
             chosen,
             self._rules,
             self._state,
+            situation.ready,
             self._outcome,
         )
-        charged, slowdown, later, held = self._outcome.T
-        return Outcomes(charged=charged, slowdown=slowdown, later_slowdown=later, held=held)
+        charged, slowdown, later, held, spared_charged, spared_slowdown = self._outcome.T
+        return Outcomes(
+            charged=charged,
+            slowdown=slowdown,
+            later_slowdown=later,
+            held=held,
+            spared_charged=spared_charged,
+            spared_slowdown=spared_slowdown,
+        )
 
 
 def empty_jobs(count: int) -> Records:

@@ -18,6 +18,7 @@ from advisor.replay.portfolio import replay_selection
 from advisor.replay.portfolio_charge import Options, prepared
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._state import JOB, NODE
+from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import PUBLISHED
@@ -85,11 +86,13 @@ def _timed(queued: int, situations: int) -> dict[str, float]:
     ).rules
     simulator = OnlineSimulator(PUBLISHED, rules)
     generator = np.random.default_rng(1)
+    recent = log.select(slice(0, REMEMBERED))
+    ready = ExpectedJob.of(recent.processors, recent.run, rules).at(1.0 / 600.0)
     every = np.arange(len(PUBLISHED))
-    simulator.simulate(situation(queued, log, generator), every)  # compiles
+    simulator.simulate(replace(situation(queued, log, generator), ready=ready), every)  # compiles
     core, clock = [], []
     for _ in range(situations):
-        drawn = situation(queued, log, generator)
+        drawn = replace(situation(queued, log, generator), ready=ready)
         began, began_core = time.perf_counter(), time.thread_time()
         simulator.simulate(drawn, every)
         core.append(1000 * (time.thread_time() - began_core))

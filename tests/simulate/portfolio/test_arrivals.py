@@ -1,0 +1,95 @@
+"""What idle nodes are worth to jobs that may come: by hand, and in the online simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.simulate.portfolio._state import NODE, Rules
+from advisor.simulate.portfolio.arrivals import ExpectedJob, rate_of
+from advisor.simulate.portfolio.online import OnlineSimulator, Situation, empty_jobs
+from advisor.simulate.portfolio.policies import (
+    JobOrder,
+    NodeChoice,
+    Provisioning,
+    Release,
+    RentingPolicy,
+)
+
+HOUR = 3600.0
+DAY = 86_400.0
+
+
+def rules(release: Release = Release.HOUR) -> Rules:
+    return Rules(max_nodes=4, boot=120.0, tick=20.0, release=int(release), runtimes=1, checkpoint=HOUR)
+
+
+def test_rate_is_of_the_last_hours_and_a_little_of_the_last_day() -> None:
+    assert rate_of(np.array([]), 0.0) == 0.0
+    # 24 jobs within the day, evenly: one an hour by either measure
+    evenly = np.arange(24) * HOUR
+    assert rate_of(evenly, 24 * HOUR) == pytest.approx(1.0 / HOUR)
+    # all of them long ago on the same day: a fifth of the day's rate is left
+    assert rate_of(np.zeros(24), DAY) == pytest.approx(0.2 * 24 / DAY)
+    # all of them now: four fifths of 24 in two hours, and that fifth
+    assert rate_of(np.r_[0.0, np.full(23, DAY)], DAY) == pytest.approx(0.8 * 23 / 7200.0 + 0.2 * 24 / DAY)
+
+
+@pytest.mark.parametrize(
+    ("release", "charged"),
+    [
+        # one node for 60 s: 3,540 s of the hour; two nodes for 3,600 s: boot included a second hour of each
+        (Release.HOUR, [0.0, 3540.0 / 3, (3540.0 + 2 * 3600.0) / 3]),
+        # by the second it is the boot that is not paid
+        (Release.SECOND, [0.0, 120.0 / 3, (120.0 + 2 * 120.0) / 3]),
+    ],
+)
+def test_what_idle_nodes_spare_the_next_job(release: Release, charged: list[float]) -> None:
+    """A third of the jobs each: a minute on one node, an hour on two, and one too wide for the cloud."""
+    job = ExpectedJob.of(np.array([1, 2, 5]), np.array([60.0, 3600.0, 5.0]), rules(release))
+    assert job.charged[:3] == pytest.approx(charged)
+    assert job.charged[4] == job.charged[2]  # more idle nodes than it needs spare it nothing more
+    assert job.slowdown[:3] == pytest.approx([0.0, 2.0 / 3, (2.0 + 120.0 / 3600.0) / 3])
+    assert job.at(0.5).slowdown == pytest.approx(0.5 * job.slowdown)
+
+
+def waiting_job_beside_an_idle_node(order: JobOrder, *, backfill: bool, waited: float) -> float:
+    """Node-seconds spared where a job on two nodes waits, one node is idle and one gets idle after 600 s."""
+    profile = np.zeros(2, NODE)
+    profile["since"], profile["begun"] = -1000.0, -1000.0
+    profile["ready"], profile["estimate"] = [0.0, 600.0], [1000.0, 1600.0]
+    jobs = empty_jobs(1)
+    jobs["submit"], jobs["processors"] = -waited, 2
+    jobs["run"] = jobs["estimate"] = 1000.0
+    expected = ExpectedJob.of(np.array([1]), np.array([100.0]), rules())
+    policy = RentingPolicy(
+        provisioning=Provisioning.ODB, order=order, choice=NodeChoice.FIRST, backfill=backfill
+    )
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=1, ready=expected.at(0.01))
+    spared = OnlineSimulator([policy], rules()).simulate(situation, np.array([0])).spared_charged[0]
+    return float(spared)
+
+
+# a job a hundred seconds is expected; one of 100 s on an idle node is spared 3,500 node-seconds; for 600 s
+# one node is idle because the one that waits needs two
+ALL = 0.01 * 3500.0 * 600.0
+
+
+def test_an_idle_node_helps_whoever_may_pass_the_blocked_job() -> None:
+    assert waiting_job_beside_an_idle_node(JobOrder.LXF, backfill=False, waited=20.0) == pytest.approx(ALL)
+    assert waiting_job_beside_an_idle_node(JobOrder.FCFS, backfill=True, waited=20.0) == pytest.approx(ALL)
+
+
+def test_an_idle_node_behind_a_blocked_job_helps_nobody() -> None:
+    assert waiting_job_beside_an_idle_node(JobOrder.FCFS, backfill=False, waited=20.0) == 0.0
+    # its slowdown is above what a job of 100 s has after five minutes
+    assert waiting_job_beside_an_idle_node(JobOrder.LXF, backfill=False, waited=5000.0) == 0.0
+
+
+def test_nothing_is_spared_where_no_job_is_expected() -> None:
+    situation = Situation(now=0.0, profile=np.zeros(0, NODE), jobs=empty_jobs(0), present=0)
+    policy = RentingPolicy(
+        provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST, headroom=2
+    )
+    outcome = OnlineSimulator([policy], rules()).simulate(situation, np.array([0]))
+    assert outcome.spared_charged[0] == outcome.spared_slowdown[0] == 0.0
