@@ -68,6 +68,7 @@ def retrain(
             now,
             settings.cluster.utc_offset_seconds,
             training,
+            probability_cut=settings.size.probability_cut,
             force=force,
         )
     result |= {
@@ -85,6 +86,7 @@ def _train_and_promote(
     utc_offset_seconds: float,
     training: SizeTraining,
     *,
+    probability_cut: float,
     force: bool,
 ) -> dict[str, Any]:
     from dataclasses import asdict
@@ -93,7 +95,9 @@ def _train_and_promote(
     from advisor.replay.backtest import backtest
 
     with stderr.status("backtesting on the last week"):
-        judged = backtest(history, _current(store), now=now, training=training)
+        judged = backtest(
+            history, _current(store), now=now, training=training, probability_cut=probability_cut
+        )
     if judged.is_worse and not force:
         return _kept("the new model classes the last week worse", code="worse") | {"backtest": asdict(judged)}
     with stderr.status("training"):

@@ -39,7 +39,12 @@ class Backtest:
 
 
 def backtest(
-    history: SizeHistory, current: SizeModel | None, *, now: float, training: SizeTraining | None = None
+    history: SizeHistory,
+    current: SizeModel | None,
+    *,
+    now: float,
+    training: SizeTraining | None = None,
+    probability_cut: float = 0.5,
 ) -> Backtest:
     """Train as of a week ago, and compare on the jobs since then with the model in force.
 
@@ -53,6 +58,8 @@ def backtest(
         Seconds, the history's clock.
     training : SizeTraining, optional
         The product's by default.
+    probability_cut : float
+        From which vote on a job is classed small (``settings.size.probability_cut``).
     """
     week_ago = now - WEEK_SECONDS
     candidate = train(history, now=week_ago, parameters=training)
@@ -67,10 +74,10 @@ def backtest(
         return Backtest()
     rows = replay_features(known, WeeklyDividers.of(known), "advisor").rows[jobs]
     small = known.run[jobs] < candidate.divider_seconds
-    new_right = _right(candidate.trees, rows, small)
+    new_right = _right(candidate.trees, rows, small, probability_cut)
     if current is None or current.trees is None:
         return Backtest(jobs=len(jobs), candidate_accuracy=float(new_right.mean()))
-    old_right = _right(current.trees, rows, small)
+    old_right = _right(current.trees, rows, small, probability_cut)
     lost, won = int(np.sum(old_right & ~new_right)), int(np.sum(new_right & ~old_right))
     return Backtest(
         jobs=len(jobs),
@@ -80,6 +87,8 @@ def backtest(
     )
 
 
-def _right(trees: TreeEnsemble, rows: NDArray[np.float32], small: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    right: NDArray[np.bool_] = (trees.predict(rows) >= 0.5) == small
+def _right(
+    trees: TreeEnsemble, rows: NDArray[np.float32], small: NDArray[np.bool_], probability_cut: float
+) -> NDArray[np.bool_]:
+    right: NDArray[np.bool_] = (trees.predict(rows) >= probability_cut) == small
     return right

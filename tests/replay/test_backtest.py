@@ -58,3 +58,11 @@ def test_jobs_the_model_in_force_was_trained_on_are_left_out(history):
 
 def test_a_history_too_short_compares_nothing(history):
     assert backtest(history, None, now=float(history.submit[60])).jobs == 0
+
+
+@pytest.mark.parametrize(("cut", "calls_small"), [(0.5, True), (0.7, False)])
+def test_models_are_judged_at_the_vote_that_jobs_are_classed_at(history, cut, calls_small):
+    got = backtest(history, constant_model(0.6), now=NOW, probability_cut=cut)
+    week = (history.submit >= NOW - WEEK_SECONDS) & (history.end < NOW)
+    small = history.run[week] < 3600.0
+    assert got.current_accuracy == np.mean(small == calls_small)
