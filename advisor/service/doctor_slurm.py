@@ -15,6 +15,7 @@ from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.slurm import hook_files
+from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import Partition, SlurmBackend
 
 _LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
@@ -108,13 +109,23 @@ class SlurmExamination:
                 "SlurmctldParameters has no idle_on_node_suspend",
                 "Add it: a node that is suspended while DOWN becomes usable again",
             )
-        if self._settings.size.small_priority_offset and "multifactor" not in self._config.get(
-            "PriorityType", ""
-        ):
+        yield from self._priorities()
+
+    def _priorities(self) -> Iterator[Diagnosis]:
+        if "multifactor" in self._config.get("PriorityType", ""):
+            return
+        ours = self._settings.portfolio
+        if self._settings.size.small_priority_offset:
             yield warning(
                 "slurm.conf",
                 "PriorityType is not priority/multifactor: small jobs cannot be put first by the site factor",
                 "Use priority/multifactor, or set size.small_priority_offset = 0",
+            )
+        if ours.enabled and ours.order_jobs:
+            yield warning(
+                "slurm.conf",
+                "PriorityType is not priority/multifactor: burst jobs cannot be put in the policy's order",
+                "Use priority/multifactor, or set portfolio.order_jobs = false",
             )
 
     def _rights(self) -> Iterator[Diagnosis]:
@@ -245,6 +256,7 @@ class SlurmExamination:
         if nodes and not fixed and not down:
             yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
         yield from self._capacity_features(nodes)
+        yield from self._suspension(partition)
         timeout = self._config.get("ResumeTimeout", "").split()
         boot = self._settings.placement.boot_seconds
         if timeout and timeout[0].isdigit() and float(timeout[0]) < boot:
@@ -253,6 +265,29 @@ class SlurmExamination:
                 f"ResumeTimeout={timeout[0]} s is shorter than the expected boot of {boot:g} s",
                 "Raise ResumeTimeout; 600 s is a good start",
             )
+
+    def _suspension(self, partition: Partition) -> Iterator[Diagnosis]:
+        """Whether slurmctld lets idle nodes stay until somebody else has decided about them."""
+        said = partition.suspend_seconds
+        if said is None:
+            said = suspend_seconds(self._config.get("SuspendTime", ""))
+        settings = self._settings
+        if said is None or math.isinf(said):
+            return
+        wanted = {
+            "acquirer.kept_nodes": settings.loops.acquire_seconds if settings.acquirer.kept_nodes else 0.0,
+            "portfolio.steer_nodes": 3.0 * settings.portfolio.period_seconds
+            if settings.portfolio.enabled and settings.portfolio.steer_nodes
+            else 0.0,
+        }
+        for key, seconds in wanted.items():
+            if said < seconds:
+                yield warning(
+                    "cloud nodes",
+                    f"SuspendTime of partition {partition.name} is {said:.0f} s: slurmctld gives idle nodes "
+                    f"back before {key} decides about them",
+                    f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
+                )
 
     def _capacity_features(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
         """Which nodes may be spot, and which never are: their features say it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -205,9 +206,18 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 total_nodes=records.leading(pairs.get("TotalNodes", "")) or 0,
                 default_minutes=_minutes(pairs.get("DefaultTime", "")),
                 max_minutes=_minutes(pairs.get("MaxTime", "")),
+                suspend_seconds=suspend_seconds(pairs.get("SuspendTime", "")),
             )
         )
     return tuple(found)
+
+
+def suspend_seconds(text: str) -> float | None:
+    """``SuspendTime`` as ``60``, ``60 sec`` or ``INFINITE``; None where nothing is said (``NONE``)."""
+    word = text.strip().partition(" ")[0].upper()
+    if word in {"INFINITE", "-1"}:
+        return math.inf
+    return float(word) if word.isdigit() else None
 
 
 def _minutes(text: str) -> int | None:

@@ -106,7 +106,7 @@ class SlurmSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition as Slurm shows it."""
+    """A partition as Slurm shows it; ``suspend_seconds``: idle nodes go after so long (None: not told)."""
 
     name: str
     is_default: bool
@@ -116,6 +116,7 @@ class Partition:
     total_nodes: int
     default_minutes: int | None = None
     max_minutes: int | None = None
+    suspend_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

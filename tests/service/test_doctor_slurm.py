@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ class Talker:
         self.is_up = True
         self.release = (23, 11, 4)
         self.nodes: list[Node] = []
+        self.suspend_seconds: float | None = None
 
     def version(self) -> tuple[int, ...]:
         return self.release
@@ -52,7 +54,7 @@ class Talker:
         return (
             Partition(
                 name="burst", is_default=False, is_up=True, nodes="", total_processors=8, total_nodes=2,
-                default_minutes=None, max_minutes=None,
+                default_minutes=None, max_minutes=None, suspend_seconds=self.suspend_seconds,
             ),
         )  # fmt: skip
 
@@ -171,6 +173,36 @@ def test_the_defaults_are_those_of_the_programs_themselves() -> None:
     lua = (hook_files.folder() / "job_submit.lua").read_text()
     for key, value in _HOOK_DEFAULTS.items():
         assert f"  {key} = {value}," in lua or f'  {key} = "{value}",' in lua
+
+
+@pytest.mark.parametrize(
+    ("sections", "by_partition", "by_cluster", "said"),
+    [
+        ({}, 60.0, "NONE", ""),
+        ({"acquirer": {"kept_nodes": 2}}, 60.0, "NONE", "acquirer.kept_nodes"),
+        ({"acquirer": {"kept_nodes": 2}}, None, "300 sec", "acquirer.kept_nodes"),
+        ({"acquirer": {"kept_nodes": 2}}, 7200.0, "300 sec", ""),
+        ({"acquirer": {"kept_nodes": 2}}, None, "NONE", ""),
+        ({"acquirer": {"kept_nodes": 2}}, math.inf, "300 sec", ""),
+        ({"portfolio": {"enabled": True}}, 30.0, "NONE", "portfolio.steer_nodes"),
+        ({"portfolio": {"enabled": True, "steer_nodes": False}}, 30.0, "NONE", ""),
+    ],
+)
+def test_slurmctld_lets_nodes_stay_that_are_to_be_kept(
+    sections: dict[str, dict[str, object]], by_partition: float | None, by_cluster: str, said: str
+) -> None:
+    slurm = Talker(SOUND | {"SuspendTime": by_cluster})
+    slurm.nodes, slurm.suspend_seconds = [make_node("burst1", "IDLE", features=("spot",))], by_partition
+    found = examine(slurm, Settings.model_validate(sections))["cloud nodes"]
+    about = [diagnosis.what for diagnosis in found if "SuspendTime" in diagnosis.what]
+    assert len(about) == bool(said)
+    assert said in "".join(about)
+
+
+def test_an_order_of_jobs_needs_factors() -> None:
+    settings = Settings.model_validate({"portfolio": {"enabled": True}})
+    found = examine(Talker(SOUND | {"PriorityType": "priority/basic"}), settings)["slurm.conf"]
+    assert sum("policy's order" in diagnosis.what for diagnosis in found) == 1
 
 
 def test_an_older_prolog_is_said(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_recorded_partitions_configuration_and_version() -> None:
     assert partitions["burst"].total_processors == 12
     assert partitions["burst"].default_minutes == 60
     assert partitions["burst"].max_minutes is None
+    assert partitions["burst"].suspend_seconds == 60.0
     config = parsing.config(recorded("config.txt"))
     assert config["ClusterName"] == "lab"
     assert config["AuthInfo"].endswith("cred_expire=5")
