@@ -37,6 +37,26 @@ def test_champions_start_from_the_prior_and_follow_the_scores():
     assert champions.tolist() == [1, 1, 0]
 
 
+def test_how_many_nodes_to_keep_warm_is_learnt_sooner():
+    """A prior of 500 jobs says one node, one of 100 jobs is soon outweighed by what three nodes make."""
+    policies = PUBLISHED[:1] + BEYOND[1:4]
+    options = Options(policies=policies, runtimes=Runtimes.PREDICTED)
+    before = np.concatenate([50.0 * checkpoints(u) for u in (0.1, 0.60, 0.58, 0.50)])
+    found = [20.0 * checkpoints(u, u) for u in (0.2, 0.5, 0.5, 0.58)]
+    assert champions_of(found, before, options).tolist() == [1, 3, 3]
+    # with known run times the prior counts 150 jobs itself
+    exact = Options(policies=policies)
+    assert champions_of(found, before, exact).tolist() == [1, 1, 1]
+
+
+def test_a_policy_of_another_kind_has_the_whole_prior():
+    policies = (PUBLISHED[0], BEYOND[1])
+    before = np.concatenate([50.0 * checkpoints(u) for u in (0.5, 0.60)])
+    found = [20.0 * checkpoints(u, u) for u in (0.62, 0.5)]
+    guessed = Options(policies=policies, runtimes=Runtimes.PREDICTED)
+    assert champions_of(found, before, guessed).tolist() == [1, 1, 1]
+
+
 def test_a_selection_leads_only_beyond_the_hurdle():
     """Five per cent, on top of a per cent's loyalty."""
     before = np.zeros(4)

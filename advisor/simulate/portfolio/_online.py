@@ -79,27 +79,32 @@ def _run(
 ) -> bool:
     """Go from tick to tick until every job has started; False if a job never would.
 
-    After ``hold`` seconds the policy ``after`` takes over.
+    After ``hold`` seconds the policy ``after`` takes over. Where that one keeps nodes warm the plan goes on
+    until they can be up: a plan that gave them back has to rent them again.
     """
     it = state.cluster[0]
     until = it.now + hold
-    now_after = False
+    is_held = True
+    least = until + rules.boot if after.headroom > 0 and hold < np.inf else it.now
     while True:
         _arrive(job, state.waiting, state.cluster, policy.order)
         decide(state.node, state.waiting, state.cluster, state.start, state.scratch, rules, policy)
-        if it.waiting == 0 and it.arrived == len(job):
+        all_started = it.waiting == 0 and it.arrived == len(job)
+        if all_started and it.now >= least:
             return True
         moment = next_moment(state.node, state.waiting, state.cluster, rules, policy)
         if it.arrived < len(job):
             moment = min(moment, job[it.arrived].submit)
+        if all_started:
+            moment = min(moment, until + 1.0 if is_held else least)
         if moment == np.inf:
             return False
         before = it.now
         it.now = tick_of(moment, it.now, rules.tick)
         if len(ready.slowdown) > 0:
             _spare(state, policy, ready, before, it.now, outcome)
-        if not now_after and it.now > until:
-            now_after = True
+        if is_held and it.now > until:
+            is_held = False
             policy = after
             for at in range(it.waiting):
                 this = state.waiting[at]

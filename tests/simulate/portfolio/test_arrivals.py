@@ -86,6 +86,28 @@ def test_an_idle_node_behind_a_blocked_job_helps_nobody() -> None:
     assert waiting_job_beside_an_idle_node(JobOrder.LXF, backfill=False, waited=5000.0) == 0.0
 
 
+def test_a_plan_that_gives_warm_nodes_back_pays_for_others() -> None:
+    """Two warm nodes are idle, a job takes one of them for ten minutes; the champion keeps two warm."""
+    profile = np.zeros(2, NODE)
+    profile["since"], profile["begun"], profile["estimate"] = -1000.0, -1000.0, 120.0
+    profile["ready"] = -880.0
+    jobs = empty_jobs(1)
+    jobs["processors"], jobs["run"], jobs["estimate"] = 1, 600.0, 600.0
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=1)
+    bare = RentingPolicy(provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST)
+    warm = RentingPolicy(
+        provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST, headroom=2
+    )
+    simulator = OnlineSimulator([bare, warm], rules())
+    both = np.array([0, 1])
+    # after itself the bare one rents nothing; the warm one has one node fewer than it wants, and rents it
+    assert (simulator.simulate(situation, both).charged / HOUR).tolist() == [0.0, 1.0]
+    # before the warm one it has given one node back, and two are rented after five minutes
+    assert (simulator.simulate(situation, both, 1, 300.0).charged / HOUR).tolist() == [2.0, 1.0]
+    # before the bare one its own two are idle in vain
+    assert (simulator.simulate(situation, both, 0, 300.0).charged / HOUR).tolist() == [0.0, 1.0]
+
+
 def test_nothing_is_spared_where_no_job_is_expected() -> None:
     situation = Situation(now=0.0, profile=np.zeros(0, NODE), jobs=empty_jobs(0), present=0)
     policy = RentingPolicy(
