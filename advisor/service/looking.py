@@ -18,6 +18,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.service import snapshot as snapshots
 from advisor.service.clock import Clock
 from advisor.service.cloud_record import AskWhetherOpen, CloudRecord
+from advisor.service.committed import with_committed
 from advisor.service.loops import Step
 from advisor.service.placement_loop import PlacementLoop
 from advisor.service.pricing import AskPrices
@@ -148,7 +149,7 @@ class LookLoop:
                 state=SiteState(
                     time=snapshot.time,
                     cluster=state,
-                    cloud=self.cloud_state(nodes),
+                    cloud=with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings),
                     record=None if self._placement is None else self._placement.record,
                     hedge_price=None if self._placement is None else self._placement.hedge_price,
                 ),
@@ -222,7 +223,7 @@ class LookLoop:
             nodes = burst_nodes(snapshot, self._settings)
             content |= {
                 "cluster": state,
-                "cloud": self.cloud_state(nodes),
+                "cloud": with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings),
                 "cloud_nodes": dict(Counter(node.power.value for node in nodes)),
                 "jobs": dict(Counter(job.state for job in snapshot.jobs)),
                 "look_seconds": snapshot.seconds,

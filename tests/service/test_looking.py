@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.decide.wording import admin_comment
 from advisor.model import ClusterState, Node
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.site import TrackRecord
@@ -14,15 +15,18 @@ from advisor.service import snapshot as snapshots
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.looking import LookLoop
 from advisor.service.view import SharedView
-from advisor.slurm.protocol import SlurmSnapshot
-from tests.service.doubles import Hands, make_look, make_node
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+from tests.decide.cases import ask
+from tests.service.doubles import Hands, make_look, make_node, make_queued
 
 NODES = (make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE", "POWERED_DOWN"))
 
 
 class Slurm:
+    jobs: tuple[QueuedJob, ...] = ()
+
     def snapshot(self, now: float) -> SlurmSnapshot:
-        return make_look(now, NODES)
+        return make_look(now, NODES, self.jobs)
 
 
 class Placement:
@@ -69,6 +73,19 @@ def test_the_record_is_earned_with_the_boot_time_that_decisions_reckon_with(
     published = snapshots.read(tmp_path / "snapshot.msgpack").state
     assert placement.boot_seconds == published.cloud.boot_seconds == boot
     assert (published.record, published.hedge_price) == (Placement.record, Placement.hedge_price)
+
+
+def test_what_was_committed_is_not_forgotten_by_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = make_queued(7, queue="burst", admin_comment=admin_comment(ask()))
+    for jobs in ((), (moved,)):
+        monkeypatch.setattr(Slurm, "jobs", jobs)
+        loop = make_loop(tmp_path, None, open_now=(True, True))
+        for step in (loop.look, loop.publish):
+            step()
+        published = snapshots.read(tmp_path / "snapshot.msgpack").state
+        assert (published.cloud.spent_today_usd > 0.0) == bool(jobs)
 
 
 def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""What moved jobs that still wait in the cloud's queue will take: no node was launched for them yet.
+
+The submit server forgets what it has committed when a look shows the job. Its money is promised when its node
+is launched (:mod:`advisor.service.purse`), which is later: in between it is counted here, or a burst of
+submissions would be told each by itself that the day's money is enough. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from advisor.decide.demand import cost_usd, nodes_needed
+from advisor.model.advice import Capacity
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+from advisor.service.advice_of import moved_by_us
+from advisor.slurm.protocol import PENDING, QueuedJob
+
+
+def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Settings) -> CloudState:
+    """The cloud with the money and the reserved nodes of moved jobs that wait there."""
+    usd, reserved = 0.0, 0
+    by_account = dict(cloud.spent_today_by_account)
+    for queued in jobs:
+        job = queued.job
+        if queued.state != PENDING or job.queue != settings.cluster.burst_partition:
+            continue
+        moved = moved_by_us(queued)
+        if moved is None or moved.capacity not in set(Capacity):
+            continue
+        capacity = Capacity(moved.capacity)
+        if capacity is Capacity.RESERVED:
+            reserved += job.array_tasks * (nodes_needed(job, cloud) or job.processors)
+        run = moved.numbers.get("predicted_cloud_run", math.nan)
+        cost = cost_usd(job, run, capacity, cloud, settings)
+        if math.isfinite(cost):
+            usd += cost
+            if job.account:
+                by_account[job.account] = by_account.get(job.account, 0.0) + cost
+    if not (usd or reserved):
+        return cloud
+    return replace(
+        cloud,
+        spent_today_usd=cloud.spent_today_usd + usd,
+        spent_today_by_account=MappingProxyType(by_account),
+        reserved_free_nodes=max(0, cloud.reserved_free_nodes - reserved),
+    )
