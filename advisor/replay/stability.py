@@ -58,6 +58,7 @@ LOAD = 0.6
 """Core-seconds asked for over those there are; the lower end of what the paper's scaling policy keeps."""
 
 MOST_TASKS = 5_000
+_DRAWS = 3
 _DAY = 86400.0
 _CORES_PER_TASK_OF_A_JOB = 22.0  # 64 harvest nodes have some 1,100 cores and jobs of 50 tasks
 _TASKS, _CHANCE = 7, 11  # streams of chance drawn from one seed
@@ -73,6 +74,7 @@ def report(
     longest: float = TaskMix().longest,
     most_tasks: int = MOST_TASKS,
     seed: int | None = None,
+    draws: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run the same tasks on the same nodes under each scheduler.
@@ -95,6 +97,10 @@ def report(
         No more tasks than about so many are drawn.
     seed : int, optional
         Of the tasks; that of a synthetic cluster by default, else 1.
+    draws : int, optional
+        The tasks are drawn so many times, with this seed and the next ones, and rows are means over the
+        draws: on a small trace one draw says little. 3 by default on a real trace; tasks of a file are not
+        drawn.
     progress : callable, optional
         Called with (row, tasks done, tasks).
 
@@ -108,19 +114,18 @@ def report(
     rented = _rented(pool)
     if seed is None:
         seed = int(nodes.split(":")[2]) if pool.synthetic and nodes.count(":") == 2 else 1
-    work = _tasks(rented, tasks, load, longest, most_tasks, np.random.default_rng([seed, _TASKS]))
-    if estimate_error > 0:
-        work = work.misjudged(np.random.default_rng([seed, _TASKS, 1]), estimate_error)
-    turns = 2 + int(work.submit[-1] / pool.changes.until)
-    changes = pool.changes.repeated(turns)
+    if tasks not in RUNTIMES:
+        draws = 1
+    elif draws is None:
+        draws = 1 if pool.synthetic else _DRAWS
     wanted = [CAPACITY, *(SCHEDULERS[name] for name in schedulers or SCHEDULERS if name != CAPACITY.name)]
-    rows: list[dict[str, Any]] = []
-    base: Floats | None = None
-    for scheduler in wanted:
-        outcome = _run(changes, work, scheduler, pool.rented, seed, progress)
-        completion = completion_times(work, outcome)
-        base = completion if base is None else base
-        rows.append(_row(scheduler, outcome, completion, base))
+    drawn: list[list[dict[str, Any]]] = []
+    for chance in range(seed, seed + draws):
+        work = _tasks(rented, tasks, load, longest, most_tasks, np.random.default_rng([chance, _TASKS]))
+        if estimate_error > 0:
+            work = work.misjudged(np.random.default_rng([chance, _TASKS, 1]), estimate_error)
+        drawn.append(_rows(pool, work, wanted, chance, progress))
+    rows = [_mean_row(same) for same in zip(*drawn, strict=True)]
     return {
         "nodes": nodes,
         "tasks": tasks,
@@ -137,6 +142,7 @@ def report(
         "load": load,
         "estimate_error": estimate_error,
         "seed": seed,
+        "draws": draws,
         "seconds": time.perf_counter() - began,
     }
 
@@ -171,6 +177,37 @@ def _tasks(
     return draw_tasks(
         generator, mix, cores=cores, load=load, begin=begin, until=nodes.until * 0.875, most=most
     )
+
+
+def _rows(
+    pool: NodePool, work: Tasks, wanted: Sequence[Scheduler], seed: int, progress: Progress | None
+) -> list[dict[str, Any]]:
+    """One draw of tasks under each scheduler; the first one is what the others are measured by."""
+    turns = 2 + int(work.submit[-1] / pool.changes.until)
+    changes = pool.changes.repeated(turns)
+    rows: list[dict[str, Any]] = []
+    base: Floats | None = None
+    for scheduler in wanted:
+        outcome = _run(changes, work, scheduler, pool.rented, seed, progress)
+        completion = completion_times(work, outcome)
+        base = completion if base is None else base
+        rows.append(_row(scheduler, outcome, completion, base))
+    return rows
+
+
+def _mean_row(same: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The mean over draws of one scheduler's rows; of ratios of completion times the geometric one."""
+    if len(same) == 1:
+        return same[0]
+    row = {
+        name: float(np.mean([one[name] for one in same])) if isinstance(value, float) else value
+        for name, value in same[0].items()
+    }
+    for name in ("geomean_njct", "p90_vs_capacity"):
+        row[name] = float(np.exp(np.mean(np.log([one[name] for one in same]))))
+    row["preemptions"] = round(np.mean([one["preemptions"] for one in same]))
+    row["geomean_njct_of_draws"] = [one["geomean_njct"] for one in same]
+    return row
 
 
 def _run(

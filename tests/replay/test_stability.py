@@ -234,6 +234,29 @@ def test_the_known_rate_holds_no_outcome_before_its_time():
     assert rate.at(100.0) == 0.75
 
 
+def test_rows_are_means_over_draws_of_tasks(tmp_path):
+    path = tmp_path / "spot.json"
+    alive = np.random.default_rng(4).integers(0, 5, 200).tolist()
+    path.write_text(json.dumps({"metadata": {"gap_seconds": 1800}, "data": alive}))
+
+    def rows(**chosen):
+        result = replay.report(str(path), schedulers=["no-delay"], most_tasks=150, **chosen)
+        return result["draws"], result["rows"][1]
+
+    first, second = rows(draws=1, seed=7)[1], rows(draws=1, seed=8)[1]
+    count, both = rows(draws=2, seed=7)
+    assert count == 2
+    assert both["mean_jct"] == pytest.approx((first["mean_jct"] + second["mean_jct"]) / 2)
+    assert both["geomean_njct"] == pytest.approx(np.sqrt(first["geomean_njct"] * second["geomean_njct"]))
+    assert both["geomean_njct_of_draws"] == [first["geomean_njct"], second["geomean_njct"]]
+    assert both["gives_way"] == first["gives_way"]
+    assert rows()[0] == 3
+    tasks = tmp_path / "tasks.csv"
+    tasks.write_text("job,submit,duration,cores\n1,90000,600,1\n2,91000,600,1\n")
+    assert rows(tasks=str(tasks))[0] == 1, "tasks of a file are what they are"
+    assert replay.report("synthetic:C2:1", schedulers=["no-delay"], most_tasks=300)["draws"] == 1
+
+
 def test_the_page_is_whole_and_escapes_names(tmp_path):
     csv = tmp_path / "nodes.csv"
     csv.write_text("node,time,cores\na,0,8\nb,0,8\na,90000,4\nb,100000,8\na,172800,8\n")
