@@ -89,6 +89,7 @@ def _answers(
         boot=boot_seconds(cloud, settings),
         settings=settings.placement,
         record=state.record,
+        tasks=job.array_tasks,
     )
     hedge, answer = hedge_of(job, cloud, settings), faster(case)
     if answer.verdict is Verdict.UNSURE:

@@ -102,9 +102,9 @@ def _price(capacity: Capacity, cloud: CloudState, settings: Settings) -> tuple[s
 
 
 def _fits_reserved(job: Job, cloud: CloudState) -> bool:
-    """Whether one task fits the free reserved nodes; while their size is unknown, one core to a node."""
+    """Whether all tasks fit the free reserved nodes; while their size is unknown, one core to a node."""
     nodes = nodes_needed(job, cloud)
-    return 0 < (job.processors if nodes is None else nodes) <= cloud.reserved_free_nodes
+    return 0 < job.array_tasks * (job.processors if nodes is None else nodes) <= cloud.reserved_free_nodes
 
 
 def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings) -> str:

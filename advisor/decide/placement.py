@@ -44,6 +44,8 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         The cutoff, and whatever the rule in force needs.
     record : TrackRecord or None
         What moves have brought so far; None where nobody keeps a record.
+    tasks : int
+        Tasks of a job array, each of which moves; 1 for a plain job.
     """
 
     processors: int
@@ -54,6 +56,7 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     performance_ratio: float
     settings: PlacementSettings
     record: TrackRecord | None = None
+    tasks: int = 1
 
     def penalty_seconds(self, run_seconds: float) -> float:
         """How much longer a run of that length takes in the cloud, boot included; s = 1 needs no length."""
@@ -121,6 +124,7 @@ def as_case(
     boot: float,
     settings: PlacementSettings,
     record: TrackRecord | None = None,
+    tasks: int = 1,
 ) -> PlacementCase:
     """Gather what a rule may look at."""
     return PlacementCase(
@@ -132,4 +136,5 @@ def as_case(
         performance_ratio=settings.performance_ratio(processors),
         settings=settings,
         record=record,
+        tasks=tasks,
     )

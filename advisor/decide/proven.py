@@ -80,7 +80,11 @@ def _gains(case: PlacementCase) -> bool:
 def _refused_stake(
     case: PlacementCase, record: TrackRecord, chance: float, stake: float, trusted: float
 ) -> Reason | None:
-    """Whether the record is too short for this stake; a likely job that can lose nothing needs no record."""
+    """Whether the record is too short for this stake; a likely job that can lose nothing needs no record.
+
+    All tasks of an array move at once and may all lose: together they are one stake.
+    """
+    stake *= case.tasks
     likely = chance >= case.settings.win_probability
     if likely and stake == 0.0:
         return None

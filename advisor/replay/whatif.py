@@ -178,6 +178,7 @@ def decide_again(
             estimates=estimates,
             boot=boot,
             settings=settings.placement,
+            tasks=job.array_tasks,
         )
         account.settle(now)
         forecast = _hedge_case(case) if hedge.enabled or settings.waiting.speculate else None
@@ -199,7 +200,9 @@ def decide_again(
                 prices.hedged(now + seconds, job.processors * seconds)
         if prices is not None and forecast is not None:
             prices.submitted(index, forecast, now, wait, run)
-        account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), moved is not None)
+        # one that keeps its place here loses no time
+        risks = moved is not None and advice.hedge is None
+        account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), risks)
         if position >= history.first_judged:
             sums.add(job, advice, now, wait + run, moved)
         if (position + 1) % _STEP == 0:
@@ -281,14 +284,14 @@ class _Account:
         ends: float,
         case: PlacementCase,
         saved: float,
-        moved: bool,  # noqa: FBT001 (private)
+        risks: bool,  # noqa: FBT001 (private)
     ) -> None:
-        """Remember a job that will count for the record; a moved one is at risk until it ends."""
+        """Remember a job that will count for the record; one that risks its time does so until it ends."""
         chance = candidate_chance(case) if case.wait.quantiles and case.run.quantiles else None
         if chance is None:
             return
-        if moved:
-            self.keeper.moved(key, worst_seconds(case))
+        if risks:
+            self.keeper.moved(key, case.tasks * worst_seconds(case))
         heapq.heappush(self._under_way, (ends, key, saved, chance))
 
 

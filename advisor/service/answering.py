@@ -146,7 +146,7 @@ def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Setting
     managed = any(name in settings.cluster.on_premise_partitions for name in (job.queue or "").split(","))
     reserved = 0
     if moved and advice.capacity is Capacity.RESERVED:
-        reserved = nodes_needed(job, cloud) or job.processors
+        reserved = job.array_tasks * (nodes_needed(job, cloud) or job.processors)
     return Submission(
         time=advice.time,
         # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
@@ -155,7 +155,8 @@ def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Setting
         requested_seconds=job.requested_time or 0.0,
         on_premise=not moved and not burst_by_hand,
         committed_usd=_number(advice, "predicted_cost") if moved else 0.0,
-        at_risk_seconds=_number(advice, "stake") if moved else 0.0,
+        # one that keeps its place here loses no time
+        at_risk_seconds=job.array_tasks * _number(advice, "stake") if moved and advice.hedge is None else 0.0,
         account=job.account,
         reserved_nodes=reserved,
     )

@@ -157,11 +157,13 @@ class PlacementLoop:
         return TrackRecord(bands=self._record.record.bands, at_risk_seconds=self._at_risk)
 
     def _worst(self, queued: QueuedJob) -> float:
-        """What a job that was moved may lose at worst; 0 for all others."""
+        """What a job that was moved may lose at worst; 0 for all others, and for one that keeps its place."""
         if self._settings.cluster.burst_partition not in queued.partitions:
             return 0.0
         advice = parse_admin_comment(queued.admin_comment)
         if advice is None or advice.placement != Placement.BURST or advice.reason == Reason.EXPLICIT_BURST:
+            return 0.0
+        if advice.hedge is not None:
             return 0.0
         job = queued.job
         stake = advice.numbers.get("stake")

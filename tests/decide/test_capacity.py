@@ -17,6 +17,8 @@ from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, m
         ({"processors": 5}, {"reserved_free_nodes": 1, "processors_per_node": 4}, {}, Capacity.SPOT),
         ({"processors": 2}, {"reserved_free_nodes": 1}, {}, Capacity.SPOT),  # size unknown: doubt
         ({"processors": 1}, {"reserved_free_nodes": 1}, {}, Capacity.RESERVED),
+        ({"array_tasks": 3}, {"reserved_free_nodes": 3, "processors_per_node": 4}, {}, Capacity.RESERVED),
+        ({"array_tasks": 3}, {"reserved_free_nodes": 2, "processors_per_node": 4}, {}, Capacity.SPOT),
         ({"requeue": True}, {}, {"cluster": {"requeue_default": False}}, Capacity.SPOT),
         ({"requeue": False}, {}, {}, Capacity.ON_DEMAND),
         ({"requeue": False}, {"reserved_free_nodes": 9}, {}, Capacity.RESERVED),

@@ -101,6 +101,16 @@ def test_stakes_only_from_winnings(record, reason) -> None:
     assert found.verdict is (Verdict.YES if reason is Reason.CLOUD_FASTER else Verdict.UNSURE)
 
 
+def test_the_tasks_of_an_array_are_one_stake() -> None:
+    four = replace(make_case((5000.0,), record=won(4 * 1.1e5)), tasks=4)
+    assert proven(four).reason == Reason.CLOUD_FASTER
+    assert dict(proven(four).numbers)["stake"].value == 1100.0  # a task's, as each task's AdminComment says
+    assert proven(replace(four, tasks=5)).reason == Reason.STAKE_TOO_LARGE
+    much = replace(make_case((5000.0,), record=won(4 * 1.1e5, at_risk_seconds=4401.0)), tasks=4)
+    assert proven(much).reason == Reason.EXPOSURE_TOO_LARGE
+    assert proven(replace(much, tasks=3)).reason == Reason.CLOUD_FASTER
+
+
 @pytest.mark.parametrize(
     ("saved", "likely_saved", "reason"),
     [

@@ -25,6 +25,7 @@ from advisor.model import (
     TimeLimit,
     Verdict,
 )
+from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, PlacementSettings, Settings
 from advisor.predict.placement_features import FEATURES, features_of
 from advisor.predict.rolling import TARGETS, RollingForests
@@ -223,6 +224,7 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
         reason: Reason,
         numbers: tuple[tuple[str, Quantity], ...] = (),
         limit: TimeLimit | None = None,
+        hedge: Hedge | None = None,
         **more: object,
     ) -> QueuedJob:
         answer = Answer(question=Question.FASTER, verdict=Verdict.YES, reason=reason, numbers=numbers)
@@ -235,6 +237,7 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
             mode=Mode.ACT,
             answers=(answer,),
             time_limit=limit,
+            hedge=hedge,
         )
         return make_queued(job_id, "RUNNING", queue="burst", admin_comment=admin_comment(advice), **more)
 
@@ -254,6 +257,10 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     said = in_the_cloud(6, Reason.CLOUD_FASTER, (("stake", Quantity(40.0)),), processors=10, array_tasks=3)
     desk.loop.saw(make_look(ORIGIN, jobs=(said,)), make_cluster())
     assert desk.loop.record.at_risk_seconds == pytest.approx(3 * 40.0), "as was said at its submission"
+    hedge = Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0)
+    kept = in_the_cloud(7, Reason.HEDGED, (("stake", Quantity(40.0)),), hedge=hedge, processors=10)
+    desk.loop.saw(make_look(ORIGIN, jobs=(kept,)), make_cluster())
+    assert desk.loop.record.at_risk_seconds == 0.0, "it keeps its place here"
 
 
 def test_hedges_switched_on_later_have_a_price_from_the_history(
