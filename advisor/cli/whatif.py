@@ -44,7 +44,10 @@ def whatif(
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="SECTION.NAME=VALUE", help="What would be another (as TOML); may be repeated."
+            "--set",
+            metavar="SECTION.NAME=VALUE",
+            help="What would be another (as TOML); may be repeated. placement.cutoff=C: one cutoff of the "
+            "published rule for jobs of all sizes, in seconds squared.",
         ),
     ] = None,
     trace: Annotated[
@@ -65,7 +68,7 @@ def whatif(
 
     begun = time.perf_counter()
     loaded = loaded_settings(config)
-    asked = parse_changes(changes or ())
+    asked = _expanded(parse_changes(changes or ()))
     settings = {_IN_FORCE: loaded.settings}
     if asked:
         settings[_CHANGED] = changed(loaded, asked).settings
@@ -82,6 +85,15 @@ def whatif(
         "seconds": time.perf_counter() - begun,
     }
     emit(result, output, lambda console: _draw(console, result))
+
+
+def _expanded(changes: dict[str, Any]) -> dict[str, Any]:
+    """``placement.cutoff=C``: one cutoff for jobs of all sizes, three settings of the published rule."""
+    if "placement.cutoff" not in changes:
+        return changes
+    flat = {"use_cutoff": True, "cutoff_scale": changes["placement.cutoff"], "cutoff_decay": 0.0}
+    others = {key: value for key, value in changes.items() if key != "placement.cutoff"}
+    return {f"placement.{name}": value for name, value in flat.items()} | others
 
 
 def _jobs(trace: Path | None, since: str, settings: Settings, seen: SiteState) -> tuple[OwnJobs, float, str]:

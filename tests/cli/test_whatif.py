@@ -118,6 +118,16 @@ def test_a_log_needs_no_site() -> None:
     assert result["changes"] == {}
 
 
+def test_one_cutoff_for_all_sizes(site: Path) -> None:
+    arguments = ["whatif", "--config", str(site), "--since", since(site, 60), "--format", "json"]
+    changes = ["--set", "placement.cutoff=0.001", "--set", "placement.rule=published"]
+    found = runner.invoke(app, [*arguments, *changes], catch_exceptions=False)
+    result = json.loads(found.stdout)
+    assert result["changes"]["placement.cutoff_scale"] == 0.001
+    rows = {row["settings"]: row for row in result["rows"]}
+    assert rows["changed"]["cloud_jobs"] == 0 < rows["changed"]["reasons"]["turnaround.too_uncertain"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
