@@ -380,5 +380,7 @@ def recorded_explanation(recorded: RecordedAdvice) -> str:
     lines += [f"    {name:<{width}}  {value}" for name, value in shown]
     if recorded.time_limit:
         lines += ["", time_limit_sentence(recorded.time_limit)]
+    if recorded.hedge:
+        lines += ["", f"{hedge_sentence(recorded.hedge)}."]
     lines += ["", f"Size class: {clean(recorded.size)}. Advice {clean(recorded.advice_id)}."]
     return "\n".join(lines)

@@ -335,12 +335,6 @@ def _outcome_of(
     )
 
 
-def advice_id_of(admin_comment: str) -> str | None:
-    """The advice id that our hook left in a job's AdminComment; None when the text is not ours."""
-    advised = _advised(admin_comment)
-    return None if advised is None else advised.advice_id
-
-
 def _advised(admin_comment: str) -> RecordedAdvice | None:
     recorded = parse_admin_comment(admin_comment)
     return recorded if recorded and len(recorded.advice_id) <= 100 else None

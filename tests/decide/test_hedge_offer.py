@@ -16,7 +16,13 @@ from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, priced, sp
 from advisor.decide.hedging import case_of, plan
 from advisor.decide.placement import as_case
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import admin_comment, explanation, message, parse_admin_comment
+from advisor.decide.wording import (
+    admin_comment,
+    explanation,
+    message,
+    parse_admin_comment,
+    recorded_explanation,
+)
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement
 from advisor.model.advice import Hedge, HedgeKind
 from tests.decide.cases import (
@@ -262,6 +268,7 @@ def test_the_comment_carries_the_promise(capacity: Capacity, stop: float, kind: 
     )
     read = parse_admin_comment(admin_comment(advice))
     assert read is not None
+    assert "keeps its place here" in recorded_explanation(read)
     assert read.hedge is not None
     assert read.hedge.kind is kind
     assert read.hedge.stop_seconds == pytest.approx(stop, abs=0.06)
