@@ -94,6 +94,11 @@ def usual_policies(release: Release) -> tuple[RentingPolicy, ...]:
     return PUBLISHED if release is Release.HOUR else PUBLISHED + BEYOND
 
 
+def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
+    """Selections that may lead: where run times are guessed only the one that is hard to persuade."""
+    return (0.0, 0.05) if runtimes is Runtimes.ACTUAL else (0.05,)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
     """Who is in charge after how many checkpoints are known; the last entry holds from then on."""

@@ -24,7 +24,14 @@ from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
 from advisor.replay.portfolio import standing
-from advisor.replay.portfolio_charge import CHAMPION, Floats, Options, prior_of, utility_of
+from advisor.replay.portfolio_charge import (
+    CHAMPION,
+    Floats,
+    Options,
+    prior_of,
+    usual_margins,
+    utility_of,
+)
 from advisor.service.clock import Clock
 from advisor.service.loops import Step
 from advisor.service.portfolio_sight import nodes_of
@@ -92,6 +99,7 @@ def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
             tick_seconds=ours.period_seconds,
         ),
         runtimes=Runtimes.OURS,
+        margins=usual_margins(Runtimes.OURS),
         alpha=ours.alpha,
         beta=ours.beta,
     )
@@ -248,7 +256,7 @@ def _key_of(settings: Settings) -> str:
     """Verdicts under other settings are none."""
     ours = settings.portfolio
     names = ",".join(policy.name for policy in policies_of(settings))
-    return f"1 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.in_charge == 'auto'}"
+    return f"2 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.in_charge == 'auto'}"
 
 
 def _verdict_in(content: Any) -> Verdict | None:

@@ -19,6 +19,7 @@ from advisor.replay.portfolio_charge import (
     champions_of,
     leaders_of,
     prepared,
+    usual_margins,
     usual_policies,
 )
 from advisor.replay.sources import load_table
@@ -115,6 +116,11 @@ def test_wide_jobs_are_left_out_and_none_left_is_refused():
 def test_usual_policies():
     assert usual_policies(Release.HOUR) == PUBLISHED
     assert usual_policies(Release.SECOND) == PUBLISHED + BEYOND
+
+
+def test_only_exact_run_times_are_worth_any_deviation():
+    assert usual_margins(Runtimes.ACTUAL) == (0.0, 0.05)
+    assert all(usual_margins(known) == (0.05,) for known in Runtimes if known is not Runtimes.ACTUAL)
 
 
 @pytest.mark.parametrize("billing", ["hour", "second"])
