@@ -17,6 +17,11 @@ Ints = NDArray[np.int64]
 
 SMART_SHARE: Final = 0.6
 """lambda of section 4: this share of the simulated policies is smart."""
+SMART_QUOTA: Final = 0.7
+STALE_QUOTA: Final = 0.15
+"""Shares of the budget for those that were good the last time, and for those not tried then.
+
+The rest is for the poor. The paper shares by number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +174,11 @@ class TimeConstrainedSelector:
         return everyone
 
     def _try_some(self, simulate: Simulate, budget: Budget, loss: Floats, always: int | None) -> list[int]:
-        """Lines 1 to 19: by quota from the smart and the stale, then what is left of it at random."""
+        """Lines 1 to 19: by quota from the smart and the stale, then what is left of it at random.
+
+        The paper's quotas go by number, so that of twelve smart policies four are tried; here all of them
+        are, when twenty of sixty may be (docs/designs/0011-portfolio.md).
+        """
         total = budget.seconds if budget.policies is None else float(budget.policies)
         shuffled = [self.poor[at] for at in self.generator.permutation(len(self.poor))]
         tried: list[int] = []
@@ -179,12 +188,18 @@ class TimeConstrainedSelector:
             tried.append(always)
         spent = self._now(budget, tried) - began
         shared = max(total - spent, 0.0)
-        for group in (self.smart, self.stale, shuffled):
-            limit = total if group is shuffled else min(spent + shared * len(group) / self.count, total)
+        rest = [*self.stale, *self.smart]  # where there are too few poor
+        for group, quota in (
+            (self.smart, SMART_QUOTA),
+            (self.stale, STALE_QUOTA),
+            (shuffled, 1.0),
+            (rest, 1.0),
+        ):
+            limit = min(spent + quota * shared, total)
             for policy in group:
                 if spent >= limit:
                     break
-                if policy == always:
+                if policy == always or policy in tried:
                     continue
                 loss[policy] = simulate(np.array([policy], np.int64))[policy]
                 tried.append(policy)
