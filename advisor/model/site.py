@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 
@@ -64,6 +66,18 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     features: tuple[str, ...] = ()
     nodes_with: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     steady_free_nodes: int = 0
+
+    def committed(self, usd: float, by_account: Mapping[str, float], reserved_nodes: int) -> CloudState:
+        """The cloud with so many dollars more promised today, and so many reserved nodes taken."""
+        spent = dict(self.spent_today_by_account)
+        for account, more in by_account.items():
+            spent[account] = spent.get(account, 0.0) + more
+        return replace(
+            self,
+            spent_today_usd=self.spent_today_usd + usd,
+            spent_today_by_account=MappingProxyType(spent),
+            reserved_free_nodes=max(0, self.reserved_free_nodes - reserved_nodes),
+        )
 
 
 class Earned(msgspec.Struct, frozen=True, kw_only=True, gc=False):

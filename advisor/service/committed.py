@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from types import MappingProxyType
-
-from msgspec.structs import replace
 
 from advisor.decide.demand import cost_usd, nodes_needed
 from advisor.model.advice import Capacity
@@ -24,7 +21,7 @@ from advisor.slurm.protocol import PENDING, QueuedJob
 def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Settings) -> CloudState:
     """The cloud with the money and the reserved nodes of moved jobs that wait there."""
     usd, reserved = 0.0, 0
-    by_account = dict(cloud.spent_today_by_account)
+    by_account = dict[str, float]()
     for queued in jobs:
         job = queued.job
         if queued.state != PENDING or job.queue != settings.cluster.burst_partition:
@@ -43,9 +40,4 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
                 by_account[job.account] = by_account.get(job.account, 0.0) + cost
     if not (usd or reserved):
         return cloud
-    return replace(
-        cloud,
-        spent_today_usd=cloud.spent_today_usd + usd,
-        spent_today_by_account=MappingProxyType(by_account),
-        reserved_free_nodes=max(0, cloud.reserved_free_nodes - reserved),
-    )
+    return cloud.committed(usd, by_account, reserved)

@@ -20,11 +20,9 @@ snapshot.
 from __future__ import annotations
 
 from collections import deque
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState, TrackRecord
@@ -184,20 +182,9 @@ class RecentSubmissions:
         if not (self._usd or self._reserved_nodes):
             return base
         if self._cloud_now is None:
-            self._cloud_now = self._spent(base)
+            # with what the jobs moved since have committed
+            self._cloud_now = base.committed(self._usd, self._usd_by_account, self._reserved_nodes)
         return self._cloud_now
-
-    def _spent(self, base: CloudState) -> CloudState:
-        """The cloud with what the jobs moved since have committed."""
-        by_account = dict(base.spent_today_by_account)
-        for account, usd in self._usd_by_account.items():
-            by_account[account] = by_account.get(account, 0.0) + usd
-        return replace(
-            base,
-            spent_today_usd=base.spent_today_usd + self._usd,
-            spent_today_by_account=MappingProxyType(by_account),
-            reserved_free_nodes=max(0, base.reserved_free_nodes - self._reserved_nodes),
-        )
 
 
 def _mean(total: float, count: int) -> float:
