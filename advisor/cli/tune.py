@@ -149,11 +149,11 @@ def _in_force(
     store: ModelStore | None, problems: dict[Target, TuningProblem], settings: Settings
 ) -> dict[Target, KnnParameters]:
     from advisor.history.models import ModelStore
-    from advisor.history.parameters import load_parameters
+    from advisor.history.parameters import load_parameters, untuned_of
     from advisor.predict.features import CUNHA_TABLE_I
 
     chosen = store if store is not None else ModelStore(folder=settings.paths.models)
-    return load_parameters(chosen, CUNHA_TABLE_I, _untuned(problems["wait"], settings))
+    return load_parameters(chosen, CUNHA_TABLE_I, untuned_of(settings.estimator, problems["wait"].schema))
 
 
 def _problems(
@@ -181,10 +181,10 @@ def _search(
     """Tune one estimator, with a bar and a checkpoint after each generation."""
     import numpy as np
 
-    from advisor.history.parameters import TARGETS, load_checkpoint, save_checkpoint
+    from advisor.history.parameters import TARGETS, load_checkpoint, save_checkpoint, untuned_of
     from advisor.predict import tuning
 
-    start = _untuned(problem, settings)
+    start = untuned_of(settings.estimator, problem.schema)
     job = {
         "problem": problem.fingerprint,
         "seed": seed,
@@ -211,18 +211,6 @@ def _search(
             resume=resume,
             progress=tell,
         )
-
-
-def _untuned(problem: TuningProblem, settings: Settings) -> KnnParameters:
-    from advisor.predict.knn import KnnParameters
-
-    estimator = settings.estimator
-    return KnnParameters.untuned(
-        problem.schema,
-        k=estimator.neighbours,
-        omega=estimator.kernel_width,
-        s=estimator.knowledge_base_jobs,
-    )
 
 
 def _progress() -> Progress:

@@ -142,7 +142,7 @@ def _rows(
     jobs: OwnJobs, begin: float, settings: Mapping[str, Settings], cloud: CloudState
 ) -> tuple[dict[str, WhatIfRow], dict[str, float]]:
     """What each settings would have done, and what a clairvoyant would have saved under the same ones."""
-    from advisor.replay.own_history import history_of
+    from advisor.replay.own_history import counted, history_of
     from advisor.replay.whatif import clairvoyant, decide_again
 
     with ticking() as tick:
@@ -156,14 +156,8 @@ def _rows(
         found: dict[str, WhatIfRow] = {}
         for which, one in settings.items():
             history = histories[one.placement.rule]
-            done = 0
-
-            def add(more: int, which: str = which, size: int = len(history.rows)) -> None:
-                nonlocal done
-                done += more
-                tick(f"deciding, {which}", min(done, size), size)
-
-            found[which] = decide_again(history, one, add, cloud)
+            told = counted(f"deciding, {which}", len(history.rows), tick)
+            found[which] = decide_again(history, one, told, cloud)
     best = {which: clairvoyant(histories[one.placement.rule], one, cloud) for which, one in settings.items()}
     optimum = {which: row.saved_seconds for which, row in best.items()}
     last = _CHANGED if _CHANGED in settings else _IN_FORCE
@@ -173,17 +167,10 @@ def _rows(
 def _parameters(settings: Settings) -> dict[Target, KnnParameters]:
     """Of the published rule's estimators: those in force."""
     from advisor.history.models import ModelStore
-    from advisor.history.parameters import load_parameters
+    from advisor.history.parameters import load_parameters, untuned_of
     from advisor.predict.features import CUNHA_TABLE_I
-    from advisor.predict.knn import KnnParameters
 
-    estimator = settings.estimator
-    untuned = KnnParameters.untuned(
-        CUNHA_TABLE_I,
-        k=estimator.neighbours,
-        omega=estimator.kernel_width,
-        s=estimator.knowledge_base_jobs,
-    )
+    untuned = untuned_of(settings.estimator, CUNHA_TABLE_I)
     return load_parameters(ModelStore(folder=settings.paths.models), CUNHA_TABLE_I, untuned)
 
 

@@ -185,7 +185,7 @@ def _place_one(
     during: float,
     may_wait: bool,  # noqa: FBT001 - compiled code takes no keywords cheaply
     again: float,
-    shielded: bool,  # noqa: FBT001
+    shielded: bool,  # noqa: FBT001 - as above
 ) -> tuple[int, float]:
     """Best node for a task and the seconds until it is free there: Algorithm 1."""
     best, best_wait, least = NOWHERE, 0.0, math.inf

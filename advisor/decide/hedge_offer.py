@@ -9,7 +9,7 @@ part of something larger.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -23,6 +23,9 @@ from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+
+if TYPE_CHECKING:
+    from advisor.decide.hedging import HedgeCase
 
 _LEAST_CHANCE: Final = 0.1
 """Speculating on a job that ends in time less often than this only costs (FINDINGS.md, Waiting)."""
@@ -75,21 +78,28 @@ def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hed
     """
     if hedge is None or price is None:
         return hedge
-    # compiled: whoever only reads an advice, such as the place helper, need not load it
-    from advisor.decide.hedging import case_of, plan  # noqa: PLC0415 -- see above
+    from advisor.decide.hedging import plan  # noqa: PLC0415 -- see `hedge_case`
 
-    found = case_of(
+    found = hedge_case(case)
+    if found is None:
+        return hedge
+    # planned from the launch on; a job is stopped by the time it has run there, its boot over
+    stop = plan(found, price).stop_seconds - found.boot_seconds
+    return replace(hedge, stop_seconds=min(hedge.stop_seconds, stop)) if stop > 0.0 else None
+
+
+def hedge_case(case: PlacementCase) -> HedgeCase | None:
+    """What a hedge of the job would rest on; None where nothing was forecast."""
+    # compiled: whoever only reads an advice, such as the place helper, need not load it
+    from advisor.decide.hedging import case_of  # noqa: PLC0415 -- see above
+
+    return case_of(
         Estimates(wait=case.wait, run=case.run),
         processors=case.processors,
         slowdown=case.performance_ratio,
         boot_seconds=case.boot_seconds,
         requested_time=case.requested_time,
     )
-    if found is None:
-        return hedge
-    # planned from the launch on; a job is stopped by the time it has run there, its boot over
-    stop = plan(found, price).stop_seconds - found.boot_seconds
-    return replace(hedge, stop_seconds=min(hedge.stop_seconds, stop)) if stop > 0.0 else None
 
 
 def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:

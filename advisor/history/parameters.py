@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError, BadInput, UseFallback
+from advisor.model.settings import EstimatorSettings
 from advisor.predict.features import FeatureSchema
 from advisor.predict.fitness import Target
 from advisor.predict.knn import KnnParameters
@@ -40,6 +41,13 @@ def save_parameters(
     """
     arrays: dict[str, NDArray[np.float64]] = {target: parameters[target].chromosome for target in TARGETS}
     return store.save(PARAMETERS_KIND, arrays, {**meta, "features": list(schema.features)})
+
+
+def untuned_of(estimator: EstimatorSettings, schema: FeatureSchema) -> KnnParameters:
+    """What the settings say of an estimator that nobody has tuned."""
+    return KnnParameters.untuned(
+        schema, k=estimator.neighbours, omega=estimator.kernel_width, s=estimator.knowledge_base_jobs
+    )
 
 
 def load_parameters(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.estimate import Estimate
+from advisor.model.estimate import Estimate, Estimates
 from advisor.model.table import JobTable
 from advisor.predict.calibration import AdaptiveLevel
 from advisor.predict.distribution import BINS, Distributions
@@ -20,7 +20,7 @@ from advisor.predict.rolling import COVERAGE, TARGETS, ForecastOptions, Known, R
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-__all__ = ["COVERAGE", "ForecastColumns", "ForecastOptions", "forecast_rows"]
+__all__ = ["COVERAGE", "ForecastColumns", "ForecastOptions", "estimates_at", "forecast_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,6 +63,14 @@ class ForecastColumns:
             neighbours=0,
             quantiles=tuple(self.quantiles[index].tolist()),
         )
+
+
+def estimates_at(forecasts: Mapping[Target, ForecastColumns], index: int) -> Estimates | None:
+    """Both forecasts of one row as the decision meets them; None before there is a forest of each."""
+    wait, run = forecasts["wait"], forecasts["run"]
+    if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+        return None
+    return Estimates(wait=wait.estimate(index), run=run.estimate(index))
 
 
 def forecast_rows(

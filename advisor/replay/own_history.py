@@ -14,13 +14,14 @@ from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.model.table import JobTable
 from advisor.predict.features import Encoder
 from advisor.predict.fitness import Target
 from advisor.predict.knn import KnnParameters
 from advisor.predict.tracker import states_of
 from advisor.replay.estimates import estimate_rows
-from advisor.replay.forecasts import ForecastOptions, forecast_rows
+from advisor.replay.forecasts import ForecastOptions, estimates_at, forecast_rows
+from advisor.replay.submissions import job_of
 from advisor.replay.whatif import EstimatesAt, History, JobAt, Rows, window_rows
 
 Tick = Callable[[str, int, int], None]
@@ -77,7 +78,7 @@ def jobs_of_store(store: HistoryStore, settings: Settings, since: float, *, proc
 
     def job_at(row: int) -> Job:
         key = (int(here.job_id[row]), float(here.submit[row]) + here.start_of_log)
-        return said.get(key) or job_in(here, row)
+        return said.get(key) or job_of(here, row, with_queue=True)
 
     return OwnJobs(table=here, job_at=job_at, in_cloud=in_cloud)
 
@@ -86,7 +87,7 @@ def jobs_of_log(table: JobTable) -> OwnJobs:
     """Jobs of a log: as a log does not know our partitions, all may move."""
     if not table.total_processors:
         table = replace(table, total_processors=busiest(table))
-    return OwnJobs(table=table, job_at=lambda row: job_in(table, row, with_queue=False))
+    return OwnJobs(table=table, job_at=lambda row: job_of(table, row))
 
 
 def busiest(table: JobTable) -> int:
@@ -97,28 +98,6 @@ def busiest(table: JobTable) -> int:
     change = np.concatenate([table.processors[ran], -table.processors[ran]])
     order = np.lexsort((change, times))  # at one moment ends come first
     return int(np.cumsum(change[order]).max(initial=0))
-
-
-def job_in(table: JobTable, row: int, *, with_queue: bool = True) -> Job:
-    """A row as a submission, as far as its columns tell."""
-
-    def name(column: str) -> str | None:
-        code = int(getattr(table, column)[row])
-        names = table.names.get(column)
-        if code == UNKNOWN_CODE:
-            return None
-        return str(code) if names is None else names[code]
-
-    asked = float(table.requested_time[row])
-    return Job(
-        job_id=int(table.job_id[row]),
-        submit_time=float(table.submit[row]),
-        processors=int(table.processors[row]),
-        user=name("user"),
-        group=name("group"),
-        queue=name("queue") if with_queue else None,
-        requested_time=None if np.isnan(asked) else asked,
-    )
 
 
 def history_of(
@@ -187,15 +166,8 @@ def history_of(
 
 
 def _forecast(table: JobTable, rows: Rows, options: ForecastOptions, tick: Tick) -> EstimatesAt:
-    columns = forecast_rows(table, rows, options, tick=_counted("forecasting", len(rows), tick))
-    wait, run = columns["wait"], columns["run"]
-
-    def at(position: int) -> Estimates:
-        if not (np.isfinite(wait.mean[position]) and np.isfinite(run.mean[position])):
-            return Estimates()
-        return Estimates(wait=wait.estimate(position), run=run.estimate(position))
-
-    return at
+    columns = forecast_rows(table, rows, options, tick=counted("forecasting", len(rows), tick))
+    return lambda position: estimates_at(columns, position) or Estimates()
 
 
 def _published(
@@ -203,7 +175,7 @@ def _published(
 ) -> EstimatesAt:
     encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds)
     features = encoder.encode_table(table, states_of(table))
-    told = _counted("estimating", 2 * len(rows), tick)
+    told = counted("estimating", 2 * len(rows), tick)
     wait, run = (
         estimate_rows(table, features, rows, parameters[target], target, encoder=encoder, tick=told)
         for target in ("wait", "run")
@@ -211,7 +183,8 @@ def _published(
     return lambda position: Estimates(wait=wait.estimate(position), run=run.estimate(position))
 
 
-def _counted(phase: str, size: int, tick: Tick) -> Callable[[int], None]:
+def counted(phase: str, size: int, tick: Tick) -> Callable[[int], None]:
+    """Tell of a phase by what is done of it, told what was done since."""
     done = 0
 
     def add(more: int) -> None:

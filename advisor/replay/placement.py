@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from advisor.decide import advise
 from advisor.decide.backtest import ChosenCutoff, PastJobs, choose_cutoff
+from advisor.history.parameters import untuned_of
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import EstimatorSettings, PlacementSettings, Settings
 from advisor.model.site import SiteState
-from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.model.table import JobTable
 from advisor.predict.features import Encoder
 from advisor.predict.fitness import TEST_ENTRIES, Target, TuningProblem
 from advisor.predict.knn import EstimateColumns, KnnParameters
@@ -40,6 +41,7 @@ from advisor.replay.placement_results import (
     TunedParameters,
 )
 from advisor.replay.proven import sent_by_the_advisor
+from advisor.replay.submissions import job_of
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -208,13 +210,7 @@ def _parameters(
     progress: Progress,
 ) -> tuple[KnnParameters, TunedParameters]:
     """Parameters for the window, from the 500 entries before it (section V-A)."""
-    untuned = EstimatorSettings()
-    start = KnnParameters.untuned(
-        encoder.schema,
-        k=untuned.neighbours,
-        omega=untuned.kernel_width,
-        s=untuned.knowledge_base_jobs,
-    )
+    start = untuned_of(EstimatorSettings(), encoder.schema)
     if not options.tune:
         return start, _shown(start, encoder)
     try:
@@ -268,18 +264,9 @@ def _cases(
     """Each job of the window as the decision function meets it; the same for every factor."""
     indices = range(part.start, part.stop)
     for index, row in zip(indices, rows.tolist(), strict=True):
-        submit = float(table.submit[row])
-        asked = float(table.requested_time[row])
-        user = int(table.user[row])
-        job = Job(
-            job_id=int(table.job_id[row]),
-            submit_time=submit,
-            processors=int(table.processors[row]),
-            user=None if user == UNKNOWN_CODE else str(user),
-            requested_time=None if np.isnan(asked) else asked,
-        )
+        job = job_of(table, row)
         predicted = Estimates(wait=estimates["wait"].estimate(index), run=estimates["run"].estimate(index))
-        yield job, SiteState(time=submit, cluster=states.state(row)), predicted
+        yield job, SiteState(time=job.submit_time, cluster=states.state(row)), predicted
 
 
 def _published(factor: float, cutoff: ChosenCutoff, options: PlacementOptions) -> PlacementSettings:

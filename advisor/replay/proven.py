@@ -12,14 +12,13 @@ from advisor.decide.placement import as_case
 from advisor.decide.proven import candidate_chance, worst_seconds
 from advisor.decide.record import RecordKeeper
 from advisor.model.advice import Placement
-from advisor.model.estimate import Estimates
-from advisor.model.job import Job
 from advisor.model.settings import PlacementSettings, Settings
-from advisor.model.site import SiteState
+from advisor.model.site import SiteState, TrackRecord
 from advisor.model.table import JobTable
 from advisor.predict.fitness import Target
 from advisor.predict.tracker import StateColumns
-from advisor.replay.forecasts import ForecastColumns
+from advisor.replay.forecasts import ForecastColumns, estimates_at
+from advisor.replay.submissions import job_of
 
 Booleans = NDArray[np.bool_]
 
@@ -46,20 +45,17 @@ def sent_by_the_advisor(
     placement : PlacementSettings
         Overheads and the rule's settings; the boot time must be 0 or the log's waits are not comparable.
     """
-    wait, run = forecasts["wait"], forecasts["run"]
+    rows = forecasts["wait"].rows
     settings = Settings(placement=placement)
-    keeper = RecordKeeper(placement.win_probability)
-    open_cases = list[tuple[float, int, float, float]]()
-    sent = np.zeros(len(wait.rows), dtype=bool)
-    for index, row in enumerate(wait.rows.tolist()):
+    record = RecordInTime(placement.win_probability)
+    sent = np.zeros(len(rows), dtype=bool)
+    for index, row in enumerate(rows.tolist()):
         now = float(table.submit[row])
-        while open_cases and open_cases[0][0] < now:
-            _, key, saved, past = heapq.heappop(open_cases)
-            keeper.ended(key, saved, past)
-        if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+        record.settle(now)
+        estimates = estimates_at(forecasts, index)
+        if estimates is None:
             continue
         job = job_of(table, row)
-        estimates = Estimates(wait=wait.estimate(index), run=run.estimate(index))
         case = as_case(
             processors=job.processors,
             requested_time=job.requested_time,
@@ -70,15 +66,48 @@ def sent_by_the_advisor(
         chance = candidate_chance(case)
         if chance is None:
             continue
-        state = SiteState(time=now, cluster=states.state(row), record=keeper.record)
+        state = SiteState(time=now, cluster=states.state(row), record=record.now)
         advice = advise(job, state, estimates, settings, advice_id="replay")
         if advice.placement is Placement.BURST:
             sent[index] = True
-            keeper.moved(row, worst_seconds(case))
+            record.moved(row, worst_seconds(case))
         end = now + max(0.0, float(table.wait[row])) + float(table.run[row])
         saved = float(table.wait[row]) - case.penalty_seconds(float(table.run[row]))
-        heapq.heappush(open_cases, (end, row, saved, chance))
+        record.candidate(row, end, saved, chance)
     return sent
+
+
+class RecordInTime:
+    """The record as time goes on: what a candidate saved is known when it has ended, and no sooner.
+
+    Parameters
+    ----------
+    floor : float
+        The settings' `win_probability`.
+    """
+
+    def __init__(self, floor: float) -> None:
+        self._keeper = RecordKeeper(floor)
+        self._open = list[tuple[float, int, float, float]]()
+
+    @property
+    def now(self) -> TrackRecord:
+        """As of the last moment settled."""
+        return self._keeper.record
+
+    def settle(self, now: float) -> None:
+        """Take in what had ended before `now` (seconds)."""
+        while self._open and self._open[0][0] < now:
+            _, key, saved, chance = heapq.heappop(self._open)
+            self._keeper.ended(key, saved, chance)
+
+    def moved(self, key: int, worst_seconds: float) -> None:
+        """A job risks so much until it ends."""
+        self._keeper.moved(key, worst_seconds)
+
+    def candidate(self, key: int, ends: float, saved_seconds: float, chance: float) -> None:
+        """A job's outcome, to be known when it ends."""
+        heapq.heappush(self._open, (ends, key, saved_seconds, chance))
 
 
 def earned_by_candidates(
@@ -95,16 +124,16 @@ def earned_by_candidates(
     placement : PlacementSettings
         Overheads, boot time and the rule's settings.
     """
-    wait, run = forecasts["wait"], forecasts["run"]
     keeper = RecordKeeper(placement.win_probability)
-    for index, row in enumerate(wait.rows.tolist()):
-        if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+    for index, row in enumerate(forecasts["wait"].rows.tolist()):
+        estimates = estimates_at(forecasts, index)
+        if estimates is None:
             continue
         job = job_of(table, row)
         case = as_case(
             processors=job.processors,
             requested_time=job.requested_time,
-            estimates=Estimates(wait=wait.estimate(index), run=run.estimate(index)),
+            estimates=estimates,
             boot=placement.boot_seconds,
             settings=placement,
         )
@@ -112,16 +141,3 @@ def earned_by_candidates(
         if chance is not None:
             keeper.ended(row, float(table.wait[row]) - case.penalty_seconds(float(table.run[row])), chance)
     return keeper
-
-
-def job_of(table: JobTable, row: int) -> Job:
-    """A row of a log as a submission."""
-    asked = float(table.requested_time[row])
-    user = int(table.user[row])
-    return Job(
-        job_id=int(table.job_id[row]),
-        submit_time=float(table.submit[row]),
-        processors=int(table.processors[row]),
-        user=None if user < 0 else str(user),
-        requested_time=None if np.isnan(asked) else asked,
-    )

@@ -9,7 +9,6 @@ behind is not counted, so that savings are rather too small.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -24,10 +23,10 @@ from numpy.typing import NDArray
 from advisor.decide import advise
 from advisor.decide._hedge_curves import outcome
 from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.hedging import HedgeCase, case_of
+from advisor.decide.hedge_offer import hedge_case
+from advisor.decide.hedging import HedgeCase
 from advisor.decide.placement import PlacementCase, as_case
 from advisor.decide.proven import candidate_chance, worst_seconds
-from advisor.decide.record import RecordKeeper
 from advisor.model.advice import Advice, HedgeKind, Mode, Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
@@ -37,6 +36,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.tracker import StateColumns
 from advisor.replay.learned_price import LearnedPrice
+from advisor.replay.proven import RecordInTime
 
 Rows = NDArray[np.int64]
 JobAt = Callable[[int], Job]
@@ -181,12 +181,12 @@ def decide_again(
             tasks=job.array_tasks,
         )
         account.settle(now)
-        forecast = _hedge_case(case) if hedge.enabled or settings.waiting.speculate else None
+        forecast = hedge_case(case) if hedge.enabled or settings.waiting.speculate else None
         state = SiteState(
             time=now,
             cluster=history.states.state(index),
             cloud=account.cloud,
-            record=account.keeper.record,
+            record=account.record.now,
             hedge_price=None if prices is None else prices.at(now),
         )
         advice = advise(job, state, estimates, settings, advice_id="what-if")
@@ -202,7 +202,7 @@ def decide_again(
             prices.submitted(index, forecast, now, wait, run)
         # one that keeps its place here loses no time
         risks = moved is not None and advice.hedge is None
-        account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), risks)
+        account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), risks=risks)
         if position >= history.first_judged:
             sums.add(job, advice, now, wait + run, moved)
         if (position + 1) % _STEP == 0:
@@ -217,16 +217,6 @@ class _Moved:
     saved_seconds: float
     cloud_seconds: float
     usd: float
-
-
-def _hedge_case(case: PlacementCase) -> HedgeCase | None:
-    return case_of(
-        Estimates(wait=case.wait, run=case.run),
-        processors=case.processors,
-        slowdown=case.performance_ratio,
-        boot_seconds=case.boot_seconds,
-        requested_time=case.requested_time,
-    )
 
 
 def _outcome(
@@ -248,17 +238,14 @@ class _Account:
     def __init__(self, settings: Settings, start_of_log: float, cloud: CloudState) -> None:
         self._start_of_log = start_of_log
         self._cloud = cloud
-        self._under_way = list[tuple[float, int, float, float]]()
         self._day = -1
         self._spent = 0.0
         self._by_account = dict[str, float]()
-        self.keeper = RecordKeeper(settings.placement.win_probability)
+        self.record = RecordInTime(settings.placement.win_probability)
 
     def settle(self, now: float) -> None:
         """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.purse`)."""
-        while self._under_way and self._under_way[0][0] < now:
-            _, key, saved, chance = heapq.heappop(self._under_way)
-            self.keeper.ended(key, saved, chance)
+        self.record.settle(now)
         day = int((now + self._start_of_log) // _DAY)
         if day != self._day:
             self._day, self._spent, self._by_account = day, 0.0, {}
@@ -278,21 +265,14 @@ class _Account:
         if job.account is not None:
             self._by_account[job.account] = self._by_account.get(job.account, 0.0) + usd
 
-    def follow(
-        self,
-        key: int,
-        ends: float,
-        case: PlacementCase,
-        saved: float,
-        risks: bool,  # noqa: FBT001 (private)
-    ) -> None:
+    def follow(self, key: int, ends: float, case: PlacementCase, saved: float, *, risks: bool) -> None:
         """Remember a job that will count for the record; one that risks its time does so until it ends."""
         chance = candidate_chance(case) if case.wait.quantiles and case.run.quantiles else None
         if chance is None:
             return
         if risks:
-            self.keeper.moved(key, case.tasks * worst_seconds(case))
-        heapq.heappush(self._under_way, (ends, key, saved, chance))
+            self.record.moved(key, case.tasks * worst_seconds(case))
+        self.record.candidate(key, ends, saved, chance)
 
 
 class _Sums:

@@ -26,7 +26,7 @@ from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
 from advisor.predict.fitness import Target
-from advisor.replay.forecasts import ForecastColumns
+from advisor.replay.forecasts import ForecastColumns, estimates_at
 from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -168,17 +168,18 @@ class HedgePrice:
         """Once: take in the history's newest jobs, each as forecast before it was known."""
         if not self._is_wanted:
             return
-        wait, run = forecasts["wait"], forecasts["run"]
+        rows = forecasts["wait"].rows
         self._has_read_history = True
         self._pacer = Pacer(self._pacer.multiple)
         self._open.clear()
-        for index in range(max(0, len(wait.rows) - REMEMBERED), len(wait.rows)):
-            if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+        for index in range(max(0, len(rows) - REMEMBERED), len(rows)):
+            estimates = estimates_at(forecasts, index)
+            if estimates is None:
                 continue
-            row = int(wait.rows[index])
+            row = int(rows[index])
             asked = float(table.requested_time[row])
             case = self._case(
-                Estimates(wait=wait.estimate(index), run=run.estimate(index)),
+                estimates,
                 int(table.processors[row]),
                 None if np.isnan(asked) else asked,
             )

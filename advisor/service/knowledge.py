@@ -10,14 +10,13 @@ import structlog
 
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
-from advisor.history.parameters import PARAMETERS_KIND, load_parameters
+from advisor.history.parameters import PARAMETERS_KIND, load_parameters, untuned_of
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.knn import KnnParameters
 from advisor.predict.predictor import Predictor
 from advisor.predict.tracker import states_of
 from advisor.service.as_here import outcome_here
@@ -177,14 +176,8 @@ class Knowledge:
         return [offset, *untuned]
 
     def _built(self) -> Predictor:
-        estimator = self._settings.estimator
         self._parameters_version = self._models.current(PARAMETERS_KIND)
-        untuned = KnnParameters.untuned(
-            CUNHA_TABLE_I,
-            k=estimator.neighbours,
-            omega=estimator.kernel_width,
-            s=estimator.knowledge_base_jobs,
-        )
+        untuned = untuned_of(self._settings.estimator, CUNHA_TABLE_I)
         parameters = load_parameters(self._models, CUNHA_TABLE_I, untuned)
         while True:
             position = self._store.last_position()

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from typing import Any, Final
 
 from advisor.decide.reasons import Reason
@@ -192,6 +193,4 @@ class LedgerReport:
 
 
 def _date(day: int) -> str:
-    from datetime import date, timedelta  # noqa: PLC0415 (used here only)
-
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()

@@ -12,9 +12,10 @@ from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTab
 from advisor.model.settings import Settings
 from advisor.predict.tracker import states_of
 from advisor.replay.forecasts import ForecastOptions, forecast_rows
-from advisor.replay.own_history import busiest, job_in, jobs_of_log
+from advisor.replay.own_history import busiest, jobs_of_log
 from advisor.replay.proven import sent_by_the_advisor
 from advisor.replay.sources import load_table
+from advisor.replay.submissions import job_of
 from advisor.replay.whatif import History, WhatIfRow, clairvoyant, decide_again, window_rows
 
 DAY = 86_400.0
@@ -228,9 +229,9 @@ def test_a_row_as_a_submission() -> None:
         group=np.array([-1]),
         requested_time=np.array([np.nan]),
     )
-    job = job_in(table, 0)
+    job = job_of(table, 0, with_queue=True)
     assert (job.user, job.queue, job.group, job.requested_time) == ("ann", "main", None, None)
-    assert job_in(table, 0, with_queue=False).queue is None
+    assert job_of(table, 0).queue is None
 
 
 def test_what_the_cloud_is_like_is_taken_from_the_last_look() -> None:
