@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from advisor.history._swf_rows import iter_bytes
+from advisor.history.log_file import iter_bytes
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*(.*)")
 _FIRST_NUMBER = re.compile(r"[+-]?\d{1,15}")

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.history._swf_header import MAX_COMMENT_CHARACTERS, SwfHeader, read_header
-from advisor.history._swf_rows import (
+from advisor.history._swf_rows import iter_rows
+from advisor.history.log_file import (
     Malformed,
     MalformedLine,
     MalformedLines,
     Progress,
     Report,
-    iter_rows,
     unreadable,
 )
 from advisor.model.job import Job, JobOutcome, JobState
