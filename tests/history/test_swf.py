@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.history import _swf_rows, swf
+from advisor.history import _swf_rows, log_file, swf
 from advisor.model import BadInput, Job, JobOutcome, JobState
 
 LINE = "1 10 5 100 4 -1 -1 8 3600 -1 1 7 3 2 1 0 -1 -1"
@@ -226,7 +226,7 @@ def test_blocks_are_cut_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = log(tmp_path, *lines)
     whole = swf.read_table(path)
     for size in (1, 7, 64, 1000):
-        monkeypatch.setattr(_swf_rows, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(log_file, "_BLOCK_BYTES", size)
         problems = swf.MalformedLines()
         table = swf.read_table(path, report=problems)
         np.testing.assert_array_equal(table.job_id, whole.job_id)
