@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from advisor.history.ingest import IngestReport
 
 ingest = typer.Typer(no_args_is_help=True, help="Add finished jobs to the history.")
+
+
+class MemoryUnits(StrEnum):
+    """What memory without a unit is counted in."""
+
+    KB = "KB"
+    MB = "MB"
+    GB = "GB"
+    TB = "TB"
+
 
 DatabaseOption = Annotated[
     str | None, typer.Option("--database", help="SQLAlchemy URL of the history; the settings' by default.")
@@ -105,6 +116,47 @@ def ingest_sacct(
     emit({"sources": [_plain(report)], "jobs": total}, output, _show([report], total))
 
 
+@ingest.command("lsb.acct")
+def ingest_lsb_acct(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="LSF's logdir, or its files lsb.acct, lsb.acct.1, ...; plain or gzip."),
+    ],
+    source: Annotated[str, typer.Option(help="Name to keep the jobs under: one for each cluster.")] = "lsf",
+    memory_unit: Annotated[
+        MemoryUnits, typer.Option(help="The cluster's LSF_UNIT_FOR_LIMITS.", case_sensitive=False)
+    ] = MemoryUnits.MB,
+    refuse_malformed: Annotated[
+        bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0.0, help="Longest wait for another process that is writing, seconds.")
+    ] = 10.0,
+    database: DatabaseOption = None,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Add the ended jobs of LSF's accounting.
+
+    Repeating it reads what is new, also after lsb.acct was renamed to lsb.acct.1, and adds nothing twice.
+    """
+    from advisor.history.store import HistoryStore
+    from advisor.lsf import ingest as ingestion
+
+    with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
+        with _progress_of("lsb.acct") as tick:
+            report = ingestion.ingest_lsb_acct(
+                store,
+                paths,
+                source=source,
+                malformed="refuse" if refuse_malformed else "skip",
+                memory_unit=memory_unit.value,
+                progress=tick,
+            )
+        total = store.count()
+    emit({"sources": [_plain(report)], "jobs": total}, output, _show([report], total))
+
+
 def _plain(report: IngestReport) -> dict[str, Any]:
     known = asdict(report)
     del known["restarted"]  # for the learn loop
@@ -127,6 +179,12 @@ def _show(reports: list[IngestReport], total: int) -> Any:
         for report in reports:
             line = f"{report.source}: {report.read:,} finished jobs read, {report.added:,} new"
             console.print(line, markup=False, emoji=False)
+            if report.never_started:
+                console.print(f"  {report.never_started:,} jobs that never started left out")
+            if report.other_records:
+                console.print(f"  {report.other_records:,} records of other kinds skipped")
+            if report.unended:
+                console.print("  a last line without an end is left for the next time")
             if report.malformed:
                 console.print(f"  {report.malformed:,} malformed lines skipped, among them:")
                 for problem in report.problems:

@@ -37,7 +37,9 @@ class IngestReport:
     problems : tuple of str
         The first of them: where and why.
     never_started : int
-        Jobs cancelled before their start (sacct).
+        Jobs cancelled before their start (sacct, lsb.acct).
+    other_records, unended : int
+        Records that are of no finished job, and files whose last line has no end yet (lsb.acct).
     restarted : frozenset of int
         Ended jobs that had been requeued: of one that was known its end may be another now.
     """
@@ -48,6 +50,8 @@ class IngestReport:
     malformed: int = 0
     problems: tuple[str, ...] = field(default=())
     never_started: int = 0
+    other_records: int = 0
+    unended: int = 0
     restarted: frozenset[int] = frozenset()
 
 

@@ -1,0 +1,142 @@
+"""From ``lsb.acct`` into the history: any number of times, from where it was left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from advisor.history.ingest import IngestReport
+from advisor.history.log_file import Malformed, Progress
+from advisor.history.sacct import EndedRun
+from advisor.history.store import Attempt, HistoryStore
+from advisor.lsf.lsb_acct import AcctReader, AcctReport, Place, find_files
+from advisor.lsf.resource_request import MemoryUnit
+from advisor.model.job import JobOutcome
+
+SOURCE: Final = "lsf"
+_BATCH_RUNS: Final = 10_000
+_MOST_FILES: Final = 2000
+"""Places kept of as many files; one that was forgotten is read again, and adds nothing."""
+
+
+def ingest_lsb_acct(
+    store: HistoryStore,
+    paths: Sequence[Path],
+    *,
+    source: str = SOURCE,
+    malformed: Malformed = "skip",
+    memory_unit: MemoryUnit = "MB",
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Add the jobs of LSF's accounting. What was read before is not read again, whatever it is called now.
+
+    The runs of a requeued job become one outcome: submission, last start, restarts counted.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files (plain or gzip), or folders with ``lsb.acct``, ``lsb.acct.1``, ...
+    source : str
+        Name of the cluster's jobs: one for each cluster.
+    malformed : {"skip", "refuse"}
+        What to do about malformed lines.
+    memory_unit : {"KB", "MB", "GB", "TB"}
+        The site's ``LSF_UNIT_FOR_LIMITS``.
+    progress : callable, optional
+        Called with (bytes read, bytes in the file).
+
+    Raises
+    ------
+    BadInput
+        As :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`; what was
+        read before a fault stays.
+    RetryLater
+        The database is locked or away; whole batches stay.
+    """
+    places = _places(store.cursor(source))
+    report = AcctReport()
+    read = added = 0
+    for file in find_files(paths):
+        reader = AcctReader(
+            file,
+            place=places.pop(file.fingerprint, Place()),
+            report=report,
+            malformed=malformed,
+            memory_unit=memory_unit,
+            progress=progress,
+        )
+        runs = iter(reader)
+        while batch := list(islice(runs, _BATCH_RUNS)):
+            outcomes = _remember_runs(store, batch, source)
+            places[file.fingerprint] = reader.place
+            read += len(outcomes)
+            added += store.add(outcomes, source=source, cursor=_cursor(places))
+        places[file.fingerprint] = reader.place
+        store.set_cursor(source, _cursor(places))
+    return IngestReport(
+        source=source,
+        read=read,
+        added=added,
+        malformed=report.malformed,
+        problems=tuple(report.problems),
+        never_started=report.never_started,
+        other_records=report.others.total(),
+        unended=report.unended,
+    )
+
+
+def _remember_runs(store: HistoryStore, runs: list[EndedRun], source: str) -> list[JobOutcome]:
+    """Keep the runs that another one may follow, and count in each outcome those before it."""
+    known = store.attempts([run.job_id for run in runs], source=source)
+    ends: dict[tuple[int, float], set[float]] = {}
+    for attempt in known:
+        ends.setdefault((attempt.job_id, attempt.first_submit_time), set()).add(attempt.end_time)
+    outcomes: list[JobOutcome] = []
+    attempts: list[Attempt] = []
+    for run in runs:
+        before = [end for end in ends.get((run.job_id, run.submit_time), ()) if end < run.end_time]
+        if run.outcome is not None:
+            outcomes.append(replace(run.outcome, restarts=max(len(before), run.outcome.restarts)))
+        if run.may_continue:
+            attempts.append(
+                Attempt(
+                    job_id=run.job_id,
+                    submit_time=max(before, default=run.submit_time),
+                    start_time=run.start_time,
+                    end_time=run.end_time,
+                    first_submit_time=run.submit_time,
+                    restarts=len(before),
+                    partition=run.partition,
+                    nodes=run.nodes,
+                )
+            )
+            ends.setdefault((run.job_id, run.submit_time), set()).add(run.end_time)
+    if attempts:
+        store.add_attempts(attempts, source=source)
+    return outcomes
+
+
+def _places(cursor: str | None) -> dict[str, Place]:
+    """Where each file was left; nothing when nobody understands the cursor."""
+    try:
+        files = json.loads(cursor or "{}").get("files", {})
+        return {str(name): Place(*_numbers(place)) for name, place in files.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _numbers(place: Sequence[object]) -> tuple[int, int]:
+    offset, line = place
+    if not (isinstance(offset, int) and isinstance(line, int) and min(offset, line) >= 0):
+        raise ValueError(place)
+    return offset, line
+
+
+def _cursor(places: dict[str, Place]) -> str:
+    kept = list(places.items())[-_MOST_FILES:]
+    return json.dumps({"files": dict(kept)})

@@ -1,0 +1,233 @@
+"""One ``JOB_FINISH`` record of ``lsb.acct``, of any release since LSF 5.
+
+Fields in the order of IBM's page "lsb.acct" (Spectrum LSF 10.1 configuration reference) but for the run
+limit (:mod:`advisor.lsf.run_limit`). Releases append: LSF 5.1 ends after the reservation, 7.06 after the
+job's description. So everything up to the array index must be there, what follows is read as far as it goes
+on as expected, and what a coming release appends is left alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from advisor.lsf.fields import Fields, MalformedRecord, layout
+from advisor.lsf.run_limit import choose_run_limit
+
+RECORD_TYPE: Final = "JOB_FINISH"
+
+_SUBMISSION: Final = layout(
+    "version:s event_time:d job_id:d user_id:d options:d processors:d submit_time:d begin_time:d -:d"
+    " start_time:d user:s queue:s resource_request:s dependency:s -:s -:s -:s -:s -:s -:s -:s"
+)
+"""The last seven: pre-execution command, submission host, folder, input, output and error file, job file."""
+_RESULT: Final = layout("status:d host_factor:f name:s -:s user_seconds:f system_seconds:f")
+_REST_OF_RUSAGE: Final = layout("-:f " * 17)
+_IDENTITY: Final = layout("-:s project:s exit_status:d max_processors:d -:s -:s array_index:d")
+_MEMORY: Final = layout("max_resident_kb:d -:d -:s -:s reservation:s")
+_TERMINATION: Final = layout(
+    "service_class:s -:d -:s exit_info:d -:s -:d share_account:s -:s application:s -:s -:d -:s"
+    " requeue_exit_values:s -:d -:s -:d long_reservation:s description:s"
+)
+_AFTER_LIMIT: Final = layout(
+    "effective_resource_request:s -:s -:d -:s -:d -:d -:s -:d -:d -:s running_seconds:d -:s"
+)
+_NETWORK: Final = layout("-:s -:d")
+_ENERGY: Final = layout("-:s -:f -:f -:f -:f -:f")
+_MOST_HOSTS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFinish:
+    """What a ``JOB_FINISH`` record says. None: the record ends before the field, or it is not understood.
+
+    Attributes
+    ----------
+    version : str
+        Of the log's format, e.g. ``"10.108"``.
+    event_time, submit_time, begin_time, start_time : int
+        When the job ended, was submitted, may begin at the earliest (0: at once), was dispatched last (0:
+        never); epoch seconds.
+    job_id, array_index : int
+        Id, and index in the array: 0 for a plain job, -1 for several elements killed before their start.
+    user_id, user, queue, project, application : int and str
+        As named.
+    options : int
+        Bits of ``bsub``'s options (``SUB_*`` in lsbatch.h).
+    processors, max_processors : int
+        ``bsub -n``: the smallest and the largest number.
+    resource_request, effective_resource_request : str
+        ``bsub -R``, and what became of it with the queue's.
+    dependency, reservation, long_reservation, service_class, description : str
+        ``-w``, ``-U`` (a long one comes later), ``-sla``, ``-Jd``.
+    asked_hosts, hosts : tuple of str
+        ``-m``; where it ran: a host once a slot, or ``4*hostA``.
+    status, exit_status, exit_info : int
+        ``JOB_STAT_*`` bits (32 exit, 64 done), the wait status, the termination reason (``TERM_*``).
+    host_factor : float
+        CPU factor of the first host.
+    user_seconds, system_seconds : float
+        CPU time; -1 unknown.
+    max_resident_kb : int
+        Of all processes together.
+    share_account : str
+        Path in the fairshare tree: ``/group/user``.
+    requeue_exit_values : str
+        ``-Q``.
+    run_limit_seconds : float
+        ``-W``.
+    running_seconds : int
+        In the state RUN: without the time it was suspended.
+    allocated_slots : int
+        Slots it held at its end.
+    requeue_time : int
+        When it was requeued last; 0 never.
+    """
+
+    version: str
+    event_time: int
+    job_id: int
+    user_id: int
+    options: int
+    processors: int
+    submit_time: int
+    begin_time: int
+    start_time: int
+    user: str
+    queue: str
+    resource_request: str
+    dependency: str
+    asked_hosts: tuple[str, ...]
+    hosts: tuple[str, ...]
+    status: int
+    host_factor: float
+    name: str
+    user_seconds: float
+    system_seconds: float
+    project: str
+    exit_status: int
+    max_processors: int
+    array_index: int
+    max_resident_kb: int | None = None
+    reservation: str | None = None
+    service_class: str | None = None
+    exit_info: int | None = None
+    share_account: str | None = None
+    application: str | None = None
+    requeue_exit_values: str | None = None
+    long_reservation: str | None = None
+    description: str | None = None
+    run_limit_seconds: float | None = None
+    effective_resource_request: str | None = None
+    running_seconds: int | None = None
+    allocated_slots: int | None = None
+    requeue_time: int | None = None
+
+
+_NAMES: Final = frozenset(field.name for field in fields(JobFinish))
+
+
+def record_type(found: Fields) -> str:
+    """Take the record's type, which every line begins with.
+
+    Raises
+    ------
+    MalformedRecord
+        It begins with something else.
+    """
+    name = found.text("record_type")
+    if not (name.isascii() and name.replace("_", "").isalnum() and name.isupper()):
+        raise MalformedRecord(f"{name[:40]!a} is no type of a record")
+    return name
+
+
+def read_job_finish(found: Fields) -> JobFinish:
+    """Read what follows the record's type.
+
+    Raises
+    ------
+    MalformedRecord
+        A field that every release has is missing or of another kind.
+    """
+    values: dict[str, Any] = {}
+    _read_what_every_release_has(found, values)
+    with suppress(MalformedRecord):
+        _read_later_fields(found, values)
+    return JobFinish(**{name: value for name, value in values.items() if name in _NAMES})
+
+
+def _read_what_every_release_has(found: Fields, values: dict[str, Any]) -> None:
+    values.update(found.all_of(_SUBMISSION))
+    values["asked_hosts"] = found.texts("asked hosts")
+    values["hosts"] = found.texts("execution hosts")
+    values.update(found.all_of(_RESULT))
+    found.all_of(_REST_OF_RUSAGE)
+    values.update(found.all_of(_IDENTITY))
+    if values["processors"] < 0 or values["array_index"] < -1:
+        raise MalformedRecord("a number of processors or an array index below 0")
+
+
+def _read_later_fields(found: Fields, values: dict[str, Any]) -> None:
+    """Each group of fields counts as soon as it is whole; what cannot be read ends it all."""
+    values.update(found.all_of(_MEMORY))
+    values.update(found.all_of(_TERMINATION))
+    for _ in range(_count(found, "submission extensions")):
+        found.whole("key")
+        found.text("value")
+    # By host: its name, four or five numbers (memory, swap, user and system time; since 9.1 a count more).
+    # Those of the last host run into the run limit, the flags and the average memory, which a string ends.
+    numbers = _numbers_after_hosts(found)
+    values["run_limit_seconds"] = choose_run_limit(*numbers, _ran(values))
+    values.update(found.all_of(_AFTER_LIMIT))
+    for _ in range(_count(found, "networks")):
+        found.all_of(_NETWORK)
+    found.all_of(_ENERGY)
+    values["allocated_slots"] = _slots(found.texts("allocated slots"))
+    found.whole("ineligible pending time")
+    for _ in range(_count(found, "index ranges") * 3):
+        found.whole("index range")
+    values["requeue_time"] = found.whole("requeue_time")
+
+
+def _numbers_after_hosts(found: Fields) -> tuple[int, int]:
+    hosts = _count(found, "hosts with their own usage")
+    numbers: list[int] = []
+    for _ in range(hosts):
+        found.word("host")
+        numbers = found.wholes("usage")
+    if not hosts:
+        numbers = found.wholes("limit")
+    if len(numbers) not in ((7, 8) if hosts else (3,)):
+        raise MalformedRecord("the run limit is not where it should be")
+    return numbers[-3], numbers[-2]
+
+
+def _count(found: Fields, name: str) -> int:
+    count = found.whole(f"number of {name}")
+    if not 0 <= count <= min(_MOST_HOSTS, len(found)):
+        raise MalformedRecord(f"{count} {name}, but {len(found)} fields are left")
+    return count
+
+
+def _ran(values: dict[str, Any]) -> float | None:
+    start, end = values["start_time"], values["event_time"]
+    return float(end - start) if 0 < start <= end else None
+
+
+def _slots(hosts: tuple[str, ...]) -> int:
+    return sum(slots_and_host(host)[0] for host in hosts)
+
+
+def slots_and_host(text: str) -> tuple[int, str]:
+    """Tell ``4*hostA`` (``LSF_HPC_EXTENSIONS="SHORT_EVENTFILE"``) apart; a bare name is one slot.
+
+    Examples
+    --------
+    >>> slots_and_host("16*node7"), slots_and_host("node7")
+    ((16, 'node7'), (1, 'node7'))
+    """
+    count, star, host = text.partition("*")
+    if star and count.isascii() and count.isdigit() and len(count) <= 6 and host:
+        return int(count), host
+    return 1, text

@@ -1,0 +1,142 @@
+"""From a ``JOB_FINISH`` record to a finished job."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from advisor.history.sacct import EndedRun
+from advisor.lsf.job_finish import JobFinish, slots_and_host
+from advisor.lsf.resource_request import MemoryUnit, read_resource_request
+from advisor.model.job import Job, JobOutcome, JobState
+
+# bits of the status and of bsub's options, as lsbatch.h has them
+_DONE: Final = 0x40
+_EXIT: Final = 0x20
+_RERUNNABLE: Final = 0x4000
+_INTERACTIVE: Final = 0x4000000
+
+# The numbers are those of IBM's page "Termination reasons displayed by bacct, bhist, and bjobs".
+_STATE_OF_REASON: Final = (
+    dict.fromkeys((5, 6, 12), JobState.TIMEOUT)  # run limit, deadline, CPU limit
+    | dict.fromkeys((16, 20), JobState.OUT_OF_MEMORY)  # memory, swap
+    | dict.fromkeys((1, 34), JobState.PREEMPTED)  # preemption, the cloud took the host back
+    | dict.fromkeys((18, 19, 22), JobState.NODE_FAIL)  # RMS, LSF was away, node failure in Slurm
+    # run window, load, without clean-up, checkpoint, owner, admin, bkill -b, removed, orphan
+    | dict.fromkeys((2, 3, 8, 9, 13, 14, 15, 23, 26, 27), JobState.CANCELLED)
+)
+_REQUEUED: Final = frozenset({4, 10, 11, 30, 31})
+"""Another run follows: chunk member, requeued by owner, by admin, recalled, the cloud took the host back."""
+_MAYBE_CONTINUED: Final = frozenset({JobState.PREEMPTED, JobState.NODE_FAIL})
+
+_ARRAY: Final = re.compile(r"\[[^\[\]]*\](?:%[0-9]+)?$")
+_MAX_TEXT: Final = 1000
+
+
+def has_ended(record: JobFinish) -> bool:
+    """Whether the record says how the job ended."""
+    return bool(record.status & (_DONE | _EXIT))
+
+
+def full_job_id(record: JobFinish) -> int:
+    """LSF's own 64-bit id, which tells the elements of an array apart: ``LSB_JOBID(jobId, index)``."""
+    return max(0, record.array_index) << 32 | record.job_id
+
+
+def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None:
+    """What the record says of one run of a job; None for a job that never started.
+
+    ``brequeue`` keeps the submit time, so that the runs of a requeued job have id and submission in common.
+
+    Parameters
+    ----------
+    memory_unit : {"KB", "MB", "GB", "TB"}
+        The site's ``LSF_UNIT_FOR_LIMITS``.
+    """
+    submit, start, end = record.submit_time, record.start_time, record.event_time
+    if not 0 < submit <= start <= end:
+        # killed in the queue, or a start that makes no sense: nothing to learn a wait or run from
+        return None
+    is_requeued = bool(record.status & _EXIT) and record.exit_info in _REQUEUED
+    outcome = None if is_requeued else _outcome_of(record, memory_unit)
+    may_continue = (
+        outcome is None
+        or outcome.state in _MAYBE_CONTINUED
+        or (outcome.state is not JobState.COMPLETED and bool(record.requeue_exit_values))
+    )
+    return EndedRun(
+        outcome=outcome,
+        job_id=full_job_id(record),
+        submit_time=float(submit),
+        start_time=float(start),
+        end_time=float(end),
+        may_continue=may_continue,
+        partition=_text(record.queue),
+        nodes=_hosts(record),
+    )
+
+
+def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
+    used = record.allocated_slots or sum(slots_and_host(host)[0] for host in record.hosts)
+    return JobOutcome(
+        job=_job_of(record, max(1, record.processors or used), memory_unit),
+        start_time=float(record.start_time),
+        end_time=float(record.event_time),
+        state=_state_of(record),
+        processors_used=used or max(1, record.processors),
+        restarts=1 if record.requeue_time else 0,  # at least: the runs before it are counted as they come
+        partition=_text(record.queue),
+        nodes=_hosts(record),
+    )
+
+
+def _job_of(record: JobFinish, processors: int, memory_unit: MemoryUnit) -> Job:
+    asked = read_resource_request(record.resource_request, processors, memory_unit)
+    return Job(
+        job_id=full_job_id(record),
+        submit_time=float(record.submit_time),
+        processors=processors,
+        user=_text(record.user) or str(record.user_id),
+        group=_group_of(record),
+        queue=_text(record.queue),
+        requested_time=record.run_limit_seconds,
+        explicit_time_limit=record.run_limit_seconds is not None,  # the queue's is not in the record
+        nodes=asked.nodes,
+        memory_mb=asked.memory_mb,
+        memory_mb_per_node=asked.memory_mb_per_node,
+        name=_text(_ARRAY.sub("", record.name) if record.array_index else record.name),
+        account=_text(record.project),
+        qos=_text(record.service_class),
+        comment=_text(record.description),
+        requeue=True if record.options & _RERUNNABLE else None,
+        licenses=_text(asked.licenses),
+        gres=_text(asked.gres),
+        reservation=_text(record.reservation) or _text(record.long_reservation),
+        dependency=_text(record.dependency),
+        node_list=_text(",".join(record.asked_hosts)),
+        interactive=bool(record.options & _INTERACTIVE),
+        deferred=record.begin_time > record.submit_time,
+    )
+
+
+def _state_of(record: JobFinish) -> JobState:
+    if record.status & _DONE:
+        return JobState.COMPLETED
+    return _STATE_OF_REASON.get(record.exit_info or 0, JobState.FAILED)
+
+
+def _group_of(record: JobFinish) -> str | None:
+    """The user's group in the fairshare tree, ``/group/user``: LSF keeps no Unix group."""
+    path = [part for part in (record.share_account or "").split("/") if part]
+    if path and path[-1] == record.user:
+        path.pop()
+    return _text("/".join(path))
+
+
+def _hosts(record: JobFinish) -> str | None:
+    names = dict.fromkeys(slots_and_host(host)[1] for host in record.hosts)
+    return ",".join(names) or None
+
+
+def _text(value: str | None) -> str | None:
+    return value[:_MAX_TEXT] if value else None

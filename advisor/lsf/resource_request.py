@@ -1,0 +1,121 @@
+"""What ``bsub -R`` asks for, as far as it means the same at every site.
+
+``rusage[mem=4G/host]``: LSF's defaults are megabytes and for each host; ``LSF_UNIT_FOR_LIMITS`` changes the
+one, ``RESOURCE_RESERVE_PER_TASK`` the other, and a unit or ``/job``, ``/host``, ``/task`` behind the number
+stands above both (IBM: "Usage string", "Enabling per-task memory reservation"). Alternatives (``||``), phases
+(``mem=(8 2)``) and compound requests (``2*{...}+{...}``) are left unread: unknown is better than wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+MemoryUnit: TypeAlias = Literal["KB", "MB", "GB", "TB"]
+
+_SECTION: Final = re.compile(r"\b(rusage|span)\s*\[([^\[\]]*)\]")
+_TERM: Final = re.compile(r"\s*(\w+)\s*=\s*([^,:]*)")
+_AMOUNT: Final = re.compile(
+    r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGTPE]?)B?(?:/(job|host|task))?", re.IGNORECASE
+)
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_MB_OF: Final = {
+    "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3, "E": 1024.0**4
+}  # fmt: skip
+_LOAD_INDICES: Final = ("r15s", "r1m", "r15m", "ut", "pg", "io", "ls", "it", "tmp", "swp", "mem")
+_NOT_COUNTED: Final = frozenset({*_LOAD_INDICES, "swap", "cpu", "duration", "decay"})
+"""No licences: what LSF measures on every host, and the words for how long something is reserved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequest:
+    """What a job asks for. None: not asked for, or not told in a way that means the same everywhere.
+
+    Attributes
+    ----------
+    memory_mb, memory_mb_per_node : int
+        Of the whole job, and of each of its hosts, MiB.
+    nodes : int
+        Hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
+    licenses, gres : str
+        Other shared resources, and GPUs: ``name=number`` joined by commas.
+    """
+
+    memory_mb: int | None = None
+    memory_mb_per_node: int | None = None
+    nodes: int | None = None
+    licenses: str | None = None
+    gres: str | None = None
+
+
+def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -> ResourceRequest:
+    """Read a resource requirement string.
+
+    Parameters
+    ----------
+    processors : int
+        Slots the job asks for.
+    unit : {"KB", "MB", "GB", "TB"}
+        The site's ``LSF_UNIT_FOR_LIMITS``, for numbers without a unit.
+
+    Examples
+    --------
+    >>> asked = read_resource_request("select[type==any] rusage[mem=2G:matlab=1] span[ptile=8]", 16)
+    >>> asked.memory_mb, asked.memory_mb_per_node, asked.nodes, asked.licenses
+    (4096, 2048, 2, 'matlab=1')
+    """
+    sections = _SECTION.findall(text)
+    names = [name for name, _ in sections]
+    if "||" in text or "{" in text or len(set(names)) < len(names):
+        return ResourceRequest()
+    by_name = dict(sections)
+    nodes = _nodes(by_name.get("span", ""), processors)
+    terms = _terms(by_name.get("rusage", ""))
+    whole, per_node = _memory(terms.get("mem", ""), processors, nodes, unit)
+    counted = {name: value for name, value in terms.items() if name not in _NOT_COUNTED}
+    gpus = {name: value for name, value in counted.items() if "gpu" in name.lower()}
+    return ResourceRequest(
+        memory_mb=whole,
+        memory_mb_per_node=per_node,
+        nodes=nodes,
+        licenses=_joined({name: value for name, value in counted.items() if name not in gpus}),
+        gres=_joined(gpus),
+    )
+
+
+def _terms(section: str) -> dict[str, str]:
+    """Names and values; a name that comes again (phases of its own) has none."""
+    found = _TERM.findall(section)
+    names = [name for name, _ in found]
+    return {name: value.strip() for name, value in found if names.count(name) == 1}
+
+
+def _nodes(span: str, processors: int) -> int | None:
+    terms = _terms(span)
+    if _NUMBER.fullmatch(terms.get("hosts", "")):
+        return int(terms["hosts"]) or None
+    if _NUMBER.fullmatch(tile := terms.get("ptile", "")) and int(tile):
+        return -(-processors // int(tile))
+    return None
+
+
+def _memory(text: str, processors: int, nodes: int | None, unit: MemoryUnit) -> tuple[int | None, int | None]:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        return None, None
+    amount = float(match[1]) * _MB_OF[match[2].upper() or unit[0]]
+    hosts = 1 if processors == 1 else nodes
+    if match[3] == "job":
+        return _mb(amount), None
+    if match[3] == "task":
+        return _mb(amount * processors), None
+    return (_mb(amount * hosts) if hosts else None), _mb(amount)
+
+
+def _mb(amount: float) -> int | None:
+    return round(amount) or None
+
+
+def _joined(terms: dict[str, str]) -> str | None:
+    return ",".join(f"{name}={value}" for name, value in terms.items()) or None
