@@ -14,7 +14,7 @@ from advisor.decide.rules import may_move
 from advisor.decide.steady import steady_wish
 from advisor.decide.time_limit import stretched
 from advisor.decide.waiting import worth_paying
-from advisor.model.advice import Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
+from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -110,7 +110,7 @@ def _answers(
 
 
 def _stays(answer: Answer) -> bool:
-    return answer.verdict in (Verdict.NO, Verdict.UNSURE)
+    return answer.verdict in STAYS
 
 
 def _predicted_cost(

@@ -110,7 +110,9 @@ class _Words(dict[str, str]):
         return "unknown"
 
 
-def message(advice: Advice, *, opt_out_comment: str = "") -> str | None:
+def message(
+    advice: Advice, *, opt_out_comment: str = "", values: Mapping[str, float] | None = None
+) -> str | None:
     """The one line ``sbatch`` prints; None unless the advice moved the job.
 
     Parameters
@@ -119,12 +121,15 @@ def message(advice: Advice, *, opt_out_comment: str = "") -> str | None:
         What was decided.
     opt_out_comment : str
         The site's opt-out word, to tell the user how to stay; empty: not told.
+    values : mapping, optional
+        The advice's ``values()``, where the caller has them.
     """
     if advice.partition is None:
         return None
+    values = advice.values() if values is None else values
     capacity = f" ({advice.capacity} node)" if advice.capacity else ""
     line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{capacity}"
-    wait, saving = advice.number("predicted_wait"), advice.number("predicted_saving")
+    wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
     if wait is not None:
         line += f": expected wait here {duration(wait)}"
     if saving is not None and math.isfinite(saving):
@@ -187,11 +192,6 @@ def _headline(placement: str, capacity: str | None, mode: str) -> str:
     return f"Starts in {where}{on}."
 
 
-def _values_of(advice: Advice) -> dict[str, float]:
-    """Every number of an advice without its unit; where two answers carry one, the later's."""
-    return {name: number.value for answer in advice.answers for name, number in answer.numbers}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAdvice:
     """What an AdminComment says about a job's advice.
@@ -237,11 +237,12 @@ class RecordedAdvice:
         return raised.asked_seconds if is_ours else limit_seconds
 
 
-def admin_comment(advice: Advice) -> str:
+def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) -> str:
     """The advice as compact ASCII JSON of less than ``ADMIN_COMMENT_LIMIT`` bytes.
 
     An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers, from the last one, and then
-    the detail are dropped should they not fit; unknown and infinite numbers are left out.
+    the detail are dropped should they not fit; unknown and infinite numbers are left out. `values` are the
+    advice's ``values()``, where the caller has them.
     """
     decisive = advice.decisive
     record: dict[str, Any] = {
@@ -264,31 +265,40 @@ def admin_comment(advice: Advice) -> str:
         record["from"] = advice.origin
     if decisive.detail and (detail := clean(decisive.detail)):
         record["d"] = detail
-    known = {
-        name: value
-        for name, value in _values_of(advice).items()
-        if -math.inf < value < math.inf and (name in NAMES or _is_plain(name))
-    }
-    names, values = tuple(known), tuple(known.values())
+    names, numbers = _writable(advice.values() if values is None else values)
     while True:
-        text = f'{_ascii_json(record)[:-1]},"n":{{{_layout(names) % values}}}}}'
+        text = f'{_ascii_json(record)[:-1]},"n":{{{_layout(names) % numbers}}}}}'
         if len(text) < ADMIN_COMMENT_LIMIT:
             return text
         if names:
-            names, values = names[:-1], values[:-1]
+            names, numbers = names[:-1], numbers[:-1]
         elif record.pop("d", None) is None:
             return text
+
+
+def _writable(values: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Names and values without those that JSON has no words for."""
+    names, numbers = tuple(values), tuple(values.values())
+    # one unknown or infinite number makes the sum so: all are looked at in one step, inside sbatch
+    if math.isfinite(sum(numbers)) and _are_plain(names):
+        return names, numbers
+    known = {name: value for name, value in values.items() if math.isfinite(value) and _are_plain((name,))}
+    return tuple(known), tuple(known.values())
+
+
+@lru_cache(maxsize=256)
+def _are_plain(names: tuple[str, ...]) -> bool:
+    """Whether names need no escaping: those of a newer release's answers are not known here."""
+    return all(
+        name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= _DETAIL_LIMIT)
+        for name in names
+    )
 
 
 @lru_cache(maxsize=256)
 def _layout(names: tuple[str, ...]) -> str:
     """How numbers of those names are written, to four digits: one formatting for all, inside sbatch."""
     return ",".join(f'"{name}":%.4g' for name in names)
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a number's name needs no escaping: those of a newer release's answers are not known here."""
-    return name.isidentifier() and name.isascii() and len(name) <= _DETAIL_LIMIT
 
 
 def _ascii_json(record: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 
@@ -38,6 +39,10 @@ class Verdict(enum.StrEnum):
     NO = "no"
     UNSURE = "unsure"
     SKIPPED = "skipped"
+
+
+STAYS: Final = (Verdict.NO, Verdict.UNSURE)
+"""Verdicts that keep a job on-premise: no later question is asked."""
 
 
 class Mode(enum.StrEnum):
@@ -181,9 +186,13 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def decisive(self) -> Answer:
         """The answer that settled it: the first NO or UNSURE, else the last."""
         for answer in self.answers:
-            if answer.verdict in (Verdict.NO, Verdict.UNSURE):
+            if answer.verdict in STAYS:
                 return answer
         return self.answers[-1]
+
+    def values(self) -> dict[str, float]:
+        """Every number the answers rest on, without its unit; where two carry one, the later's."""
+        return {name: number.value for answer in self.answers for name, number in answer.numbers}
 
     def number(self, name: str) -> float | None:
         """A number that an answer rests on, without its unit; where two answers carry one, the later's."""

@@ -11,7 +11,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -80,9 +80,10 @@ class Answerer:
             estimates = self._estimates(knowledge, job, state)
             advice_id = f"{self._id_prefix}{next(self._ids):x}"
             advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
+            values = advice.values()
             if not request.dry:
-                self._note(submission_of(job, advice, state.cloud, knowledge.settings), job)
-        reply = reply_to(request, job, advice, knowledge)
+                self._note(submission_of(job, advice, values, state.cloud, knowledge.settings), job)
+        reply = reply_to(request, job, advice, values, knowledge)
         return Answered(reply, AdviceRecord(advice=advice, job=job, estimates=estimates))
 
     def _site_state(self, knowledge: KnownNow, now: float) -> SiteState:
@@ -139,8 +140,13 @@ def starts_hedged(advice: Advice) -> bool:
     return advice.mode is Mode.ACT and advice.partition is not None and advice.hedge is not None
 
 
-def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Settings) -> Submission:
-    """What the advised job does to the site. In shadow mode it goes where the user sent it."""
+def submission_of(
+    job: Job, advice: Advice, values: Mapping[str, float], cloud: CloudState, settings: Settings
+) -> Submission:
+    """What the advised job does to the site. In shadow mode it goes where the user sent it.
+
+    `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
+    """
     moved = advice.mode is Mode.ACT and advice.partition is not None
     burst_by_hand = job.queue == settings.cluster.burst_partition
     managed = any(name in settings.cluster.on_premise_partitions for name in (job.queue or "").split(","))
@@ -154,30 +160,34 @@ def submission_of(job: Job, advice: Advice, cloud: CloudState, settings: Setting
         tasks=job.array_tasks if managed or moved or burst_by_hand else 0,
         requested_seconds=job.requested_time or 0.0,
         on_premise=not moved and not burst_by_hand,
-        committed_usd=_number(advice, "predicted_cost") if moved else 0.0,
+        committed_usd=_known(values.get("predicted_cost")) if moved else 0.0,
         # one that keeps its place here loses no time
-        at_risk_seconds=job.array_tasks * _number(advice, "stake") if moved and advice.hedge is None else 0.0,
+        at_risk_seconds=job.array_tasks * _known(values.get("stake"))
+        if moved and advice.hedge is None
+        else 0.0,
         account=job.account,
         reserved_nodes=reserved,
     )
 
 
-def _number(advice: Advice, name: str) -> float:
-    found = advice.number(name)
-    return found if found is not None and math.isfinite(found) else 0.0
+def _known(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else 0.0
 
 
-def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: KnownNow) -> AdviseReply:
+def reply_to(
+    request: AdviseRequest, job: Job, advice: Advice, values: Mapping[str, float], knowledge: KnownNow
+) -> AdviseReply:
     """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
     settings = knowledge.settings
     cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud
     features, prefer = _node_features(request, job, advice, cloud)
-    offset = advice.priority_offset if advice.mode is Mode.ACT else 0
-    partition = advice.partition if advice.mode is Mode.ACT else None
+    acts = advice.mode is Mode.ACT
+    offset = advice.priority_offset if acts else 0
+    partition = advice.partition if acts else None
     limit = advice.time_limit if partition is not None else None
     message = None
     if partition is not None and settings.submit.tell_user:
-        message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment)
+        message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
     return AdviseReply(
         v=VERSION,
         seq=request.seq,
@@ -192,7 +202,7 @@ def reply_to(request: AdviseRequest, job: Job, advice: Advice, knowledge: KnownN
         # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
         site_factor=offset if offset > 0 else None,
         nice=-offset if offset < 0 else None,
-        admin_comment=wording.admin_comment(advice),
+        admin_comment=wording.admin_comment(advice, values=values),
         message=message,
         time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
     )

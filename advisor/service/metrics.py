@@ -25,10 +25,9 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from advisor.model.advice import Advice
 from advisor.model.errors import AdvisorError
 from advisor.model.estimate import Estimate
-from advisor.service.protocol import AdviseRequest
+from advisor.service.protocol import AdviseReply, AdviseRequest
 
 LATENCY_BUCKETS: Final = (
     0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
@@ -68,9 +67,9 @@ class ServeMetrics:
         """Show values that are read when somebody asks."""
         self.registry.register(_ReadingsCollector(read))
 
-    def advised(self, request: AdviseRequest, advice: Advice, seconds: float) -> None:
+    def advised(self, request: AdviseRequest, reply: AdviseReply, seconds: float) -> None:
         """Count one advice."""
-        self._tally.add((advice.placement, advice.decisive.reason, advice.mode), seconds)
+        self._tally.add((reply.placement, reply.reason, reply.mode), seconds)
         if request.hook_failed > 0:
             self._hook_failed.inc(request.hook_failed)
         if request.hook_skipped > 0:

@@ -204,7 +204,7 @@ class SubmitServer:
 
     def _write_down(self, request: AdviseRequest, answered: Answered, seconds: float) -> None:
         self.advice_given += 1
-        self._metrics.advised(request, answered.record.advice, seconds)
+        self._metrics.advised(request, answered.reply, seconds)
         if not request.dry:
             self._spool.append(answered.record)
 

@@ -261,8 +261,8 @@ def test_who_keeps_his_place_risks_no_time(tmp_path: Path) -> None:
     advice = decided(settings)
     hedged = structs.replace(advice, hedge=Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0))
     job, cloud = make_job(array_tasks=3), CloudState()
-    assert submission_of(job, advice, cloud, settings).at_risk_seconds == 3 * 40.0
-    assert submission_of(job, hedged, cloud, settings).at_risk_seconds == 0.0
+    assert submission_of(job, advice, advice.values(), cloud, settings).at_risk_seconds == 3 * 40.0
+    assert submission_of(job, hedged, hedged.values(), cloud, settings).at_risk_seconds == 0.0
 
 
 def decided(settings: Settings) -> Advice:

@@ -40,7 +40,7 @@ def test_advice_is_counted_by_decision_and_latency(tmp_path: Path) -> None:
     metrics = ServeMetrics()
     answerer, _ = make_answerer(make_settings(tmp_path), make_snapshot(), FixedEstimator(), Clock())
     for request, seconds in ((ask(), 0.0002), (ask(), 0.00025), (ask(comment="no-burst"), 3.0)):
-        metrics.advised(request, answerer.answer(request).record.advice, seconds)
+        metrics.advised(request, answerer.answer(request).reply, seconds)
     text = metrics.text()
     moved = 'advisor_serve_advice_total{mode="act",placement="burst",reason="capacity.spot"}'
     kept = 'advisor_serve_advice_total{mode="act",placement="on-premise",reason="rule.opt_out_comment"}'
