@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -15,7 +15,7 @@ from advisor.history._rows import outcome_of, row_of, storable
 from advisor.history.columns import TableBuilder
 from advisor.history.database import Database, insert_into
 from advisor.history.schema import SAME_MOMENT_SECONDS, advice, advice_job, ingest_cursor, job, job_attempt
-from advisor.model.job import JobOutcome
+from advisor.model.job import CUT_SHORT, JobOutcome
 from advisor.model.table import JobTable
 
 _BATCH_JOBS = 1000
@@ -70,7 +70,9 @@ class FinishedJobs:
         """Add finished jobs; jobs that are known already change nothing.
 
         A job is known by source, id and first submission. A later end of a known job (it was requeued
-        after all) replaces what was there. Written in transactions of 1,000 jobs.
+        after all) replaces what was there; where that was a run cut short, the job is now the one added last
+        (:meth:`added_after`): whoever learns from jobs has yet to hear how it ended. Written in transactions
+        of 1,000 jobs.
 
         Parameters
         ----------
@@ -118,20 +120,22 @@ class FinishedJobs:
         if partition is not None:
             query = query.where(job.c.partition_name == partition)
         with self._database.reading() as connection:
-            found = [outcome_of(row) for row in connection.execute(query)]
+            found = _outcomes(connection, connection.execute(query).all())
         return found[::-1]
 
     def outcomes(
         self, since: float | None = None, until: float | None = None, *, source: str | None = None
     ) -> Iterator[JobOutcome]:
         """Jobs with ``since <= end time < until`` by end time, read in pages: no long transaction."""
-        for page in self._pages(since, until, source):
-            yield from map(outcome_of, page)
+        for page, first_starts in self._pages(since, until, source):
+            for row in page:
+                yield outcome_of(row, first_starts.get(row.position))
 
     def added_after(self, position: int, *, source: str | None = None) -> Iterator[tuple[int, JobOutcome]]:
         """Jobs in the order they were added, after a position, each with its own.
 
-        What a learner keeps its place by: every job comes exactly once, however late it was added.
+        What a learner keeps its place by: every job comes exactly once, however late it was added, but for
+        one whose run was cut short and that ended after all: it comes again, with that end.
         """
         while True:
             query = sa.select(job).where(job.c.position > position).order_by(job.c.position)
@@ -139,9 +143,10 @@ class FinishedJobs:
                 query = query.where(job.c.source == source)
             with self._database.reading() as connection:
                 page = connection.execute(query.limit(_PAGE_JOBS)).all()
+                first_starts = _first_starts(connection, page)
             for row in page:
                 position = row.position
-                yield position, outcome_of(row)
+                yield position, outcome_of(row, first_starts.get(position))
             if len(page) < _PAGE_JOBS:
                 return
 
@@ -156,8 +161,8 @@ class FinishedJobs:
         if source is not None:
             query = query.where(job.c.source == source)
         with self._database.reading() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else outcome_of(row)
+            found = _outcomes(connection, connection.execute(query).all())
+        return found[0] if found else None
 
     def table(
         self,
@@ -173,8 +178,8 @@ class FinishedJobs:
         Names become codes in order of their first appearance; time 0 is the first submission.
         """
         builder = TableBuilder()
-        for page in self._pages(since, until, source):
-            builder.add(page)
+        for page, first_starts in self._pages(since, until, source):
+            builder.add(page, first_starts)
         return builder.build(
             utc_offset_seconds=utc_offset_seconds,
             total_processors=total_processors,
@@ -234,7 +239,7 @@ class FinishedJobs:
 
     def _pages(
         self, since: float | None, until: float | None, source: str | None
-    ) -> Iterator[list[sa.Row[Any]]]:
+    ) -> Iterator[tuple[list[sa.Row[Any]], dict[int, float]]]:
         base = sa.select(job).order_by(job.c.end_time, job.c.position).limit(_PAGE_JOBS)
         if source is not None:
             base = base.where(job.c.source == source)
@@ -246,11 +251,39 @@ class FinishedJobs:
             after = sa.tuple_(job.c.end_time, job.c.position) > sa.tuple_(*map(sa.literal, last))
             with self._database.reading() as connection:
                 page = list(connection.execute(base.where(after)))
+                first_starts = _first_starts(connection, page)
             if page:
-                yield page
+                yield page, first_starts
             if len(page) < _PAGE_JOBS:
                 return
             last = (page[-1].end_time, page[-1].position)
+
+
+def _outcomes(connection: Connection, rows: Sequence[sa.Row[Any]]) -> list[JobOutcome]:
+    first_starts = _first_starts(connection, rows)
+    return [outcome_of(row, first_starts.get(row.position)) for row in rows]
+
+
+def _first_starts(connection: Connection, rows: Sequence[sa.Row[Any]]) -> dict[int, float]:
+    """First starts of requeued jobs in the partition they ended in, by position, where all runs are known."""
+    requeued = [row for row in rows if row.restarts]
+    runs: dict[tuple[str, int, float], list[sa.Row[Any]]] = {}
+    for begin in range(0, len(requeued), _BATCH_JOBS):
+        job_ids = sorted({row.job_id for row in requeued[begin : begin + _BATCH_JOBS]})
+        for run in connection.execute(sa.select(job_attempt).where(job_attempt.c.job_id.in_(job_ids))):
+            runs.setdefault((run.source, run.job_id, run.first_submit_time), []).append(run)
+    found: dict[int, float] = {}
+    for row in requeued:
+        earlier = [
+            run
+            for run in runs.get((row.source, row.job_id, row.submit_time), [])
+            if run.end_time <= row.start_time
+        ]
+        # one of an earlier release, or that slurmdbd has purged, may have been the first
+        if len(earlier) >= row.restarts and all(run.partition_name is not None for run in earlier):
+            here = [run.start_time for run in earlier if run.partition_name == row.partition_name]
+            found[row.position] = min((start for start in here if start is not None), default=row.start_time)
+    return found
 
 
 def _set_cursor(connection: Connection, source: str, value: str) -> None:
@@ -276,6 +309,8 @@ def _add_rows(connection: Connection, rows: list[dict[str, Any]], source: str) -
     kept = {"source", "job_id", "submit_time"}
     changes = {name: insert.excluded[name] for name in wanted[0] if name not in kept}
     changes["advice_id"] = sa.func.coalesce(insert.excluded.advice_id, job.c.advice_id)
+    is_cut_short = sa.or_(*(job.c.state == state.value for state in sorted(CUT_SHORT)))
+    changes["position"] = sa.case((is_cut_short, _next_position(connection, insert)), else_=job.c.position)
     connection.execute(
         insert.on_conflict_do_update(
             index_elements=["source", "job_id", "submit_time"],
@@ -285,6 +320,15 @@ def _add_rows(connection: Connection, rows: list[dict[str, Any]], source: str) -
         wanted,
     )
     return sum((row["job_id"], row["submit_time"]) not in known for row in wanted)
+
+
+def _next_position(connection: Connection, insert: Any) -> sa.ColumnElement[int]:
+    """The number that a new row would have."""
+    if connection.dialect.name == "postgresql":
+        position: sa.ColumnElement[int] = insert.excluded.position  # its sequence has given it already
+        return position
+    # SQLite counts from the largest; the write lock is ours
+    return sa.select(sa.func.max(job.c.position) + 1).scalar_subquery()
 
 
 def _known(connection: Connection, source: str, job_ids: list[int]) -> dict[_RowKey, float]:

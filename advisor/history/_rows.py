@@ -90,8 +90,8 @@ def storable(value: Any) -> Any:
     return value
 
 
-def outcome_of(row: Row[Any]) -> JobOutcome:
-    """The finished job a row holds."""
+def outcome_of(row: Row[Any], first_start_time: float | None = None) -> JobOutcome:
+    """The finished job a row holds; of one that was requeued its first start comes from its earlier runs."""
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's documented way to columns by name
     submitted: dict[str, Any] = {name: values[column] for name, column in _JOB_COLUMNS.items()}
     if values["details"]:
@@ -100,5 +100,6 @@ def outcome_of(row: Row[Any]) -> JobOutcome:
     return JobOutcome(
         job=msgspec.convert(submitted, Job),
         state=JobState(values["state"]),
+        first_start_time=first_start_time,
         **{name: values[column] for name, column in _OUTCOME_COLUMNS.items()},
     )

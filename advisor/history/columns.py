@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Row
 
 from advisor.history.swf import STATUS_OF_STATE
-from advisor.model.job import JobState
+from advisor.model.job import CUT_SHORT, JobState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 
 _REAL = ("submit_time", "start_time", "end_time", "requested_time")
@@ -24,11 +24,14 @@ class TableBuilder:
     def __init__(self) -> None:
         self._whole: list[NDArray[np.int64]] = []
         self._real: list[NDArray[np.float64]] = []
+        self._is_whole: list[NDArray[np.bool_]] = []
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _NOMINAL}
 
-    def add(self, rows: Sequence[Row[Any]]) -> None:
-        """Take one page."""
+    def add(self, rows: Sequence[Row[Any]], first_starts: Mapping[int, float]) -> None:
+        """Take one page, and by position the first starts of requeued jobs where they are known."""
         real = [[getattr(row, name) for row in rows] for name in _REAL]
+        real.append([first_starts.get(row.position) if row.restarts else row.start_time for row in rows])
+        self._is_whole.append(np.array([JobState(row.state) not in CUT_SHORT for row in rows], np.bool_))
         self._real.append(np.array(real, dtype=np.float64))  # None becomes NaN
         whole = [
             [row.job_id for row in rows],
@@ -46,10 +49,11 @@ class TableBuilder:
 
     def build(self, *, utc_offset_seconds: float, total_processors: int, name: str) -> JobTable:
         """All pages as one table in submission order."""
-        real = np.concatenate(self._real, axis=1) if self._real else np.empty((4, 0))
+        real = np.concatenate(self._real, axis=1) if self._real else np.empty((5, 0))
         whole = np.concatenate(self._whole, axis=1) if self._whole else np.empty((7, 0), np.int64)
         order = np.lexsort((whole[0], real[0]))
-        (submit, start, end, requested), whole = real[:, order], whole[:, order]
+        (submit, start, end, requested, first_start), whole = real[:, order], whole[:, order]
+        is_whole = np.concatenate(self._is_whole)[order] if self._is_whole else np.empty(0, np.bool_)
         first = float(np.floor(submit[0])) if len(submit) else 0.0
         return JobTable(
             job_id=whole[0],
@@ -63,6 +67,8 @@ class TableBuilder:
             wait=start - submit,
             run=end - start,
             requested_time=requested,
+            requeued_seconds=start - first_start,
+            is_whole=is_whole,
             start_of_log=first,
             utc_offset_seconds=utc_offset_seconds,
             total_processors=total_processors,

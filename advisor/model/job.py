@@ -34,6 +34,10 @@ class JobState(enum.StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+CUT_SHORT: Final = frozenset({JobState.NODE_FAIL, JobState.PREEMPTED})
+"""Ends that came from outside: nobody knows how long the job would have run. Slurm mostly runs it again."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One submission: everything that may be known before the job has an outcome.
 
@@ -144,6 +148,9 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Processors it held; the requested number where the log does not say.
     restarts : int
         How often it was requeued.
+    first_start_time : float or None
+        Of a job that was requeued: its first start in the partition in which it ended; None where that is not
+        known. What it spent elsewhere before, while a place was kept for it, was waiting for that one.
     partition : str or None
         Where it really ran.
     nodes : str or None
@@ -161,6 +168,18 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition: str | None = None
     nodes: str | None = None
     advice_id: str | None = None
+    first_start_time: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its last run ended by itself; else its run time says only how long it ran at least."""
+        return self.state not in CUT_SHORT
+
+    @property
+    def first_wait_seconds(self) -> float | None:
+        """What the queue made it wait, seconds: until its first start; None where that is not known."""
+        first = self.first_start_time if self.restarts else self.start_time
+        return None if first is None else first - self.job.submit_time
 
     @property
     def wait_seconds(self) -> float:

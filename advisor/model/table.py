@@ -37,6 +37,11 @@ class JobTable:
         SWF status (1 completed, 0 failed, 5 cancelled, -1 unknown).
     executable : int64
         Code of the job's name or executable (SWF column 14); all ``UNKNOWN_CODE`` when not given.
+    requeued_seconds : float64
+        Of a job that was requeued, seconds from its first start to its last one; NaN where the first is not
+        known. All 0 when not given.
+    is_whole : bool
+        False where the last run was cut short (its node failed, it was preempted). All True when not given.
     start_of_log : float
         Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week days.
     utc_offset_seconds : float
@@ -62,6 +67,8 @@ class JobTable:
     queue: NDArray[np.int64]
     status: NDArray[np.int64]
     executable: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    requeued_seconds: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    is_whole: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     start_of_log: float = 0.0
     utc_offset_seconds: float = 0.0
     total_processors: int = 0
@@ -71,6 +78,10 @@ class JobTable:
     def __post_init__(self) -> None:
         if not len(self.executable):
             object.__setattr__(self, "executable", np.full(len(self.submit), UNKNOWN_CODE, np.int64))
+        if not len(self.requeued_seconds):
+            object.__setattr__(self, "requeued_seconds", np.zeros(len(self.submit)))
+        if not len(self.is_whole):
+            object.__setattr__(self, "is_whole", np.ones(len(self.submit), np.bool_))
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -84,6 +95,16 @@ class JobTable:
     def end(self) -> NDArray[np.float64]:
         """End times, seconds."""
         return self.submit + self.wait + self.run
+
+    @property
+    def first_wait(self) -> NDArray[np.float64]:
+        """Seconds from submission to the *first* start: what the queue made a job wait; NaN: not known."""
+        return self.wait - self.requeued_seconds
+
+    @property
+    def whole_run(self) -> NDArray[np.float64]:
+        """Run times; NaN where the run was cut short, so that nobody knows what it would have been."""
+        return np.where(self.is_whole, self.run, np.nan)
 
     def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
         """The same table with some rows only (boolean mask, row numbers or slice), in that order."""

@@ -73,7 +73,8 @@ class TuningProblem:
         Parameters
         ----------
         table : JobTable
-            A log in submission order. Rows with a run time of 0 or less, or a negative label, are left out.
+            A log in submission order. Rows with a run time of 0 or less, or a label that is negative or not
+            known, are left out.
         states : StateColumns
             What each row met.
         encoder : Encoder
@@ -90,8 +91,8 @@ class TuningProblem:
         BadInput
             The log is too short.
         """
-        labels = table.wait if target == "wait" else table.run
-        known = table.start if target == "wait" else table.end
+        labels = table.first_wait if target == "wait" else table.whole_run
+        known = table.submit + labels if target == "wait" else table.end
         usable = np.flatnonzero((table.run > 0) & (labels >= 0))
         test = usable[usable < (len(table) if at is None else at)][-entries:]
         base = usable[known[usable] < table.submit[test[0]]] if len(test) == entries else test[:0]

@@ -76,8 +76,13 @@ _ALL: Final = None
 
 
 class EventKind(enum.IntEnum):
-    """What happens to a job, in the order in which it does at equal times."""
+    """What happens to a job, in the order in which it does at equal times.
 
+    ``CUT_SHORT``: it ended, but not by itself. ``START_AGAIN``: of a job whose first start was told before,
+    or of which nobody knows it.
+    """
+
+    CUT_SHORT = -1
     END = 0
     LEAVE = 1
     REQUEUE = 2
@@ -85,6 +90,7 @@ class EventKind(enum.IntEnum):
     SUBMIT = 4
     START_AT_ONCE = 5
     WITHDRAW = 6
+    START_AGAIN = 7
 
 
 class Submission(NamedTuple):
@@ -228,12 +234,17 @@ class PlacementFeatures:
     def start(self, key: Hashable, time: float) -> None:
         """Move a waiting job to the machine; its wait is known now."""
         job = self._jobs.get(key)
-        if job is None:
-            return
-        job.start = time
-        self._waiting.remove(key)
-        self._running.add(key, _queue_row(job.submission, time))
-        self._remember_wait(job.submission, time)
+        if job is not None:
+            self.start_again(key, time)
+            self._remember_wait(job.submission, time)
+
+    def start_again(self, key: Hashable, time: float) -> None:
+        """Move a waiting job that has run before to the machine: that is no wait to learn from."""
+        job = self._jobs.get(key)
+        if job is not None:
+            job.start = time
+            self._waiting.remove(key)
+            self._running.add(key, _queue_row(job.submission, time))
 
     def _remember_wait(self, submission: Submission, start: float) -> None:
         wait = max(0.0, start - submission.time)
@@ -269,6 +280,12 @@ class PlacementFeatures:
         self._running.remove(key)
         self._waiting.add(key, _queue_row(job.submission, job.submission.time))
 
+    def cut_short(self, key: Hashable) -> None:
+        """Take a job off the machine that did not end by itself: how long it runs nobody knows yet."""
+        self.requeue(key)
+        self.leave(key)
+        self._jobs.pop(key, None)
+
     def tell(self, kind: EventKind, key: Hashable, time: float) -> None:
         """Take in what happened to a job that was submitted before."""
         match kind:
@@ -280,6 +297,10 @@ class PlacementFeatures:
                 self.requeue(key)
             case EventKind.WITHDRAW:
                 self.withdraw(key)
+            case EventKind.CUT_SHORT:
+                self.cut_short(key)
+            case EventKind.START_AGAIN:
+                self.start_again(key, time)
             case _:
                 self.start(key, time)
 
@@ -478,14 +499,30 @@ def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
 
 
 def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:
-    """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come."""
+    """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come.
+
+    A requeued job is on the machine from its first start on: when its runs in between ended a log does not
+    say. Where the first start is not known, either, from its last.
+    """
     ran = np.flatnonzero(table.run[:count] > 0)
     wait = np.maximum(table.wait, 0.0)
     start = table.submit + wait
-    times = np.concatenate([(start + table.run)[ran], start[ran], table.submit[ran]])
-    starts = np.where(wait[ran] > 0, EventKind.START, EventKind.START_AT_ONCE)
-    kinds = np.concatenate([np.full(len(ran), EventKind.END), starts, np.full(len(ran), EventKind.SUBMIT)])
-    rows = np.concatenate([ran, ran, ran])
+    first = table.submit + np.maximum(table.first_wait, 0.0)
+    again = ran[table.requeued_seconds[ran] != 0.0]  # NaN is not 0
+    once = ran[np.isfinite(first[ran])]
+    ends = np.where(table.is_whole[ran], EventKind.END, EventKind.CUT_SHORT)
+    starts = np.where(first[once] > table.submit[once], EventKind.START, EventKind.START_AT_ONCE)
+    parts = (
+        (ran, start + table.run, ends),
+        (once, first, starts),
+        (ran, table.submit, np.full(len(ran), EventKind.SUBMIT)),
+        (again, start, np.full(len(again), EventKind.REQUEUE)),
+        (again, start, np.full(len(again), EventKind.START_AGAIN)),
+    )
+    rows, times, kinds = (
+        np.concatenate(columns)
+        for columns in zip(*((rows, all_times[rows], kinds) for rows, all_times, kinds in parts), strict=True)
+    )
     order = np.lexsort((rows, kinds, times))
     for event in order[np.isfinite(times[order])]:
         yield EventKind(kinds[event]), int(rows[event]), float(times[event])

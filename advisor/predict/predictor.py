@@ -110,8 +110,9 @@ class Predictor:
     ) -> None:
         """Learn from a finished job.
 
-        A job that was requeued teaches no wait: the time from its submission to its last start is more than
-        waiting. A job that never ran teaches no run time, and no wait either.
+        A job that was requeued teaches the wait for its first start, where that is known: the time to its
+        last one is more than waiting. A job whose run was cut short teaches its wait only, and one that
+        never ran nothing.
 
         Parameters
         ----------
@@ -126,9 +127,10 @@ class Predictor:
         """
         if not outcome.run_seconds > 0:
             return
-        if wait and outcome.restarts == 0:
-            self.learn_wait(outcome.job, outcome.start_time, state)
-        if run:
+        waited = outcome.first_wait_seconds
+        if wait and waited is not None:
+            self.learn_wait(outcome.job, outcome.job.submit_time + waited, state)
+        if run and outcome.is_whole:
             features = self.encoder.encode(outcome.job, state)
             self.run.add(features, outcome.run_seconds, time=outcome.end_time, job_id=outcome.job.job_id)
 
@@ -138,8 +140,9 @@ class Predictor:
         Parameters
         ----------
         table : JobTable
-            Finished jobs; those with a run time of 0 or less are passed over. Its clock may be another than
-            the encoder's (``start_of_log``).
+            Finished jobs; those with a run time of 0 or less are passed over, requeued ones and those that
+            were cut short are learned as in :meth:`learn`. Its clock may be another than the encoder's
+            (``start_of_log``).
         states : StateColumns
             What each row met, e.g. :func:`advisor.predict.tracker.states_of` of the table.
         until : float
@@ -149,8 +152,8 @@ class Predictor:
         to_our_clock = table.start_of_log - self.encoder.start_of_log
         ran = table.run > 0
         for estimator, labels, known in (
-            (self.wait, table.wait, table.start),
-            (self.run, table.run, table.end),
+            (self.wait, table.first_wait, table.submit + table.first_wait),
+            (self.run, table.whole_run, table.end),
         ):
             rows = np.flatnonzero(ran & (labels >= 0) & (known < until))
             rows = rows[np.argsort(known[rows], kind="stable")]

@@ -70,9 +70,12 @@ class Known:
 
     @classmethod
     def of(cls, table: JobTable, target: Target) -> Self:
-        """Every job that ran, with a label that is not below 0 (clocks that disagreed) nor still to come."""
-        labels = table.wait if target == "wait" else table.run
-        times = table.start if target == "wait" else table.end
+        """Every job that ran, with a label that is not below 0 (clocks that disagreed) nor still to come.
+
+        Of a requeued job the wait for its first start; no run time of one that was cut short.
+        """
+        labels = table.first_wait if target == "wait" else table.whole_run
+        times = table.submit + labels if target == "wait" else table.end
         usable = np.flatnonzero((table.run > 0) & (labels >= 0) & np.isfinite(labels))
         rows = usable[np.argsort(times[usable], kind="stable")]
         return cls(rows=rows, times=times[rows], labels=labels)

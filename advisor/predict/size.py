@@ -158,7 +158,12 @@ class SizeModel:
                 self.features.end(followed.number, now, -1.0, NO_DIVIDER)
 
     def learn(self, outcome: JobOutcome) -> None:
-        """Learn from a finished job, to be told once; one that never ran is only forgotten."""
+        """Learn from a finished job, to be told once; one that never ran is only forgotten.
+
+        One that was cut short goes on as it is followed: it waits again, or is not seen any more.
+        """
+        if not outcome.is_whole:
+            return
         followed = self._followed.pop(outcome.job.job_id, None)
         if followed is None and outcome.run_seconds <= 0:
             return

@@ -162,11 +162,11 @@ class SizeHistory:
     def from_outcomes(
         cls, outcomes: Iterable[JobOutcome], *, start_of_log: float = 0.0, utc_offset_seconds: float = 0.0
     ) -> Self:
-        """Finished jobs in any order; those that never ran are passed over."""
+        """Finished jobs in any order; those that never ran or were cut short are passed over."""
         times: list[tuple[float, float, float, float, float]] = []
         names: list[tuple[int, int, int]] = []
         for outcome in outcomes:
-            if outcome.run_seconds <= 0:
+            if outcome.run_seconds <= 0 or not outcome.is_whole:
                 continue
             job = outcome.job
             start = max(job.submit_time, outcome.start_time)

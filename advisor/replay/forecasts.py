@@ -158,8 +158,8 @@ class _Found:
         """Interval of each row, at a level that follows how often they held so far; and the last level."""
         level = AdaptiveLevel(COVERAGE)
         bounds = np.full((len(rows), 2), np.nan)
-        labels = table.wait[rows] if target == "wait" else table.run[rows]
-        times = table.start[rows] if target == "wait" else table.end[rows]
+        labels = (table.first_wait if target == "wait" else table.whole_run)[rows]
+        times = table.submit[rows] + labels if target == "wait" else table.end[rows]
         open_rows = list[tuple[float, int]]()
         for index, now in enumerate(table.submit[rows].tolist()):
             while open_rows and open_rows[0][0] < now:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,10 +126,11 @@ def earned_by_candidates(
         Overheads, boot time and the rule's settings.
     """
     keeper = RecordKeeper(placement.win_probability)
+    waits, runs = table.first_wait, table.whole_run
     for index, row in enumerate(forecasts["wait"].rows.tolist()):
         estimates = estimates_at(forecasts, index)
-        if estimates is None:
-            continue
+        if estimates is None or math.isnan(waits[row]) or math.isnan(runs[row]):
+            continue  # no forecast, or nobody knows what it saved: it was requeued, or cut short
         job = job_of(table, row)
         case = as_case(
             processors=job.processors,
@@ -139,5 +141,5 @@ def earned_by_candidates(
         )
         chance = candidate_chance(case)
         if chance is not None:
-            keeper.ended(row, float(table.wait[row]) - case.penalty_seconds(float(table.run[row])), chance)
+            keeper.ended(row, float(waits[row]) - case.penalty_seconds(float(runs[row])), chance)
     return keeper

@@ -127,7 +127,8 @@ def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, in
     BadInput
         Nothing was submitted since.
     """
-    rows = np.flatnonzero(table.run > 0)
+    # one that was cut short has yet to run, and of some requeued ones nobody knows what they waited
+    rows = np.flatnonzero((table.whole_run > 0) & np.isfinite(table.first_wait))
     first = int(np.searchsorted(table.submit[rows] + table.start_of_log, since))
     if first == len(rows):
         raise BadInput(
@@ -168,10 +169,11 @@ def decide_again(
     hedge = settings.hedge
     prices = LearnedPrice(hedge.budget) if hedge.enabled and hedge.budget > 0.0 else None
     sums = _Sums(table.start_of_log + table.utc_offset_seconds)
+    waits = table.first_wait
     for position, index in enumerate(history.rows.tolist()):
         job, estimates = history.job_at(index), history.estimates_at(position)
         now, run = float(table.submit[index]), float(table.run[index])
-        wait = max(0.0, float(table.wait[index]))
+        wait = max(0.0, float(waits[index]))
         case = as_case(
             processors=job.processors,
             requested_time=job.requested_time,
@@ -319,7 +321,7 @@ def clairvoyant(history: History, settings: Settings, cloud: CloudState = NO_CLO
     """
     placement, table = settings.placement, history.table
     rows = history.rows[history.first_judged :]
-    processors, run, wait = table.processors[rows], table.run[rows], np.maximum(table.wait[rows], 0.0)
+    processors, run, wait = table.processors[rows], table.run[rows], np.maximum(table.first_wait[rows], 0.0)
     ratio = placement.overhead_per_processor * processors + placement.baseline
     boot = boot_seconds(cloud, settings)
     saved = wait - boot - (ratio - 1.0) * run

@@ -118,9 +118,10 @@ class HedgePrice:
     def came_back(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
         """A hedged job has ended on-premise, in the slot that was kept for it: its wait here is known."""
         case = self._hedged(outcome, advice)
-        if case is None or outcome.run_seconds <= 0.0:
+        waited = outcome.first_wait_seconds
+        if case is None or waited is None or outcome.run_seconds <= 0.0:
             return
-        seen = hindsight(case, max(0.0, outcome.wait_seconds), outcome.run_seconds)
+        seen = hindsight(case, max(0.0, waited), outcome.run_seconds)
         self._pacer.remember(seen.cost, seen.optimal, seen.expected_optimal)
         self._add_to_the_budget(outcome.job.job_id, seen.optimal)
         self._since_saved += 1
@@ -169,6 +170,7 @@ class HedgePrice:
         if not self._is_wanted:
             return
         rows = forecasts["wait"].rows
+        waits, runs = table.first_wait, table.whole_run
         self._has_read_history = True
         self._pacer = Pacer(self._pacer.multiple)
         self._open.clear()
@@ -177,6 +179,8 @@ class HedgePrice:
             if estimates is None:
                 continue
             row = int(rows[index])
+            if math.isnan(waits[row]) or math.isnan(runs[row]):
+                continue  # requeued, or cut short: nobody knows
             asked = float(table.requested_time[row])
             case = self._case(
                 estimates,
@@ -184,7 +188,7 @@ class HedgePrice:
                 None if np.isnan(asked) else asked,
             )
             if case is not None:
-                seen = hindsight(case, max(0.0, float(table.wait[row])), float(table.run[row]))
+                seen = hindsight(case, max(0.0, float(waits[row])), float(runs[row]))
                 self._pacer.remember(seen.cost, seen.optimal, seen.expected_optimal)
         self.save()
 

@@ -59,7 +59,7 @@ class Knowledge:
         self._position = 0
         self._parameters_version: str | None = None
         self._saved_version: str | None = None
-        self._waits: set[int] = set()  # jobs under way whose wait has been learned
+        self._waits: set[int] = set()  # jobs under way, or cut short, whose wait has been learned
         self._is_changed = False
         self.total_processors = 0
 
@@ -136,7 +136,10 @@ class Knowledge:
 
     def _learn(self, predictor: Predictor, outcome: JobOutcome, state_at: StateAt) -> None:
         wait_is_new = outcome.job.job_id not in self._waits
-        self._waits.discard(outcome.job.job_id)
+        if outcome.is_whole:
+            self._waits.discard(outcome.job.job_id)
+        else:  # another run of it may end
+            self._waits.add(outcome.job.job_id)
         state = state_at(outcome.job.submit_time)
         here = outcome_here(outcome, self._settings, self._store)
         # the wait of one that ran in the cloud was not the on-premise queue's
@@ -200,7 +203,7 @@ class Knowledge:
         here = on_premise(table, self._settings.cluster.burst_partition)
         if len(here):
             predictor.learn_table(here, states_of(here))
-        self._position, self._waits = position, set()
+        self._position, self._waits = position, set(here.job_id[~here.is_whole].tolist())
         self._is_changed = True
         log.info("knowledge.built", jobs=len(here), cases=len(predictor.run))
         return predictor

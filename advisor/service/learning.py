@@ -167,7 +167,7 @@ class LearnLoop:
     def learn_ends(self) -> None:
         """Run times are known when jobs end; predictions are judged."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
-        self.jobs_learned += len(outcomes)
+        self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
         self._sizes.learn(outcome_here(outcome, self._settings, self._store) for outcome in outcomes)
         for outcome in outcomes:
             self._judge(outcome)
@@ -202,8 +202,9 @@ class LearnLoop:
 
     def _judge(self, outcome: JobOutcome) -> None:
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-        if record is not None and not self._is_burst(outcome.partition):
-            self._metrics.observe_prediction("wait", record.estimates.wait, outcome.wait_seconds)
+        if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
+            if (waited := outcome.first_wait_seconds) is not None:
+                self._metrics.observe_prediction("wait", record.estimates.wait, waited)
             self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)
 
     def _is_burst(self, partition: str | None) -> bool:

@@ -321,17 +321,17 @@ class PlacementLoop:
         burst = self._settings.cluster.burst_partition
         for position, outcome in self._store.added_after(self._position):
             self._position = position
-            self._known_jobs += 1
+            self._known_jobs += outcome.is_whole
             if outcome.partition == burst:
-                if not is_bulk:
+                if not is_bulk and outcome.is_whole:  # one whose node was taken comes again when it has ended
                     advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
                     self._record.moved(outcome, advice)
                     self._hedges.ended_in_the_cloud(outcome, advice)
                 continue
-            self._ended_since += 1
+            self._ended_since += outcome.is_whole
             if not is_bulk:
                 self._stream.ended([outcome])
-                if outcome.restarts:
+                if outcome.restarts and outcome.is_whole:
                     advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
                     self._hedges.came_back(outcome, advice)
         self._needs_base |= is_bulk

@@ -118,8 +118,8 @@ class PlacementRecord:
         elif kind is EventKind.END:
             del self._open[key]
             self._end(key, opened, time)
-        elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW):
-            del self._open[key]  # its wait is more than one wait, or never ended
+        elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW, EventKind.CUT_SHORT):
+            del self._open[key]  # what it would have run here nobody knows yet, or it never started
             if self._hedges is not None:
                 self._hedges.withdrawn(key)
 

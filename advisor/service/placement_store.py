@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ PLACEMENT_KIND: Final = "placement"
 
 FORMAT: Final = 1
 _COLUMNS: Final = ("submit", "wait", "run", "processors", "requested_time", *CODED)
+_REQUEUED: Final = ("requeued_seconds", "is_whole")
+"""Columns that a base of an earlier release does not have: it knew of no requeue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,10 +66,10 @@ def with_jobs_under_way(finished: JobTable, cut: Cut) -> JobTable:
     under_way = [(key, seen) for key, seen in [*cut.live.items(), *cut.gone.items()]]
     ended = _recently_ended(finished, {key for key, _ in under_way})
     under_way = [(key, seen) for key, seen in under_way if key not in ended]
-    added = _table_of(under_way, finished)
+    added = _table_of(under_way, finished, cut.started_before)
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(finished, name), getattr(added, name)])
-        for name in (*_COLUMNS, "status")
+        for name in (*_COLUMNS, *_REQUEUED, "status")
     }
     job_id = np.concatenate([-1 - np.arange(len(finished)), added.job_id])
     order = np.lexsort((job_id, columns["submit"]))
@@ -82,7 +85,7 @@ def _recently_ended(finished: JobTable, keys: set[int]) -> set[int]:
     return keys & set(finished.job_id[recent].tolist())
 
 
-def _table_of(jobs: list[tuple[int, Seen]], like: JobTable) -> JobTable:
+def _table_of(jobs: list[tuple[int, Seen]], like: JobTable, started_before: Container[int]) -> JobTable:
     submit = np.array([seen.submission.time for _, seen in jobs], np.float64)
     start = np.array([np.inf if seen.start is None else seen.start for _, seen in jobs], np.float64)
 
@@ -99,6 +102,8 @@ def _table_of(jobs: list[tuple[int, Seen]], like: JobTable) -> JobTable:
         processors=whole("processors"),
         requested_time=np.array([seen.submission.request for _, seen in jobs], np.float64),
         status=np.full(len(jobs), -1, np.int64),
+        requeued_seconds=np.array([math.nan if key in started_before else 0.0 for key, _ in jobs]),
+        is_whole=np.ones(len(jobs), np.bool_),
         **coded,
     )
 
@@ -106,7 +111,7 @@ def _table_of(jobs: list[tuple[int, Seen]], like: JobTable) -> JobTable:
 def save(store: ModelStore, base: Base, forests: RollingForests, meta: Mapping[str, Any]) -> str:
     """Save both as one version, which is put in force; see :meth:`ModelStore.save`."""
     arrays: dict[str, NDArray[Any]] = {
-        f"base.{name}": getattr(base.table, name) for name in (*_COLUMNS, "job_id")
+        f"base.{name}": getattr(base.table, name) for name in (*_COLUMNS, *_REQUEUED, "job_id")
     }
     arrays["codes"] = np.frombuffer(json.dumps(base.codes.as_plain()).encode(), np.uint8)
     arrays |= {f"forest.{name}": array for name, array in forests.to_arrays().items()}
@@ -157,6 +162,7 @@ def _rebuilt(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], option
         msg = f"format {meta['format']}, not {FORMAT}"
         raise ValueError(msg)
     columns: dict[str, Any] = {name: arrays[f"base.{name}"] for name in (*_COLUMNS, "job_id")}
+    columns |= {name: arrays[f"base.{name}"] for name in _REQUEUED if f"base.{name}" in arrays}
     if len({len(column) for column in columns.values()}) != 1:
         msg = "columns of different lengths"
         raise ValueError(msg)

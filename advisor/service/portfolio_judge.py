@@ -204,6 +204,7 @@ def table_of(outcomes: Sequence[JobOutcome], *, processors_per_node: int, widest
         (outcome, nodes)
         for outcome in outcomes
         if outcome.end_time > outcome.start_time
+        and outcome.is_whole
         and (nodes := nodes_of(outcome.job, processors_per_node)) <= widest
     ]
     ran.sort(key=lambda pair: (pair[0].job.submit_time, pair[0].job.job_id))

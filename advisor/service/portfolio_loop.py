@@ -158,6 +158,8 @@ class PortfolioLoop:
                 return
 
     def _take_in(self, outcome: JobOutcome) -> None:
+        if not outcome.is_whole:
+            return  # its node was taken: it comes again when it has ended
         self._last.ended(outcome.job, outcome.end_time - outcome.start_time)
         self._recent.ended(outcome)
 

@@ -33,7 +33,8 @@ Floats = NDArray[np.float64]
 MOST_TASKS: Final = 1_000
 """Tasks of a waiting array that are counted; what a thousand do to a queue, ten thousand do no less."""
 FILE_NAME: Final = "queue.msgpack"
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""2: with jobs cut short and started again, which a submit server of an earlier release does not know."""
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _TASK: Final = 2**32  # keys of an array's waiting tasks: exact in a float64
 _FORGOTTEN_SECONDS: Final = 3600.0
@@ -58,6 +59,8 @@ class Cut:
         Of the last look, seconds since the origin.
     live, gone : mapping of int to Seen
         Jobs in the queue or on the machine; jobs that left and whose end is not known yet.
+    started_before : frozenset of int
+        Jobs whose next start, or the one seen, is not their first.
     total_processors : int
         Of the machine.
     """
@@ -67,6 +70,7 @@ class Cut:
     live: Mapping[int, Seen]
     gone: Mapping[int, Seen]
     total_processors: int
+    started_before: frozenset[int] = frozenset()
 
 
 class StreamFile(msgspec.Struct, frozen=True):
@@ -126,6 +130,7 @@ class QueueStream:
         self._ended: list[JobOutcome] = []
         self._done: dict[int, float] = {}  # starts of ended jobs that Slurm may still show
         self._restarted: set[int] = set()
+        self._started_before: set[int] = set()
         self._events: list[tuple[float, ...]] = []
         self._first = 0
         self._time = 0.0
@@ -154,7 +159,9 @@ class QueueStream:
             found = list(self._ends())
             seen = self._without_ended(dict(self._rows(snapshot.jobs)))
             requeued = {queued.job.job_id for queued in snapshot.jobs if queued.restarts}
-            self._restarted |= requeued & (seen.keys() - self._live.keys())
+            come = requeued & (seen.keys() - self._live.keys())
+            self._restarted |= come
+            self._started_before |= come
             for key in self._live.keys() - seen.keys():
                 self._gone[key] = now, self._live[key]
                 found.append(event(EventKind.LEAVE, key, now))
@@ -176,6 +183,7 @@ class QueueStream:
                 live=dict(self._live),
                 gone={key: seen for key, (_, seen) in self._gone.items()},
                 total_processors=self._total,
+                started_before=frozenset(self._started_before),
             )
 
     def rebase(self, base: str, cut: Cut, codes: Codes, known: Codes) -> int:
@@ -191,7 +199,9 @@ class QueueStream:
             The base's, and all that were known when those were made: names since then are kept.
         """
         with self._lock:
-            self._restarted &= self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}
+            under_way = self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}
+            self._restarted &= under_way
+            self._started_before &= under_way
             left = [event(EventKind.LEAVE, key, cut.time) for key in cut.gone]
             self._events = left + self._events[cut.index - self._first :]
             self._first = cut.index - len(left)
@@ -280,29 +290,49 @@ class QueueStream:
             self._gone.pop(key, None)
             yield event(EventKind.SUBMIT, key, job.submission.time, job.submission)
         elif before.start is not None and before.start != job.start:
+            self._started_before.add(key)
             yield event(EventKind.REQUEUE, key, now if job.start is None else job.start)
         elif before.start is not None or job.start is None:
             return
         if job.start is not None:
-            yield _start(key, job.submission.time, job.start)
+            yield self._start(key, job.submission.time, job.start)
+
+    def _start(self, key: int, submit: float, start: float) -> tuple[float, ...]:
+        """A job that starts at once starts after its own submission; one that ran before has not waited."""
+        if key in self._started_before:
+            kind = EventKind.START_AGAIN
+        else:
+            kind = EventKind.START if start > submit else EventKind.START_AT_ONCE
+        return event(kind, key, start)
 
     def _ends(self) -> Iterable[tuple[float, ...]]:
         """Finished jobs: of one that was never seen also its submission, of one that waited its start."""
         for outcome in self._ended:
             key, job = outcome.job.job_id, outcome.job
             submit, start = job.submit_time - self.origin, outcome.start_time - self.origin
+            if not outcome.is_whole and self._runs_since(key, outcome.end_time - self.origin):
+                continue  # its requeue has been seen, and told
             seen = self._live.pop(key, None)
             if seen is None and key in self._gone:
                 seen = self._gone.pop(key)[1]
             if seen is None:
                 if outcome.restarts:
                     self._restarted.add(key)
+                    self._started_before.add(key)
                 yield event(EventKind.SUBMIT, key, submit, self.codes.submission(job, submit))
             if seen is None or seen.start is None:
-                yield _start(key, submit, start)
-            yield event(EventKind.END, key, outcome.end_time - self.origin)
+                yield self._start(key, submit, start)
+            kind = EventKind.END if outcome.is_whole else EventKind.CUT_SHORT
+            yield event(kind, key, outcome.end_time - self.origin)
             self._done[key] = start
         self._ended.clear()
+
+    def _runs_since(self, key: int, time: float) -> bool:
+        """Whether a job waits or runs for another time since a moment."""
+        seen = self._live.get(key)
+        if seen is None:
+            return False
+        return (seen.submission.time if seen.start is None else seen.start) >= time
 
     def _without_ended(self, seen: dict[int, Seen]) -> dict[int, Seen]:
         """Slurm shows a job for a moment after accounting says that it ended: it is not a new one."""
@@ -330,11 +360,6 @@ def _recoded(table: JobTable, column: str, codes: Codes) -> NDArray[np.int64]:
         if code != UNKNOWN_CODE:
             given[index] = codes.code(column, str(code) if names is None else names[code])
     return given[inverse]
-
-
-def _start(key: int, submit: float, start: float) -> tuple[float, ...]:
-    """A job that starts at once starts after its own submission."""
-    return event(EventKind.START if start > submit else EventKind.START_AT_ONCE, key, start)
 
 
 def write(folder: Path, content: StreamFile) -> None:

@@ -151,6 +151,66 @@ def test_what_was_added_after_a_position(store: HistoryStore, make_outcome: Make
     assert list(store.added_after(position, source="a")) == []
 
 
+def test_a_run_cut_short_comes_to_learners_again_with_its_end(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    """Whoever keeps his place by position would keep the first half of a run for ever."""
+    failed = make_outcome(1, run=5.0, state=JobState.NODE_FAIL)
+    done = make_outcome(1, wait=200.0, run=50.0, restarts=1)
+    store.add([failed, make_outcome(2)])
+    *_, (position, _) = store.added_after(0)
+    for _ in range(2):  # the overlap
+        store.add([done, make_outcome(2)])
+        store.add([failed])
+    ((last, outcome),) = store.added_after(position)
+    assert (outcome.run_seconds, last) == (50.0, store.last_position())
+    assert store.count() == 2
+    store.add([make_outcome(1, wait=200.0, run=60.0, restarts=1), make_outcome(3)])
+    assert [found.job.job_id for _, found in store.added_after(last)] == [3], "a whole run is told once"
+
+
+def test_the_first_start_of_a_requeued_job_is_known_by_its_runs(
+    store: HistoryStore, make_outcome: Make
+) -> None:
+    """Of the queue it ended in: while it was in the cloud its place was kept, and that is waiting, too."""
+
+    def run(job_id: int, submit: float, start: float | None, end: float, partition: str | None) -> Attempt:
+        return Attempt(
+            job_id=job_id,
+            submit_time=submit,
+            start_time=start,
+            end_time=end,
+            first_submit_time=1000.0,
+            partition=partition,
+        )
+
+    store.add_attempts(
+        [
+            run(1, 1000.0, 1010.0, 1100.0, "onprem"),
+            run(2, 1000.0, 1010.0, 1100.0, "burst"),
+            run(3, 1000.0, 1010.0, 1100.0, None),
+        ]
+    )
+    store.add(
+        make_outcome(number, wait=300.0, restarts=restarts, partition="onprem", **more)
+        for number, restarts, more in (
+            (1, 1, {}),
+            (2, 1, {}),
+            (3, 1, {}),
+            (4, 1, {}),
+            (5, 0, {"state": JobState.PREEMPTED}),
+        )
+    )
+    waits = [10.0, 300.0, None, None, 300.0]
+    assert [outcome.first_wait_seconds for outcome in store.outcomes()] == waits
+    assert [outcome.first_wait_seconds for outcome in store.recent(5)] == waits
+    assert [outcome.first_wait_seconds for _, outcome in store.added_after(0)] == waits
+    table = store.table()
+    assert [None if np.isnan(wait) else wait for wait in table.first_wait] == waits
+    assert table.wait.tolist() == [300.0] * 5
+    assert np.isnan(table.whole_run).tolist() == [False] * 4 + [True]
+
+
 def test_columns_of_the_history(store: HistoryStore, make_outcome: Make) -> None:
     store.add(
         [

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from advisor.model import JobTable
 from advisor.predict import _placement_queue, placement_features
-from advisor.predict.placement_features import FEATURES, PlacementFeatures, Submission, features_of
+from advisor.predict.placement_features import (
+    FEATURES,
+    EventKind,
+    PlacementFeatures,
+    Submission,
+    features_of,
+    retrace,
+)
+from advisor.predict.rolling import Known
 
 
 def submission(time: float, processors: int = 4, request: float = 600.0, user: int = 1, queue: int = 0):
@@ -176,3 +184,51 @@ def test_progress_is_told() -> None:
     told: list[int] = []
     features_of(table, tick=told.append)
     assert told == [512, 512]
+
+
+def test_a_run_cut_short_is_no_run_time_and_a_second_start_no_wait() -> None:
+    """A node failed at 50 of 600 seconds: neither is the user's past, nor is it in the log."""
+    site = PlacementFeatures(64)
+    job = submission(10.0, user=1)
+    for kind, time in (("START", 40.0), ("CUT_SHORT", 50.0)):
+        if kind == "START":
+            site.join(1, job)
+        site.tell(EventKind[kind], 1, time)
+    asked = submission(60.0, user=1)
+    first = named(site.features(asked))
+    assert (first["running_jobs"], first["user_run_1"], first["user_wait_1"]) == (0.0, -1.0, 30.0)
+    site.join(1, submission(50.0, user=1))
+    site.tell(EventKind.START_AGAIN, 1, 55.0)
+    assert named(site.features(asked))["running_jobs"] == 1.0
+    site.tell(EventKind.END, 1, 655.0)
+    asked = submission(700.0, user=1)
+    last = named(site.features(asked))
+    assert (last["user_run_1"], last["user_run_2"]) == (600.0, -1.0)
+    assert (last["user_wait_1"], last["user_wait_mean"], last["recent_wait_mean_5"]) == (30.0, 30.0, 30.0)
+
+
+@pytest.mark.parametrize(("requeued", "wait"), [(15.0, 30.0), (math.nan, -1.0), (0.0, 45.0)])
+@pytest.mark.parametrize(("is_whole", "run"), [(True, 600.0), (False, -1.0)])
+def test_a_log_with_requeued_jobs_teaches_what_it_knows(
+    requeued: float, wait: float, run: float, *, is_whole: bool
+) -> None:
+    table = JobTable(
+        job_id=np.array([1]),
+        submit=np.array([10.0]),
+        wait=np.array([45.0]),
+        run=np.array([600.0]),
+        processors=np.array([4]),
+        requested_time=np.array([3600.0]),
+        user=np.array([1]),
+        group=np.array([0]),
+        queue=np.array([0]),
+        status=np.array([1]),
+        requeued_seconds=np.array([requeued]),
+        is_whole=np.array([is_whole]),
+        total_processors=64,
+    )
+    found = named(retrace(table, [1]).features(submission(700.0, user=1)))
+    assert (found["user_wait_1"], found["user_run_1"], found["running_jobs"]) == (wait, run, 0.0)
+    for target, label in (("wait", wait), ("run", run)):
+        known = Known.of(table, target)
+        assert known.labels[known.rows].tolist() == ([label] if label >= 0.0 else [])

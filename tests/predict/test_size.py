@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.model.job import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome, JobState
 from advisor.predict.size import GONE_SECONDS, SizeModel
 from advisor.predict.size_features import (
     WEEK_SECONDS,
@@ -277,6 +277,28 @@ def test_who_was_cancelled_while_he_waited_is_not_under_way_for_ever(model):
     model.learn(JobOutcome(job=waits, start_time=now + 35, end_time=now + 39))  # slurmdbd was late
     model.observe([], now + 50 + GONE_SECONDS)
     assert model.features.row(asked, model.divider_seconds)[live] == before
+
+
+@pytest.mark.parametrize("end", [JobState.NODE_FAIL, JobState.PREEMPTED])
+def test_a_run_cut_short_is_not_taken_for_a_small_job(model, history, end):
+    now, divider = 2 * WEEK_SECONDS, model.divider_seconds
+    job = Job(job_id=8000, submit_time=now, processors=4, user="eve", requested_time=600.0)
+    index = feature_names("advisor").index("user.newest_small_share")
+
+    def small_share(at: float) -> float:
+        probe = Job(job_id=0, submit_time=at, processors=4, user="eve", requested_time=600.0)
+        return float(model.features.row(probe, divider)[index])
+
+    failed = JobOutcome(job=job, start_time=now, end_time=now + divider / 9, state=end)
+    done = JobOutcome(job=job, start_time=now + divider, end_time=now + 4 * divider, restarts=1)
+    model.observe([(job, now)], now + 1.0)
+    model.learn(failed)
+    assert math.isnan(small_share(now + divider / 8))
+    model.observe([(job, None)], now + divider / 2)
+    model.learn(done)
+    assert small_share(now + 5 * divider) == 0.0
+    assert len(SizeHistory.from_outcomes([failed])) == 0, "nor is the next model trained on it"
+    assert SizeHistory.from_outcomes([failed, done]).run.tolist() == [3 * divider]
 
 
 def test_warming_compiles_without_changing_anything(model):

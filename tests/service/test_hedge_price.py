@@ -182,7 +182,7 @@ def test_a_hedged_job_that_came_back_teaches_by_its_whole_wait(tmp_path: Path) -
         answers=(), hedge=Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0),
     )  # fmt: skip
     record = AdviceRecord(advice=advice, job=job, estimates=forecast(2000.0, 600.0))
-    outcome = JobOutcome(job=job, start_time=4000.0, end_time=4500.0, restarts=1)
+    outcome = JobOutcome(job=job, start_time=4000.0, end_time=4500.0, restarts=1, first_start_time=4000.0)
     prices = [make_price(tmp_path) for _ in range(2)]
     for price in prices:
         teach(price, LEAST_KNOWN)
@@ -194,6 +194,7 @@ def test_a_hedged_job_that_came_back_teaches_by_its_whole_wait(tmp_path: Path) -
     prices[1].came_back(outcome, replace(record, advice=replace(advice, hedge=None)))
     prices[1].came_back(outcome, None)
     prices[1].came_back(replace(outcome, end_time=4000.0), record)
+    prices[1].came_back(replace(outcome, first_start_time=None), record)
     assert prices[1].known == LEAST_KNOWN + 1
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from advisor.history.ingest import ingest_sacct
 from advisor.history.models import ModelStore
 from advisor.history.parameters import save_parameters
+from advisor.history.sacct import choose_fields
 from advisor.history.store import HistoryStore
 from advisor.model import ClusterState, Job, JobOutcome
 from advisor.model.settings import EstimatorSettings, PathSettings, Settings
@@ -21,6 +23,7 @@ from tests.service.doubles import make_queued
 from tests.service.site import make_cluster
 
 NOW = 1_800_000_000.0
+DATA = Path(__file__).parents[1] / "history" / "data"
 
 
 def outcome(job_id: int, *, wait: float = 60.0, run: float = 600.0, partition: str = "onprem") -> JobOutcome:
@@ -178,3 +181,59 @@ def test_a_damaged_model_is_built_anew(desk: Desk, tmp_path: Path) -> None:
     knowledge = desk.knowledge()
     knowledge.prepare()
     assert knowledge.cases == 1
+
+
+@pytest.mark.parametrize("in_one_call", [False, True])
+@pytest.mark.parametrize("first_end", ["NODE_FAIL", "PREEMPTED"])
+def test_a_job_that_ends_twice_teaches_its_first_wait_and_its_whole_run(
+    desk: Desk, first_end: str, *, in_one_call: bool
+) -> None:
+    """As `sacct --duplicates` tells it; the run that was cut short says nothing about how long it takes."""
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    records = [(first_end, 1000, 1060, 1100), ("COMPLETED", 1100, 1400, 2000)]
+    for part in [records] if in_one_call else [[record] for record in records]:
+        for _ in range(2):  # what sacct has told is told again
+            ingest_sacct(desk.store, map(sacct_record, part), fields=FIELDS, delimited_by="|")
+        knowledge.learn_ends(state_at)
+        knowledge.save()
+        knowledge = desk.knowledge()  # a restart in between changes nothing
+        knowledge.prepare()
+    asked = Job(job_id=0, submit_time=5000.0, processors=2, user="mia", queue="onprem", requested_time=1200.0)
+    told, built = knowledge.predictor, desk.knowledge()._built()
+    for predictor in (told, built):
+        assert (len(predictor.wait), len(predictor.run)) == (1, 1)
+        assert predictor.wait.estimate(predictor.encoder.encode(asked, None)).seconds == pytest.approx(60.0)
+        assert predictor.run.estimate(predictor.encoder.encode(asked, None)).seconds == pytest.approx(600.0)
+
+
+def test_a_job_cut_short_before_the_history_was_read_teaches_its_wait_once(desk: Desk) -> None:
+    ingest_sacct(desk.store, [sacct_record(("NODE_FAIL", 1000, 1060, 1100))], fields=FIELDS, delimited_by="|")
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    assert (len(knowledge.predictor.wait), len(knowledge.predictor.run)) == (1, 0)
+    ingest_sacct(desk.store, [sacct_record(("COMPLETED", 1100, 1400, 2000))], fields=FIELDS, delimited_by="|")
+    assert len(knowledge.learn_ends(state_at)) == 1
+    assert (len(knowledge.predictor.wait), len(knowledge.predictor.run)) == (1, 1)
+
+
+FIELDS = choose_fields((DATA / "sacct-helpformat-22.05.txt").read_text())
+
+
+def sacct_record(run: tuple[str, int, int, int]) -> str:
+    state, submit, start, end = run
+    values = dict.fromkeys(FIELDS, "") | {
+        "JobIDRaw": "7",
+        "JobID": "7",
+        "State": state,
+        "Submit": str(submit),
+        "Start": str(start),
+        "End": str(end),
+        "TimelimitRaw": "20",
+        "ReqCPUS": "2",
+        "AllocCPUS": "2",
+        "Partition": "onprem",
+        "User": "mia",
+        "DBIndex": "1",
+    }
+    return "|".join(values[name] for name in FIELDS)

@@ -31,7 +31,7 @@ from advisor.predict.placement_features import FEATURES, features_of
 from advisor.predict.rolling import TARGETS, RollingForests
 from advisor.replay.forecasts import forecast_rows
 from advisor.replay.proven import earned_by_candidates
-from advisor.service import queue_stream
+from advisor.service import placement_store, queue_stream
 from advisor.service.live_placement import PlacementFollower
 from advisor.service.placement_loop import PlacementLoop
 from advisor.service.placement_store import PLACEMENT_KIND
@@ -203,6 +203,29 @@ def test_a_whole_log_added_at_once_makes_a_new_base(desk: Desk, monkeypatch: pyt
     np.testing.assert_allclose(
         as_replayed(live.features(job_of(desk.table, 380))), as_replayed(features_of(desk.table)[380])
     )
+
+
+def test_a_base_knows_of_requeued_jobs_and_one_of_an_earlier_release_of_none(
+    desk: Desk, tmp_path: Path
+) -> None:
+    for row in (300, 301):
+        desk.go_to(float(desk.table.submit[row]))
+    loaded = placement_store.load(desk.models, OPTIONS)
+    table = loaded.base.table
+    known = replace(
+        table, requeued_seconds=np.full(len(table), np.nan), is_whole=np.zeros(len(table), np.bool_)
+    )
+    placement_store.save(desk.models, replace(loaded.base, table=known), loaded.forests, {"number": 1})
+    found = placement_store.load(desk.models, OPTIONS).base.table
+    assert np.isnan(found.first_wait).all()
+    assert np.isnan(found.whole_run).all()
+    arrays, meta = desk.models.load(PLACEMENT_KIND)
+    for name in ("requeued_seconds", "is_whole"):
+        del arrays[f"base.{name}"]
+    desk.models.save(PLACEMENT_KIND, arrays, meta)
+    found = placement_store.load(desk.models, OPTIONS).base.table
+    np.testing.assert_array_equal(found.first_wait, table.wait)
+    assert found.is_whole.all()
 
 
 def test_damaged_forests_are_grown_anew(desk: Desk, tmp_path: Path) -> None:

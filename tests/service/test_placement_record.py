@@ -98,11 +98,25 @@ def test_a_requeued_job_teaches_nothing() -> None:
         event(EventKind.SUBMIT, 1, 0.0, SUBMISSION),
         event(EventKind.START, 1, 10.0),
         event(EventKind.REQUEUE, 1, 20.0),
-        event(EventKind.START, 1, 1500.0),
+        event(EventKind.START_AGAIN, 1, 1500.0),
         event(EventKind.END, 1, 1600.0),
     ):
         record.take(row, observer, says)
     assert record.record == NOTHING
+
+
+def test_a_run_cut_short_is_not_judged() -> None:
+    record, observer, says = PlacementRecord(SETTINGS), PlacementFeatures(64), Says(2000.0, 500.0)
+    rows = [
+        event(EventKind.SUBMIT, 1, 0.0, SUBMISSION),
+        event(EventKind.START, 1, 1500.0),
+        event(EventKind.CUT_SHORT, 1, 1510.0),
+    ]
+    for row in rows:
+        record.take(row, observer, says)
+    assert record.record == NOTHING
+    assert record.levels["run"].level == PlacementRecord(SETTINGS).levels["run"].level
+    assert 1 not in observer
 
 
 def moved(end: float, *, mode: Mode = Mode.ACT, run: float = 600.0) -> tuple[JobOutcome, AdviceRecord]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.model import Job
-from advisor.model.job import JobOutcome
+from advisor.model.job import JobOutcome, JobState
 from advisor.replay import portfolio_charge
 from advisor.service.clock import Clock
 from advisor.service.portfolio_judge import policies_of, table_of
@@ -115,6 +116,7 @@ def test_ended_jobs_in_whole_nodes_and_by_submission() -> None:
             ended(1, 100.0, 60.0, requested_time=None),
             ended(2, 200.0, 0.0),  # never ran
             ended(4, 600.0, 60.0, processors=100),  # wider than the partition
+            replace(ended(5, 650.0, 60.0), state=JobState.NODE_FAIL),  # it has yet to run
         ],
         processors_per_node=4,
         widest=4,

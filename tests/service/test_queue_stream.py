@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.model import Job, JobOutcome
+from advisor.model import Job, JobOutcome, JobState
 from advisor.model.errors import UseFallback
 from advisor.model.settings import Settings
 from advisor.predict.placement_features import EventKind
@@ -87,9 +87,9 @@ def test_requeued_and_started_again(stream: QueueStream) -> None:
     look(stream, 40, runs(7, 5, 35))  # requeued and started between two looks
     assert happened(stream)[2:] == [
         ("REQUEUE", 7, 20),
-        ("START", 7, 25),
+        ("START_AGAIN", 7, 25),
         ("REQUEUE", 7, 35),
-        ("START", 7, 35),
+        ("START_AGAIN", 7, 35),
     ]
 
 
@@ -158,6 +158,38 @@ def test_a_damaged_file_is_no_stream(tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(UseFallback) as caught:
         queue_stream.read(tmp_path)
     assert caught.value.code == "queue.unreadable"
+
+
+def test_a_run_cut_short_is_no_end_and_the_next_start_no_wait(stream: QueueStream) -> None:
+    """Its node failed; Slurm has put it back into the queue. Accounting tells before a look, or after one."""
+    failed = replace(ended(7, 5, 15, 28), state=JobState.NODE_FAIL)
+    look(stream, 20, runs(7, 5, 15))
+    stream.ended([failed])
+    look(stream, 30, waits(7, 28, restarts=1))
+    assert happened(stream) == [("SUBMIT", 7, 5), ("START", 7, 15), ("CUT_SHORT", 7, 28), ("SUBMIT", 7, 28)]
+    look(stream, 40, runs(7, 28, 35, restarts=1))
+    stream.ended([replace(ended(7, 5, 35, 90), restarts=1)])
+    look(stream, 100)
+    assert happened(stream)[4:] == [("START_AGAIN", 7, 35), ("END", 7, 90)]
+
+
+def test_a_run_cut_short_that_was_seen_to_be_requeued_is_told_once(stream: QueueStream) -> None:
+    failed = replace(ended(7, 5, 15, 28), state=JobState.PREEMPTED)
+    look(stream, 20, runs(7, 5, 15))
+    look(stream, 30, waits(7, 28, restarts=1))
+    cut = stream.cut()
+    assert cut.started_before == {7}
+    stream.ended([failed])
+    look(stream, 40, runs(7, 28, 35, restarts=1))
+    names = [name for name, *_ in happened(stream)]
+    assert names == ["SUBMIT", "START", "REQUEUE", "START_AGAIN"]
+
+
+def test_a_run_cut_short_that_nobody_saw_teaches_its_wait(stream: QueueStream) -> None:
+    look(stream, 10)
+    stream.ended([replace(ended(7, 12, 13, 15), state=JobState.NODE_FAIL)])
+    look(stream, 20)
+    assert happened(stream) == [("SUBMIT", 7, 12), ("START", 7, 13), ("CUT_SHORT", 7, 15)]
 
 
 def test_who_comes_back_from_the_cloud_is_told_from_new_jobs(stream: QueueStream) -> None:
