@@ -98,7 +98,7 @@ def run(
         Asked of the server and of the echo.
     submissions, clients, rounds : int
         Held jobs a run, submitted by so many sbatch at a time, in so many rounds of runs without a hook, with
-        an empty one and with ours; 0 submissions leave slurmctld out.
+        an empty one and with ours, on each of two kinds of slurmctld; 0 submissions leave it out.
     tell : callable
         Told what is being done.
     """
@@ -116,6 +116,7 @@ def run(
             result |= submit_slurm.measure(
                 settings.paths.submit_socket,
                 pid,
+                folder=folder,
                 submissions=submissions,
                 clients=clients,
                 rounds=rounds,

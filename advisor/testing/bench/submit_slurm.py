@@ -5,6 +5,10 @@ the hook (``scontrol reconfigure``, 30 ms) before each run of a fraction of a se
 with its neighbours only: the median of the ratios counts. Which comes first changes from round to round.
 Processor time is counted beside, because it does not depend on who else wanted the processors.
 
+Two kinds of slurmctld, in turn. One as a site has it that has an advisor: connected to slurmdbd, without
+which there is no history to learn from, and logging as Slurm does unless told otherwise. And a bare one, with
+no data base and only errors in its log, on which the hook is the largest share that it can be.
+
 The empty hook is what Slurm's own plug-in costs whatever it runs: it describes each job and all partitions to
 Lua, and makes slurmctld build a table of all job records once a second. So a lab is given up after a few
 rounds, before its records cost more than the hook.
@@ -17,7 +21,7 @@ import re
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -54,10 +58,14 @@ class Run:
     advised: int = 0
 
 
+Runs = dict[str, list[Run]]
+"""By case, one a round."""
+
+
 def measure(
-    socket: Path, serve_pid: int, *, submissions: int, clients: int, rounds: int, tell: Tell
+    socket: Path, serve_pid: int, *, folder: Path, submissions: int, clients: int, rounds: int, tell: Tell
 ) -> dict[str, Any]:
-    """Run the rounds.
+    """Run the rounds; the bare slurmctld's figures are under ``bare_slurmctld``.
 
     Parameters
     ----------
@@ -65,28 +73,48 @@ def measure(
         Of the `advisor serve` that the hook asks.
     serve_pid : int
         Its process.
+    folder : Path
+        For the data base.
     submissions, clients, rounds : int
         Held jobs a run, submitted by so many sbatch at a time, and how many rounds of runs.
     tell : callable
         Told what is being done.
     """
-    runs: dict[str, list[Run]] = {name: [] for name in _CASES}
-    options = LabOptions(nodes=1, debug="error", hook=HOOK, hook_settings={"socket": str(socket)})
+    bare = LabOptions(nodes=1, debug="error", hook=HOOK, hook_settings={"socket": str(socket)})
+    site = replace(bare, debug="info", database=True, database_template=folder / "database")
+    of_site: Runs = {name: [] for name in _CASES}
+    of_bare: Runs = {name: [] for name in _CASES}
     for first in range(0, rounds, _ROUNDS_A_LAB):
-        with Lab.temporary(options) as lab:
-            empty = lab.folder / "empty_hook.lua"
-            empty.write_text(_EMPTY_HOOK, encoding="ascii")
-            hooks = {"no_hook": None, "empty_hook": empty, "with_hook": HOOK}
-            for number in range(first, min(rounds, first + _ROUNDS_A_LAB)):
-                tell(f"sbatch, round {number + 1} of {rounds}")
-                for name in in_turn(number):
-                    _load(lab, hooks[name], options.hook_settings)
-                    before = _advice_given(socket)
-                    run = _run(lab, serve_pid, submissions, clients)
-                    advised = _advice_given(socket) - before
-                    check_hook(name, advised)
-                    runs[name].append(replace(run, advised=advised))
-    return result_of(runs, submissions, clients)
+        numbers = range(first, min(rounds, first + _ROUNDS_A_LAB))
+        for options, runs, kind in ((site, of_site, "with slurmdbd"), (bare, of_bare, "bare")):
+            tell(f"sbatch, slurmctld {kind}, rounds {numbers[0] + 1} to {numbers[-1] + 1} of {rounds}")
+            with Lab.temporary(options) as lab:
+                _rounds(lab, runs, numbers, socket, serve_pid, submissions, clients)
+    bare_figures = result_of(of_bare, submissions, clients)
+    return {**result_of(of_site, submissions, clients), "bare_slurmctld": bare_figures}
+
+
+def _rounds(
+    lab: Lab,
+    runs: Runs,
+    numbers: Sequence[int],
+    socket: Path,
+    serve_pid: int,
+    submissions: int,
+    clients: int,
+) -> None:
+    """Add a run of each case for each round."""
+    empty = lab.folder / "empty_hook.lua"
+    empty.write_text(_EMPTY_HOOK, encoding="ascii")
+    hooks = {"no_hook": None, "empty_hook": empty, "with_hook": HOOK}
+    for number in numbers:
+        for name in in_turn(number):
+            _load(lab, hooks[name], lab.options.hook_settings)
+            before = _advice_given(socket)
+            run = _run(lab, serve_pid, submissions, clients)
+            advised = _advice_given(socket) - before
+            check_hook(name, advised)
+            runs[name].append(replace(run, advised=advised))
 
 
 def _load(lab: Lab, hook: Path | None, settings: Mapping[str, str]) -> None:
@@ -150,7 +178,7 @@ def _processor_times(slurmctld_pid: int | None, serve_pid: int) -> tuple[float, 
     return children.ru_utime + children.ru_stime, slurmctld, processor_seconds(serve_pid)
 
 
-def result_of(runs: dict[str, list[Run]], submissions: int, clients: int) -> dict[str, Any]:
+def result_of(runs: Runs, submissions: int, clients: int) -> dict[str, Any]:
     """What the runs say: medians, and ratios of runs of the same round."""
 
     def ratios(value: Callable[[Run], float], to: str) -> list[float]:
