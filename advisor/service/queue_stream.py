@@ -26,6 +26,7 @@ from advisor.predict.forecaster import Bounds
 from advisor.predict.placement_features import EventKind, Submission
 from advisor.predict.queue_events import CODED, COLUMNS, KEY, KIND, TIME, Codes, event
 from advisor.predict.rolling import TARGETS
+from advisor.service.came_back import CameBack, is_placeholder
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 
 Floats = NDArray[np.float64]
@@ -131,6 +132,8 @@ class QueueStream:
         self._done: dict[int, float] = {}  # starts of ended jobs that Slurm may still show
         self._restarted: set[int] = set()
         self._started_before: set[int] = set()
+        self._came_back = CameBack(self._burst)
+        self._places: set[int] = set()  # placeholders in the queue
         self._events: list[tuple[float, ...]] = []
         self._first = 0
         self._time = 0.0
@@ -157,14 +160,19 @@ class QueueStream:
             self._total = total_processors
             self._number_names(snapshot.jobs)
             found = list(self._ends())
+            self._came_back.look(snapshot.jobs, self._concerns)
             seen = self._without_ended(dict(self._rows(snapshot.jobs)))
             requeued = {queued.job.job_id for queued in snapshot.jobs if queued.restarts}
             come = requeued & (seen.keys() - self._live.keys())
             self._restarted |= come
-            self._started_before |= come
-            for key in self._live.keys() - seen.keys():
+            self._started_before |= self._came_back.starts_anew(come)
+            left = self._live.keys() - seen.keys()
+            # nothing more will be heard of a placeholder; it goes first: its job is its user's last one again
+            self._add([event(EventKind.WITHDRAW, key, now) for key in left & self._places])
+            for key in left - self._places:
                 self._gone[key] = now, self._live[key]
                 found.append(event(EventKind.LEAVE, key, now))
+            self._places = {queued.job.job_id for queued in snapshot.jobs if is_placeholder(queued)}
             for key, job in seen.items():
                 found += self._changes(key, job, now)
             found += self._forgotten(now)
@@ -202,6 +210,7 @@ class QueueStream:
             under_way = self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}
             self._restarted &= under_way
             self._started_before &= under_way
+            self._came_back.forget_all_but(under_way)
             left = [event(EventKind.LEAVE, key, cut.time) for key in cut.gone]
             self._events = left + self._events[cut.index - self._first :]
             self._first = cut.index - len(left)
@@ -230,7 +239,7 @@ class QueueStream:
     def restarted(self) -> frozenset[int]:
         """Jobs that had run elsewhere when they came into this queue: they were brought back from the cloud.
 
-        Slurm says that they were submitted when they were requeued; their wait was another one.
+        When they were submitted, nobody asked how long they would wait from their return on.
         """
         with self._lock:
             return frozenset(self._restarted)
@@ -277,7 +286,7 @@ class QueueStream:
             if not self._concerns(queued):
                 continue
             job, is_waiting = queued.job, queued.state == PENDING
-            submission = self.codes.submission(job, job.submit_time - self.origin)
+            submission = self.codes.submission(job, self._came_back.submitted(queued) - self.origin)
             start = None
             if not is_waiting:
                 start = (queued.start_time or job.submit_time) - self.origin
@@ -291,6 +300,7 @@ class QueueStream:
             yield event(EventKind.SUBMIT, key, job.submission.time, job.submission)
         elif before.start is not None and before.start != job.start:
             self._started_before.add(key)
+            self._came_back.forget(key)
             yield event(EventKind.REQUEUE, key, now if job.start is None else job.start)
         elif before.start is not None or job.start is None:
             return
@@ -318,6 +328,7 @@ class QueueStream:
             if seen is None:
                 if outcome.restarts:
                     self._restarted.add(key)
+                if outcome.restarts and outcome.first_start_time != outcome.start_time:
                     self._started_before.add(key)
                 yield event(EventKind.SUBMIT, key, submit, self.codes.submission(job, submit))
             if seen is None or seen.start is None:
@@ -325,6 +336,7 @@ class QueueStream:
             kind = EventKind.END if outcome.is_whole else EventKind.CUT_SHORT
             yield event(kind, key, outcome.end_time - self.origin)
             self._done[key] = start
+            self._came_back.forget(key)
         self._ended.clear()
 
     def _runs_since(self, key: int, time: float) -> bool:

@@ -207,6 +207,22 @@ def test_a_job_that_ends_twice_teaches_its_first_wait_and_its_whole_run(
         assert predictor.run.estimate(predictor.encoder.encode(asked, None)).seconds == pytest.approx(600.0)
 
 
+def test_a_job_that_came_back_teaches_the_wait_for_the_place_that_was_kept(desk: Desk) -> None:
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    runs = [("REQUEUED", 1000, 1001, 1300), ("COMPLETED", 1300, 1302, 1902)]
+    lines = [sacct_record(run, partition) for run, partition in zip(runs, ("burst", "onprem"), strict=True)]
+    ingest_sacct(desk.store, lines, fields=FIELDS, delimited_by="|")
+    back = make_queued(7, "RUNNING", submit_time=1300.0, start_time=1302.0, restarts=1)
+    assert knowledge.learn_starts([back], state_at) == 0, "two seconds are not what it has waited"
+    knowledge.learn_ends(state_at)
+    asked = knowledge.predictor.encoder.encode(
+        Job(job_id=0, submit_time=5e3, processors=2, user="mia", queue="onprem"), None
+    )
+    assert knowledge.predictor.wait.estimate(asked).seconds == pytest.approx(302.0)
+    assert knowledge.predictor.run.estimate(asked).seconds == pytest.approx(600.0)
+
+
 def test_a_job_cut_short_before_the_history_was_read_teaches_its_wait_once(desk: Desk) -> None:
     ingest_sacct(desk.store, [sacct_record(("NODE_FAIL", 1000, 1060, 1100))], fields=FIELDS, delimited_by="|")
     knowledge = desk.knowledge()
@@ -220,7 +236,7 @@ def test_a_job_cut_short_before_the_history_was_read_teaches_its_wait_once(desk:
 FIELDS = choose_fields((DATA / "sacct-helpformat-22.05.txt").read_text())
 
 
-def sacct_record(run: tuple[str, int, int, int]) -> str:
+def sacct_record(run: tuple[str, int, int, int], partition: str = "onprem") -> str:
     state, submit, start, end = run
     values = dict.fromkeys(FIELDS, "") | {
         "JobIDRaw": "7",
@@ -232,7 +248,7 @@ def sacct_record(run: tuple[str, int, int, int]) -> str:
         "TimelimitRaw": "20",
         "ReqCPUS": "2",
         "AllocCPUS": "2",
-        "Partition": "onprem",
+        "Partition": partition,
         "User": "mia",
         "DBIndex": "1",
     }

@@ -8,11 +8,26 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.model import Job, JobOutcome, JobState
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import admin_comment
+from advisor.model import (
+    Advice,
+    Answer,
+    Job,
+    JobOutcome,
+    JobState,
+    JobTable,
+    Mode,
+    Placement,
+    Question,
+    Verdict,
+)
+from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.errors import UseFallback
+from advisor.model.job import PLACE_COMMENT
 from advisor.model.settings import Settings
-from advisor.predict.placement_features import EventKind
-from advisor.predict.queue_events import KEY, KIND, TIME, Codes
+from advisor.predict.placement_features import FEATURES, EventKind, PlacementFeatures, retrace
+from advisor.predict.queue_events import KEY, KIND, TIME, Codes, tell
 from advisor.predict.rolling import TARGETS
 from advisor.service import queue_stream
 from advisor.service.queue_stream import MOST_TASKS, QueueStream
@@ -190,6 +205,97 @@ def test_a_run_cut_short_that_nobody_saw_teaches_its_wait(stream: QueueStream) -
     stream.ended([replace(ended(7, 12, 13, 15), state=JobState.NODE_FAIL)])
     look(stream, 20)
     assert happened(stream) == [("SUBMIT", 7, 12), ("START", 7, 13), ("CUT_SHORT", 7, 15)]
+
+
+def hedged(job_id: int, submit: float, state: str = "RUNNING", **more):
+    """A job that started in the cloud and keeps its place here."""
+    advice = Advice(
+        advice_id="a-1",
+        time=NOW + submit,
+        placement=Placement.BURST,
+        partition="burst",
+        capacity=None,
+        mode=Mode.ACT,
+        answers=(Answer(question=Question.FASTER, verdict=Verdict.YES, reason=Reason.HEDGED),),
+        hedge=Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0),
+    )
+    given = {"start_time": NOW + submit + 1, "queue": "burst", "admin_comment": admin_comment(advice)} | more
+    return make_queued(job_id, state, submit_time=NOW + submit, user="mia", **given)
+
+
+def place(job_id: int, other: int, submit: float, state: str = "PENDING", **more):
+    return make_queued(
+        job_id,
+        state,
+        submit_time=NOW + submit,
+        user="mia",
+        name=f"place-of-{other}",
+        comment=PLACE_COMMENT,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("turn_is_seen", [False, True])
+def test_who_comes_back_has_waited_since_he_was_submitted(stream: QueueStream, *, turn_is_seen: bool) -> None:
+    """Features at once are those of the next base, which knows by accounting what the job has waited."""
+    mine = {"queue": "onprem", "requested_time": 600.0}
+    look(stream, 10, hedged(7, 5, requested_time=600.0), place(8, 7, 6, requested_time=600.0))
+    if turn_is_seen:
+        turn = place(8, 7, 6, "RUNNING", start_time=NOW + 95, requested_time=600.0)
+        look(stream, 96, hedged(7, 5, requested_time=600.0), turn)
+    back = hedged(7, 98, restarts=1, start_time=NOW + 100, **mine)
+    look(stream, 105, back)
+    assert stream.restarted == {7}, "nobody asked how long it would wait from then on"
+    cut = stream.cut()
+    job = replace(ended(7, 5, 100, 400).job, user="mia", **mine)
+    outcome = replace(ended(7, 5, 100, 400), job=job, restarts=1, first_start_time=NOW + 100)
+    stream.ended([outcome])
+    look(stream, 405)
+    observer = PlacementFeatures(64)
+    for row in stream.since(0)[0]:
+        tell(observer, row)
+    table = JobTable(
+        job_id=np.array([7]), submit=np.array([5.0]), wait=np.array([95.0]), run=np.array([300.0]),
+        processors=np.array([2]), requested_time=np.array([600.0]), status=np.array([1]), total_processors=64,
+        **{column: np.zeros(1, np.int64) for column in ("user", "group", "queue")},
+    )  # fmt: skip
+    asked = stream.codes.submission(replace(job, submit_time=NOW + 500), 500.0)
+    found, base = (
+        dict(zip(FEATURES, each.features(asked).tolist(), strict=True))
+        for each in (observer, retrace(table, [7]))
+    )
+    differ = {name for name in FEATURES if name not in {"group", "executable"} and found[name] != base[name]}
+    if turn_is_seen:  # by the placeholder's start: a second later than the job, to the same slot
+        assert found["user_wait_1"] == 89.0
+        differ -= {name for name in FEATURES if "_wait_" in name}
+    assert differ == set()
+    assert cut.live[7].submission.time == 5.0
+    assert (7 in cut.started_before) == turn_is_seen
+
+
+def test_who_comes_back_without_a_place_has_waited_nobody_knows_how_long(stream: QueueStream) -> None:
+    look(stream, 10, hedged(7, 5, admin_comment=""), hedged(9, 6))
+    look(stream, 20, waits(7, 18, restarts=1), hedged(9, 18, "PENDING", queue="onprem", restarts=1))
+    look(stream, 30, runs(7, 18, 25, restarts=1), hedged(9, 18, queue="onprem", restarts=1))
+    stream.ended([replace(ended(9, 6, 19, 26), restarts=1, state=JobState.NODE_FAIL)])
+    look(stream, 40, waits(9, 26, restarts=2), runs(7, 18, 25, restarts=1))
+    look(stream, 50, runs(9, 26, 45, restarts=2), runs(7, 18, 25, restarts=1))
+    assert happened(stream) == [
+        ("SUBMIT", 9, 6),
+        ("SUBMIT", 7, 18),
+        ("START", 9, 19),
+        ("START_AGAIN", 7, 25),
+        ("CUT_SHORT", 9, 26),
+        ("SUBMIT", 9, 26),
+        ("START_AGAIN", 9, 45),
+    ]
+
+
+def test_of_a_placeholder_that_has_gone_nobody_will_hear(stream: QueueStream) -> None:
+    look(stream, 10, hedged(7, 5), place(8, 7, 6))
+    look(stream, 20)
+    assert happened(stream) == [("SUBMIT", 8, 6), ("WITHDRAW", 8, 20)]
+    assert not stream.cut().gone
 
 
 def test_who_comes_back_from_the_cloud_is_told_from_new_jobs(stream: QueueStream) -> None:
