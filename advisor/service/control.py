@@ -25,6 +25,7 @@ from advisor.service.cloud_metrics import CloudCollector
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.cloud_report import CloudReport
 from advisor.service.handover import ControlSocket, HandoverFolder
+from advisor.service.hedge_record import Fate
 from advisor.service.interrupting import InterruptionLoop, SpotParts
 from advisor.service.interruption_record import InterruptionRecord
 from advisor.service.knowledge import Knowledge
@@ -127,7 +128,9 @@ class Control:
         self._notifier = notifier or Notifier(None)
         self.placement: PlacementLoop | None = None
         if settings.placement.rule == "advisor":
-            self.placement = PlacementLoop(settings, store=self.store, models=models, clock=self.clock)
+            self.placement = PlacementLoop(
+                settings, store=self.store, models=models, clock=self.clock, fates=self._fate_of_place
+            )
         self.look = LookLoop(
             settings,
             slurm=slurm,
@@ -309,6 +312,9 @@ class Control:
                 **shared,
             )
             self.runners[self.acquire.name] = LoopRunner(self.acquire, self.clock)
+
+    def _fate_of_place(self, job_id: int, advice_id: str) -> Fate | None:
+        return self.watch.fate(job_id, advice_id) if self.watch is not None else None
 
     def prices(self) -> Prices:
         """Prices in force, asking nobody."""

@@ -2,8 +2,8 @@
 
 Every job of the on-premise queue teaches when it has ended: what its hedge would have cost at each price, and
 what a clairvoyant would have spent (`advisor.decide.pacing`). Hedges are charged with what they have used so
-far; a hedged job adds to the budget what a clairvoyant would have spent on it, its wait being the forecast
-one, since nobody has seen it.
+far; a hedged job adds to the budget what a clairvoyant would have spent on it, its wait being the one until
+its turn came, or the forecast one where nobody has seen that.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from advisor.model.settings import Settings
 from advisor.model.table import JobTable
 from advisor.predict.fitness import Target
 from advisor.replay.forecasts import ForecastColumns, estimates_at
+from advisor.service.hedge_record import Fate
 from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -105,14 +106,25 @@ class HedgePrice:
         if self._open.pop(key, None) is not None:
             self._pacer.withdrawn(key)
 
-    def ended_in_the_cloud(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
-        """A hedged job has ended in the cloud: the budget grows by a clairvoyant's share of it."""
+    def ended_in_the_cloud(
+        self, outcome: JobOutcome, advice: AdviceRecord | None, fate: Fate | None = None
+    ) -> None:
+        """A hedged job has ended in the cloud: the budget grows by a clairvoyant's share of it.
+
+        He would have moved it if its turn had not come by then; if it had, by the wait that is known so; and
+        where its place was lost, by the forecast one.
+        """
         case = self._hedged(outcome, advice)
         if case is None:
             return
         in_cloud = case.boot_seconds + outcome.run_seconds
         run = outcome.run_seconds / case.slowdown
-        would_gain = float(case.wait_mass[case.waits + run > in_cloud].sum())
+        if fate is not None and fate.turn is not None:
+            would_gain = float(fate.turn - outcome.job.submit_time + run > in_cloud)
+        elif fate is not None and fate.was_kept:
+            would_gain = 1.0
+        else:
+            would_gain = float(case.wait_mass[case.waits + run > in_cloud].sum())
         self._add_to_the_budget(outcome.job.job_id, case.processors * in_cloud * would_gain)
 
     def came_back(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:

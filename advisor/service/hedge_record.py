@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -14,6 +15,7 @@ from advisor.ec2.state_file import StateFile
 log = structlog.get_logger(__name__)
 
 _MOST: Final = 20_000
+_MOST_ENDED: Final = 20_000
 
 
 class Phase(enum.StrEnum):
@@ -76,6 +78,8 @@ class Kept:
         Epoch seconds before which no placeholder is submitted again: the last attempt may yet succeed.
     acted : float
         Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
+    turn : float
+        When its turn came, epoch seconds; 0: not yet, or nobody saw it.
     why : str
         Why it came back, or stays.
     """
@@ -103,7 +107,33 @@ class Kept:
     place_limit_seconds: float | None = None
     tries_after: float = 0.0
     acted: float = 0.0
+    turn: float = 0.0
     why: str = ""
+
+    @property
+    def fate(self) -> Fate:
+        """What is known of its wait, should it have ended now."""
+        is_kept = self.placeholder != 0 and self.phase in (Phase.OPEN, Phase.RETURNING)
+        return Fate(was_kept=is_kept, turn=self.turn or None)
+
+
+class Fate(NamedTuple):
+    """What became of a job's place by the time it ended.
+
+    Attributes
+    ----------
+    was_kept : bool
+        Its placeholder was in the queue.
+    turn : float or None
+        When its turn came, epoch seconds. None where it was kept: the turn had not come.
+    """
+
+    was_kept: bool
+    turn: float | None
+
+
+AskFate = Callable[[int, str], Fate | None]
+"""Of a job's id and its advice's; None where nothing is known of it."""
 
 
 class HedgeRecord:
@@ -119,6 +149,7 @@ class HedgeRecord:
         self._state = state
         content = state.read()
         self._kept: dict[int, Kept] = {}
+        self._ended: dict[str, Fate] = {}
         items, counts = content.get("kept"), content.get("counts")
         for item in items if isinstance(items, list) else ():
             if (kept := _kept_of(item)) is not None:
@@ -156,9 +187,19 @@ class HedgeRecord:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def drop(self, job_id: int) -> None:
-        """Forget a job."""
-        if self._kept.pop(job_id, None) is not None:
+        """Forget a job, but for its fate: accounting may take a while to tell of its end."""
+        if (kept := self._kept.pop(job_id, None)) is not None:
+            self._ended[kept.advice_id] = kept.fate
+            if len(self._ended) > _MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
             self._write()
+
+    def fate(self, job_id: int, advice_id: str) -> Fate | None:
+        """What became of an ended job's place; for any thread, and not known beyond the process."""
+        kept = self._kept.get(job_id)
+        if kept is not None and kept.advice_id == advice_id:
+            return kept.fate
+        return self._ended.get(advice_id)
 
     def _write(self) -> None:
         self._state.write({"kept": [asdict(kept) for kept in self._kept.values()], "counts": self.counts})

@@ -41,6 +41,7 @@ from advisor.service import placement_store, queue_stream
 from advisor.service.accounting import SOURCE
 from advisor.service.clock import Clock
 from advisor.service.hedge_price import HedgePrice
+from advisor.service.hedge_record import AskFate
 from advisor.service.loops import Step
 from advisor.service.placement_record import PlacementRecord
 from advisor.service.placement_store import Base, with_jobs_under_way
@@ -75,6 +76,8 @@ class PlacementLoop:
         How forests are grown: as in the replay.
     record_jobs : int
         Newest jobs of the history on which a record is earned at first.
+    fates : callable, optional
+        What became of the place of a job that was hedged.
     """
 
     name = "forests"
@@ -88,6 +91,7 @@ class PlacementLoop:
         clock: Clock,
         options: ForecastOptions | None = None,
         record_jobs: int = RECORD_JOBS,
+        fates: AskFate = lambda _job_id, _advice_id: None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -95,6 +99,7 @@ class PlacementLoop:
         self._clock = clock
         self._options = options or ForecastOptions()
         self._record_jobs = record_jobs
+        self._fates = fates
         self._file = StateFile(settings.paths.state / "placement.json")
         self._hedges = HedgePrice(settings, models)
         self._record = PlacementRecord(settings.placement, self._file.read(), hedges=self._hedges)
@@ -325,8 +330,11 @@ class PlacementLoop:
             if outcome.partition == burst:
                 if not is_bulk and outcome.is_whole:  # one whose node was taken comes again when it has ended
                     advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-                    self._record.moved(outcome, advice)
-                    self._hedges.ended_in_the_cloud(outcome, advice)
+                    fate = (
+                        None if advice is None else self._fates(outcome.job.job_id, advice.advice.advice_id)
+                    )
+                    self._record.moved(outcome, advice, fate)
+                    self._hedges.ended_in_the_cloud(outcome, advice, fate)
                 continue
             self._ended_since += outcome.is_whole
             if not is_bulk:

@@ -28,6 +28,7 @@ from advisor.predict.placement_features import EventKind, PlacementFeatures, Sub
 from advisor.predict.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
 from advisor.predict.rolling import COVERAGE, TARGETS
 from advisor.service.hedge_price import HedgePrice
+from advisor.service.hedge_record import Fate
 
 _MOST_OPEN: Final = 200_000
 
@@ -123,21 +124,27 @@ class PlacementRecord:
             if self._hedges is not None:
                 self._hedges.withdrawn(key)
 
-    def moved(self, outcome: JobOutcome, advice: AdviceRecord | None) -> None:
+    def moved(self, outcome: JobOutcome, advice: AdviceRecord | None, fate: Fate | None = None) -> None:
         """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
 
         Nobody has seen how long it would have waited here. A forecast of that must not be taken for a gain
-        that allows larger stakes, or the rule would pay itself.
+        that allows larger stakes, or the rule would pay itself. Of a job that kept its place more is known:
+        it ended before its turn came and has lost nothing, how much it won nobody knows; or its turn did
+        come, and its wait is as well known as that of one that stayed.
         """
         if advice is None or advice.advice.placement is not Placement.BURST:
             return
         if advice.advice.mode is not Mode.ACT or not advice.estimates.wait.is_usable:
             return  # its user put it there
-        slower = self._settings.performance_ratio(outcome.job.processors)
-        here = advice.estimates.wait.seconds + outcome.run_seconds / slower
-        saved = here - (outcome.end_time - outcome.job.submit_time)
-        if saved < 0.0:
-            self._keeper.ended(outcome.job.job_id, saved, _said(advice.advice))
+        turn = fate.turn if fate is not None else None
+        if fate is not None and fate.was_kept and turn is None:
+            return
+        submitted = outcome.job.submit_time
+        wait = advice.estimates.wait.seconds if turn is None else max(0.0, turn - submitted)
+        here = wait + outcome.run_seconds / self._settings.performance_ratio(outcome.job.processors)
+        saved, chance = here - (outcome.end_time - submitted), _said(advice.advice)
+        if saved < 0.0 or (turn is not None and chance is not None):
+            self._keeper.ended(outcome.job.job_id, saved, chance)
 
     def as_plain(self) -> dict[str, Any]:
         """What JSON can hold."""

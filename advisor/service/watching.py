@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -29,7 +30,7 @@ from advisor.service.advice_of import moved_by_us
 from advisor.service.announcing import Announced
 from advisor.service.bringing_back import BringingBack, sight_of
 from advisor.service.clock import Clock
-from advisor.service.hedge_record import HedgeRecord, Kept, Phase
+from advisor.service.hedge_record import Fate, HedgeRecord, Kept, Phase
 from advisor.service.isolating import for_each
 from advisor.service.loops import Errand, Step
 from advisor.service.place_keeper import PlaceKeeper
@@ -128,6 +129,10 @@ class WatchLoop:
         hedge, waiting = self._settings.hedge, self._settings.waiting
         return len(self._record) > 0 or hedge.enabled or waiting.speculate
 
+    def fate(self, job_id: int, advice_id: str) -> Fate | None:
+        """What became of an ended job's place (:meth:`HedgeRecord.fate`)."""
+        return self._record.fate(job_id, advice_id)
+
     def report(self) -> Mapping[str, Any]:
         """What `advisor status` shows: places kept now by phase, and what has happened so far."""
         return {
@@ -223,7 +228,10 @@ class WatchLoop:
         if place is not None and was_changed(kept, place):
             self._record.count("places_changed")
             self._settle(kept, "its place was changed")  # and `forget` ends it
-        elif queued.state == RUNNING and queued.start_time is not None and self._stays(kept, queued):
+            return
+        started = place.start_time if place is not None else None
+        kept = replace(kept, turn=self._clock.wall() if started is None else started)
+        if queued.state == RUNNING and queued.start_time is not None and self._stays(kept, queued):
             self._settle(kept, "its turn came, and it is sooner done where it is")
         else:
             self._come_back(kept, queued, "its turn came")

@@ -16,6 +16,7 @@ from advisor.model import Advice, Estimate, Estimates, Job, JobOutcome, Mode, Pl
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.hedge_price import LEAST_KNOWN, HedgePrice
+from advisor.service.hedge_record import Fate
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from advisor.testing.watched import hedged_comment
 
@@ -173,6 +174,33 @@ def test_a_hedged_job_adds_what_a_clairvoyant_would_have_spent_on_it(tmp_path: P
     before = price.overspent
     price.ended_in_the_cloud(JobOutcome(job=job, start_time=10.0, end_time=300.0), unhedged)
     assert price.overspent == before
+
+
+@pytest.mark.parametrize(
+    ("fate", "like"),
+    [
+        (Fate(was_kept=True, turn=None), 1e6),
+        (Fate(was_kept=False, turn=3000.0), 1e6),
+        (Fate(was_kept=False, turn=1.0), 0.0),
+    ],
+)
+def test_what_became_of_its_place_says_whether_a_clairvoyant_would_have_moved_it(
+    tmp_path: Path, fate: Fate, like: float
+) -> None:
+    """As for a job whose wait was forecast to be certainly so long."""
+    job = Job(job_id=99, submit_time=0.0, processors=4)
+    outcome = JobOutcome(job=job, start_time=10.0, end_time=300.0)
+    prices = [make_price(tmp_path) for _ in range(2)]
+    for price, wait, known in zip(prices, (400.0, like), (fate, None), strict=True):
+        teach(price, LEAST_KNOWN)
+        advice = Advice(
+            advice_id="a", time=0.0, placement=Placement.BURST, partition="burst", capacity=None,
+            mode=Mode.ACT, answers=(), hedge=Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0),
+        )  # fmt: skip
+        record = AdviceRecord(advice=advice, job=job, estimates=forecast(wait, 600.0))
+        price.ended_in_the_cloud(outcome, record, known)
+        price.charge()
+    assert prices[0].overspent == pytest.approx(prices[1].overspent)
 
 
 def test_a_hedged_job_that_came_back_teaches_by_its_whole_wait(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from advisor.model import (
 from advisor.model.settings import PlacementSettings
 from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
 from advisor.predict.queue_events import event
+from advisor.service.hedge_record import Fate
 from advisor.service.placement_record import PlacementRecord
 
 SETTINGS = PlacementSettings(overhead_per_processor=0.1, boot_seconds=100.0)
@@ -144,6 +145,34 @@ def test_of_moved_jobs_only_losses_count() -> None:
     record.moved(*moved(9000.0, mode=Mode.SHADOW, run=6000.0))
     record.moved(moved(9000.0, run=6000.0)[0], None)
     assert saved(record) == pytest.approx(-2000.0), "others went there by themselves"
+
+
+def test_a_job_that_ended_before_its_turn_came_has_lost_nothing() -> None:
+    """Its place was kept all the time: waiting here would have been longer than all of its stay."""
+    record = PlacementRecord(SETTINGS)
+    lost_by_forecast = moved(7000.0, run=6000.0)
+    record.moved(*lost_by_forecast, Fate(was_kept=True, turn=None))
+    assert record.record == NOTHING
+    record.moved(*lost_by_forecast, Fate(was_kept=False, turn=None))
+    assert saved(record) == pytest.approx(-2000.0), "its place was lost: the forecast is all there is"
+
+
+def test_a_job_whose_turn_came_has_won_or_lost_what_it_has() -> None:
+    outcome, advised = moved(7000.0, run=6000.0)
+    said = Answer(
+        question=Question.FASTER,
+        verdict=Verdict.YES,
+        reason="hedge",
+        numbers=(("win_probability", Quantity(0.99, "")),),
+    )
+    knows = replace(advised, advice=replace(advised.advice, answers=(said,)))
+    for turn, expected in ((2500.0, -500.0), (3500.0, 500.0)):  # here: 4000 s of running
+        record = PlacementRecord(SETTINGS)
+        record.moved(outcome, knows, Fate(was_kept=False, turn=turn))
+        assert saved(record) == pytest.approx(expected)
+    record = PlacementRecord(SETTINGS)
+    record.moved(outcome, advised, Fate(was_kept=False, turn=3500.0))
+    assert record.record == NOTHING, "how likely it was to win nobody knows any more"
 
 
 def test_a_loss_counts_among_jobs_as_likely_to_be_faster() -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.service.hedge_record import Phase
+from advisor.service.hedge_record import Fate, Phase
 from advisor.slurm.places import Wish
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment, small_comment
@@ -163,6 +163,38 @@ def test_after_its_stop_loss_a_job_waits_behind_its_placeholder(world: World) ->
     world.look(home(world, state="RUNNING"))
     assert world.queue.raised[-1] == (7, 0)
     assert world.queue.requeued == [7]
+
+
+def test_what_became_of_a_place_is_known_when_its_job_has_ended(world: World) -> None:
+    """Accounting tells of the end later; by then the place is forgotten."""
+    running, advice = world.job(), str(advice_id_of(world.comment))
+    world.look(running)
+    assert world.loop.fate(7, advice) == Fate(was_kept=True, turn=None), "should it have ended by now"
+    world.look(running, place(world, "PENDING"))
+    world.queue.jobs.clear()
+    world.look()
+    assert 7 not in world.record
+    assert world.loop.fate(7, advice) == Fate(was_kept=True, turn=None)
+    assert world.loop.fate(7, "another") is None, "the id was given again"
+
+
+def test_when_its_turn_came_is_known_of_a_job_that_stayed(world: World) -> None:
+    running, advice = world.job(), str(advice_id_of(world.comment))
+    world.look(running)
+    world.clock.pass_by(40.0)  # no run within its limit could now end sooner here
+    turn = world.clock.wall - 10.0
+    world.look(running, place(world, "RUNNING"))
+    assert world.record.all()[0].phase is Phase.SETTLED
+    world.queue.jobs.clear()
+    world.look()
+    assert world.loop.fate(7, advice) == Fate(was_kept=False, turn=turn)
+
+
+def test_a_place_that_was_given_up_was_not_kept(world: World) -> None:
+    running, advice = world.job(), str(advice_id_of(world.comment))
+    world.look(running)
+    world.look(running)
+    assert world.loop.fate(7, advice) == Fate(was_kept=False, turn=None)
 
 
 def test_its_age_is_given_back_once_and_not_before_ages_are_reckoned(world: World) -> None:
