@@ -56,6 +56,7 @@ _LEAD_JOBS: Final = 10_000  # before them: users' earlier jobs, and a queue that
 _BULK_JOBS: Final = 1_000  # more at once came from a log: no events are made of them
 _MOST_EVENTS: Final = 50_000
 _NICE: Final = 10
+_DRIFT_SECONDS: Final = 3600.0  # minutes of work, and forests anew
 _LONGEST: Final = float(EDGES[-1])
 
 
@@ -113,6 +114,7 @@ class PlacementLoop:
         self._known_jobs = self._ended_since = self._number = 0
         self._needs_base = False
         self._kept: dict[str, Any] = {}
+        self._drifting_since = math.inf  # monotonic seconds
         self._stopping = threading.Event()
 
     @property
@@ -205,15 +207,16 @@ class PlacementLoop:
     def earn(self) -> None:
         """Once: forecast the history's newest jobs as a replay does, for the record and the calibration.
 
-        And once more for the price of hedges alone, where they are switched on when a record has been earned.
+        And once more for the price of hedges alone, where they are switched on when a record has been earned;
+        and when nodes have booted slower or faster for an hour than the record was earned with.
         """
-        is_earned = self._record.is_earned
+        is_earned = self._record.is_earned and not self._has_drifted()
         if not len(self._forests) or (is_earned and not self._hedges.wants_history):
             return
         table = self._history()
         cut = self._running_stream.cut()
         self._follow()  # what the history has, too, is counted here for the last time
-        if not is_earned:
+        if not self._record.is_earned:
             self._record.begin_anew()
         table = replace(table, total_processors=cut.total_processors)
         rows = np.flatnonzero(table.run > 0)[-self._record_jobs :]
@@ -227,9 +230,23 @@ class PlacementLoop:
         earned = earned_by_candidates(table, forecasts, reckoned)
         if len(forests):
             self._forests, self._number = forests, self._number + len(rows)
+        if self._record.is_earned:  # the old one was in force until now
+            self._record.begin_anew()
+        self._drifting_since = math.inf
         self._record.earn(earned.record, {target: forecasts[target].level for target in TARGETS})
-        log.info("placement.record_earned", jobs=len(rows), trusted_seconds=self._record.trusted_seconds)
+        log.info(
+            "placement.record_earned",
+            jobs=len(rows),
+            trusted_seconds=self._record.trusted_seconds,
+            boot_seconds=self._record.earned_boot_seconds,
+        )
         self._hand_over(self._history())
+
+    def _has_drifted(self) -> bool:
+        """Whether boots are other ones for good: spot that is away for a moment changes them, too."""
+        now = self._clock.monotonic()
+        self._drifting_since = min(self._drifting_since, now) if self._record.is_outdated else math.inf
+        return now - self._drifting_since >= _DRIFT_SECONDS
 
     def keep(self) -> None:
         """The record and the calibration outlive this process, and what the price of a hedge rests on."""
@@ -254,6 +271,7 @@ class PlacementLoop:
             "finished_jobs": self._known_jobs,
             "first_forest_after_jobs": self._options.first,
             "record_earned": self._record.is_earned,
+            "record_boot_seconds": self._record.earned_boot_seconds,
             "record_saved_seconds": likely_earned(record, self._settings.placement).saved_seconds,
             "record_trusted_seconds": self._record.trusted_seconds,
             "record_at_risk_seconds": record.at_risk_seconds,

@@ -31,6 +31,9 @@ from advisor.service.hedge_price import HedgePrice
 from advisor.service.hedge_record import Fate
 
 _MOST_OPEN: Final = 200_000
+_DRIFT_SHARE: Final = 0.25
+_LEAST_DRIFT_SECONDS: Final = 15.0
+"""The boot time in force is a quantile of the last 50 boots, and moves by less from day to day."""
 
 
 @dataclass(slots=True)
@@ -70,9 +73,12 @@ class PlacementRecord:
         self._hedges = hedges
         self._open: dict[int, _Open] = {}
         self._keeper = RecordKeeper(settings.win_probability)
+        self._moved = RecordKeeper(settings.win_probability)  # what is in it of jobs in the cloud
         self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
         self.boot_seconds = settings.boot_seconds
         """What decisions reckon with: learned, else the setting."""
+        self.earned_boot_seconds = settings.boot_seconds
+        """What the history's jobs were reckoned with when the record was earned."""
         self.is_earned = False
         """Whether it has more than what was seen since the start: the history, or an earlier record."""
         if kept:
@@ -93,12 +99,28 @@ class PlacementRecord:
         """Where intervals are cut now."""
         return {target: level.bounds for target, level in self.levels.items()}
 
-    def begin_anew(self) -> None:
-        """Forget what was seen so far: the history, which has it too, is about to be counted."""
-        self._keeper = RecordKeeper(self._settings.win_probability)
+    @property
+    def is_outdated(self) -> bool:
+        """Whether nodes boot so much slower or faster now that what was earned is no longer what would be.
 
-    def earn(self, earned: TrackRecord, levels: Mapping[Target, float]) -> None:
-        """Add what the history has earned, and take its calibration."""
+        Every gain in it contains one boot: with a slower one the record would vouch for stakes with winnings
+        that nobody would have had.
+        """
+        drift = abs(self.boot_seconds - self.earned_boot_seconds)
+        return self.is_earned and drift > max(_LEAST_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
+
+    def begin_anew(self) -> None:
+        """Forget what was seen so far: the history, which has it too, is about to be counted.
+
+        What jobs in the cloud have lost is not in the history of the queue here, and stays.
+        """
+        self._keeper = RecordKeeper(self._settings.win_probability, self._moved.record)
+
+    def earn(
+        self, earned: TrackRecord, levels: Mapping[Target, float], boot_seconds: float | None = None
+    ) -> None:
+        """Add what the history has earned with a boot time, and take its calibration."""
+        self.earned_boot_seconds = self.boot_seconds if boot_seconds is None else boot_seconds
         self._keeper.add(earned)
         self.levels = {target: AdaptiveLevel(COVERAGE, level=level) for target, level in levels.items()}
         self.is_earned = True
@@ -144,16 +166,16 @@ class PlacementRecord:
         here = wait + outcome.run_seconds / self._settings.performance_ratio(outcome.job.processors)
         saved, chance = here - (outcome.end_time - submitted), _said(advice.advice)
         if saved < 0.0 or (turn is not None and chance is not None):
-            self._keeper.ended(outcome.job.job_id, saved, chance)
+            for keeper in (self._keeper, self._moved):
+                keeper.ended(outcome.job.job_id, saved, chance)
 
     def as_plain(self) -> dict[str, Any]:
         """What JSON can hold."""
         return {
             "settings": self._signature(),
-            "bands": [
-                [band.saved_seconds, band.absolute_seconds, band.squared_seconds]
-                for band in self.record.bands
-            ],
+            "bands": _plain(self.record),
+            "moved": _plain(self._moved.record),
+            "boot_seconds": self.earned_boot_seconds,
             "levels": {target: level.level for target, level in self.levels.items()},
         }
 
@@ -161,17 +183,25 @@ class PlacementRecord:
         if kept.get("settings") != self._signature():
             return  # another overhead, another boot time: the gains were other gains
         try:
-            earned = self._kept_record(kept)
+            earned, moved = self._kept_record(kept), _bands(kept.get("moved", ()))
+            # earlier releases did not say
+            boot_seconds = float(kept.get("boot_seconds", self._settings.boot_seconds))
             levels: dict[Target, float] = {target: float(kept["levels"][target]) for target in TARGETS}
         except (KeyError, TypeError, ValueError):
             return
-        sums = [(band.saved_seconds, band.squared_seconds) for band in earned.bands]
-        if len(sums) == len(self.record.bands) and np.isfinite([*np.ravel(sums), *levels.values()]).all():
-            self.earn(earned, levels)
+        sums = [
+            number
+            for band in (*earned.bands, *moved.bands)
+            for number in (band.saved_seconds, band.squared_seconds)
+        ]
+        is_sound = np.isfinite([*sums, boot_seconds, *levels.values()]).all()
+        if len(earned.bands) == len(self.record.bands) and is_sound:
+            self.earn(earned, levels, boot_seconds)
+            self._moved.add(moved)
 
     def _kept_record(self, kept: Mapping[str, Any]) -> TrackRecord:
         if "bands" in kept:
-            return TrackRecord(bands=tuple(_earned(*band) for band in kept["bands"]))
+            return _bands(kept["bands"])
         # before there were bands one sum was kept, of all likely enough jobs
         names = ("saved_seconds", "absolute_seconds", "squared_seconds")
         return record_of(_earned(*(kept[name] for name in names)), self._settings)
@@ -219,6 +249,14 @@ class PlacementRecord:
     def _judge(self, target: Target, estimate: Estimate, truth: float) -> None:
         if truth >= 0.0:
             self.levels[target].learn(inside=estimate.lower <= truth <= estimate.upper)
+
+
+def _plain(record: TrackRecord) -> list[list[float]]:
+    return [[band.saved_seconds, band.absolute_seconds, band.squared_seconds] for band in record.bands]
+
+
+def _bands(kept: Any) -> TrackRecord:
+    return TrackRecord(bands=tuple(_earned(*band) for band in kept))
 
 
 def _earned(saved: Any, absolute: Any, squared: Any) -> Earned:

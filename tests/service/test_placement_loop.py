@@ -23,6 +23,7 @@ from advisor.model import (
     Quantity,
     Question,
     TimeLimit,
+    TrackRecord,
     Verdict,
 )
 from advisor.model.advice import Hedge, HedgeKind
@@ -284,6 +285,32 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     kept = in_the_cloud(7, Reason.HEDGED, (("stake", Quantity(40.0)),), hedge=hedge, processors=10)
     desk.loop.saw(make_look(ORIGIN, jobs=(kept,)), make_cluster())
     assert desk.loop.record.at_risk_seconds == 0.0, "it keeps its place here"
+
+
+def test_a_record_is_earned_anew_when_nodes_boot_otherwise_for_an_hour(desk: Desk) -> None:
+    """Each of its gains contains a boot; spot that is away for some minutes is no reason."""
+    desk.table = table = desk.table.select(slice(0, 300))
+    desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
+    end = float(table.end.max()) + 1.0
+
+    def go_on(boot_seconds: float, seconds: float) -> TrackRecord:
+        desk.clock.pass_by(seconds)
+        desk.look(end, boot_seconds)
+        for step in desk.loop.steps():
+            step.run()
+        return desk.loop.record
+
+    go_on(60.0, 0.0)
+    fast = go_on(60.0, 0.0)
+    assert any(band.squared_seconds for band in fast.bands)
+    for boot_seconds, seconds in ((600.0, 0.0), (600.0, 3000.0), (62.0, 0.0), (600.0, 700.0)):
+        assert go_on(boot_seconds, seconds) == fast
+    slow = go_on(600.0, 3600.0)
+    assert slow.bands != fast.bands
+    assert desk.loop.report()["record_boot_seconds"] == 600.0
+    assert go_on(600.0, 3600.0) == slow, "once"
+    desk.loop = desk.new_loop()
+    assert go_on(600.0, 7200.0).bands == slow.bands
 
 
 def test_hedges_switched_on_later_have_a_price_from_the_history(

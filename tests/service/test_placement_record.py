@@ -227,6 +227,9 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
         {"bands": [["x", 0.0, 0.0]]},
         {"bands": [[1.0, 1.0, 1.0]]},
         {"bands": 7},
+        {"moved": 7},
+        {"boot_seconds": "soon"},
+        {"boot_seconds": math.inf},
         {"bands": [[math.nan, 0.0, 0.0]] * 20},
         {"bands": [[0.0, 0.0]] * 20},
     ],
@@ -244,6 +247,36 @@ def test_what_was_seen_while_the_history_was_counted_is_kept() -> None:
     live(record, Says(2000.0, 500.0), wait=1400.0, run=600.0, key=2)
     record.earn(won(50.0), {"wait": 0.1, "run": 0.1})
     assert saved(record) == pytest.approx(1000.0 + 50.0)
+
+
+@pytest.mark.parametrize(
+    ("boot", "is_outdated"), [(110.0, False), (124.0, False), (130.0, True), (70.0, True)]
+)
+def test_a_record_is_outdated_when_nodes_boot_otherwise(boot: float, *, is_outdated: bool) -> None:
+    record = PlacementRecord(SETTINGS)
+    record.boot_seconds = 10.0 * boot
+    assert not record.is_outdated, "none has been earned yet"
+    record.boot_seconds = 100.0
+    record.earn(won(9.0), {"wait": 0.2, "run": 0.1})
+    record = PlacementRecord(SETTINGS, record.as_plain())
+    record.boot_seconds = boot
+    assert record.is_outdated == is_outdated
+    record.begin_anew()
+    record.earn(won(7.0), {"wait": 0.2, "run": 0.1})
+    assert not record.is_outdated
+    assert saved(record) == 7.0
+
+
+def test_what_jobs_in_the_cloud_have_lost_outlives_a_record_earned_anew() -> None:
+    """It is not in the history of the queue here, and no boot time undoes it."""
+    record = PlacementRecord(SETTINGS)
+    record.earn(won(9000.0), {"wait": 0.2, "run": 0.1})
+    record.moved(*moved(7000.0, run=6000.0))
+    record = PlacementRecord(SETTINGS, record.as_plain())
+    assert saved(record) == pytest.approx(9000.0 - 2000.0)
+    record.begin_anew()
+    record.earn(won(8000.0), {"wait": 0.2, "run": 0.1})
+    assert saved(record) == pytest.approx(8000.0 - 2000.0)
 
 
 def replace_settings(**changed: float) -> PlacementSettings:
