@@ -9,6 +9,16 @@ import numba
 import numpy as np
 
 from advisor.simulate._state import Records
+from advisor.simulate.portfolio._shared import (
+    TAILS,
+    Known,
+    find_plan,
+    find_tail,
+    note_plan,
+    note_spared,
+    note_starts,
+    take_starts,
+)
 from advisor.simulate.portfolio._state import (
     SLOWDOWN_BOUND,
     Floats,
@@ -17,13 +27,23 @@ from advisor.simulate.portfolio._state import (
     Readiness,
     Rules,
 )
-from advisor.simulate.portfolio._tick import charge, decide, next_moment, priority_of_next, tick_of, weight_of
+from advisor.simulate.portfolio._tick import (
+    BY_ORDER,
+    charge,
+    decide,
+    next_moment,
+    priority_of_next,
+    tick_of,
+    weight_of,
+)
 
 CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4, 5
 """Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait
 and of those expected later, seconds charged for the time from now on, paid hours' rest included, and what the
 plan's idle nodes spare jobs that are expected to come."""
 COLUMNS = 6
+STARTED, NEVER, HANDED_OVER = 0, 1, 2
+"""How a plan ended: every job started, one never would, or its time is over."""
 
 
 @numba.njit(cache=True)
@@ -43,10 +63,10 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
 
 
 @numba.njit(cache=True)
-def _spare(
-    state: OnlineState, policy: Records, ready: Readiness, since: float, until: float, outcome: Floats
-) -> None:
-    """Add what the nodes that are idle between two ticks spare the jobs that come meanwhile.
+def _spared(
+    state: OnlineState, policy: Records, ready: Readiness, since: float, until: float
+) -> tuple[float, float]:
+    """What the nodes that are idle between two ticks spare the jobs that come meanwhile: charge, slowdown.
 
     While the next job is blocked that helps only those that soon come before it in the policy's order.
     """
@@ -54,61 +74,128 @@ def _spare(
     for at in range(state.cluster[0].nodes):
         idle += int(state.node[at].ready <= since)
     if idle == 0:
-        return
+        return 0.0, 0.0
+    if state.cluster[0].waiting > 0:
+        state.cluster[0].forks |= BY_ORDER
     seconds = until - since
     if state.cluster[0].waiting > 0 and not policy.backfill:
         blocked, own = priority_of_next(state.waiting, state.cluster, policy.order, since)
         if own == 0.0:
-            return
+            return 0.0, 0.0
         weight = ready.weight[policy.order]
         seconds *= 1.0 - np.searchsorted(weight, blocked / own) / len(weight)
-    outcome[SPARED_CHARGED] += ready.charged[idle] * seconds
-    outcome[SPARED_SLOWDOWN] += ready.slowdown[idle] * seconds
+    return float(ready.charged[idle] * seconds), float(ready.slowdown[idle] * seconds)
 
 
 @numba.njit(cache=True)
-def _run(
+def _go(  # noqa: PLR0917  (compiled: no keywords)
     job: Records,
     state: OnlineState,
+    known: Known,
+    tail: int,
     rules: Rules,
     policy: Records,
-    after: Records,
-    hold: float,
+    until: float,
+    least: float,
     ready: Readiness,
     outcome: Floats,
-) -> bool:
-    """Go from tick to tick until every job has started; False if a job never would.
+) -> int:
+    """Follow a policy from tick to tick until every job has started, or past ``until``.
 
-    After ``hold`` seconds the policy ``after`` takes over. Where that one keeps nodes warm the plan goes on
-    until they can be up: a plan that gave them back has to rent them again.
+    Not before ``least``. ``tail``: where to write down what is spared; -1 for nowhere.
     """
     it = state.cluster[0]
-    until = it.now + hold
-    is_held = True
-    least = until + rules.boot if after.headroom > 0 and hold < np.inf else it.now
     while True:
         _arrive(job, state.waiting, state.cluster, policy.order)
         decide(state.node, state.waiting, state.cluster, state.start, state.scratch, rules, policy)
         all_started = it.waiting == 0 and it.arrived == len(job)
         if all_started and it.now >= least:
-            return True
+            return STARTED
         moment = next_moment(state.node, state.waiting, state.cluster, rules, policy)
         if it.arrived < len(job):
             moment = min(moment, job[it.arrived].submit)
         if all_started:
-            moment = min(moment, until + 1.0 if is_held else least)
+            moment = min(moment, until + 1.0 if until < np.inf else least)
         if moment == np.inf:
-            return False
+            return NEVER
         before = it.now
         it.now = tick_of(moment, it.now, rules.tick)
         if len(ready.slowdown) > 0:
-            _spare(state, policy, ready, before, it.now, outcome)
-        if is_held and it.now > until:
-            is_held = False
-            policy = after
-            for at in range(it.waiting):
-                this = state.waiting[at]
-                this.weight = weight_of(after.order, this.estimate, this.processors)
+            charged, slowdown = _spared(state, policy, ready, before, it.now)
+            outcome[SPARED_CHARGED] += charged
+            outcome[SPARED_SLOWDOWN] += slowdown
+            if tail >= 0 and (charged != 0.0 or slowdown != 0.0):
+                note_spared(known, tail, charged, slowdown)
+        if it.now > until:
+            return HANDED_OVER
+
+
+@numba.njit(cache=True)
+def _charged(state: OnlineState, rules: Rules) -> float:
+    """Seconds charged if each node is given back when its last job ends; whole ones."""
+    it = state.cluster[0]
+    total = it.charged
+    for at in range(it.nodes):
+        held = max(state.node[at].ready, it.now) - state.node[at].since
+        total += charge(held, rules.release)
+    return float(total)
+
+
+@numba.njit(cache=True)
+def _follow(
+    job: Records,
+    state: OnlineState,
+    known: Known,
+    rules: Rules,
+    after: Records,
+    least: float,
+    ready: Readiness,
+    outcome: Floats,
+) -> tuple[bool, float]:
+    """Let the policy ``after`` take over; whether every job started, and seconds charged."""
+    it = state.cluster[0]
+    at, is_known = find_tail(state, known)
+    tail = known.tail[at]
+    if is_known:
+        for place in range(tail.spared):
+            outcome[SPARED_CHARGED] += known.spared[at, place, 0]
+            outcome[SPARED_SLOWDOWN] += known.spared[at, place, 1]
+        take_starts(state, known, at, len(job))
+        return tail.started == 1, it.charged + tail.charged
+    for place in range(it.waiting):
+        this = state.waiting[place]
+        this.weight = weight_of(after.order, this.estimate, this.processors)
+    before = it.charged
+    ended = _go(job, state, known, at, rules, after, np.inf, least, ready, outcome)
+    charged = _charged(state, rules)
+    note_starts(state, known, at, len(job))
+    tail.started = int(ended == STARTED)
+    tail.charged = charged - before
+    return ended == STARTED, charged
+
+
+@numba.njit(cache=True)
+def _paid(profile: Records, now: float, rules: Rules) -> tuple[float, float]:
+    """Seconds charged for the rented nodes so far, and how long they have been held."""
+    paid = 0.0
+    elapsed = 0.0
+    for at in range(len(profile)):
+        if now > profile[at].since:
+            paid += charge(now - profile[at].since, rules.release)
+            elapsed += now - profile[at].since
+    return float(paid), float(elapsed)
+
+
+@numba.njit(cache=True)
+def _reset(profile: Records, now: float, state: OnlineState) -> None:
+    it = state.cluster[0]
+    state.node[: len(profile)] = profile
+    it.nodes = len(profile)
+    it.now = now
+    it.charged = 0.0
+    it.waiting = 0
+    it.arrived = 0
+    it.forks = 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -123,31 +210,37 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
     chosen: Ints,
     rules: Rules,
     state: OnlineState,
+    known: Known,
     ready: Readiness,
     outcome: Floats,
 ) -> None:
-    """Run each chosen policy on the queue; see :func:`advisor.simulate.portfolio.online.simulate`."""
+    """Run each chosen policy on the queue; see :func:`advisor.simulate.portfolio.online.simulate`.
+
+    After ``hold`` seconds the policy ``base`` takes over. Where that one keeps nodes warm the plan goes on
+    until they can be up: a plan that gave them back has to rent them again.
+    """
     it = state.cluster[0]
-    paid = 0.0
-    elapsed = 0.0
-    for at in range(len(profile)):
-        if now > profile[at].since:
-            paid += charge(now - profile[at].since, rules.release)
-            elapsed += now - profile[at].since
+    paid, elapsed = _paid(profile, now, rules)
+    # nodes without boot would be idle after an order was decided on; alone, policies differ to the end
+    shares = rules.boot > 0.0 and (base >= 0 or hold == np.inf)
     for index in chosen:
-        state.node[: len(profile)] = profile
-        it.nodes = len(profile)
-        it.now = now
-        it.charged = 0.0
-        it.waiting = 0
-        it.arrived = 0
+        same = find_plan(known, policies[index]) if shares else -1
+        if same >= 0:
+            outcome[index] = outcome[same]
+            continue
+        if base < 0:
+            known.size[TAILS] = 0
+        _reset(profile, now, state)
         outcome[index, SPARED_CHARGED] = outcome[index, SPARED_SLOWDOWN] = 0.0
         after = policies[index if base < 0 else base]
-        started = _run(job, state, rules, policies[index], after, hold, ready, outcome[index])
-        total = it.charged
-        for at in range(it.nodes):
-            held = max(state.node[at].ready, it.now) - state.node[at].since
-            total += charge(held, rules.release)
+        until = now + hold
+        least = until + rules.boot if after.headroom > 0 and hold < np.inf else now
+        ended = _go(job, state, known, -1, rules, policies[index], until, least, ready, outcome[index])
+        note_plan(known, policies[index], it.forks, index)
+        if ended == HANDED_OVER:
+            started, total = _follow(job, state, known, rules, after, least, ready, outcome[index])
+        else:
+            started, total = ended == STARTED, _charged(state, rules)
         outcome[index, CHARGED] = total - paid if started else np.inf
         outcome[index, HELD] = total - elapsed
         _add_slowdowns(job, present, state.start, outcome, index)

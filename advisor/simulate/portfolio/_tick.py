@@ -36,6 +36,8 @@ _HOUR = 3600.0
 _LEAST_CHARGED = 60.0
 _GRACE = 3600.0
 _SOON = 300.0
+BY_ORDER, BY_CHOICE = 1, 2
+"""Bits of ``forks``: another order of jobs, or choice of nodes, might have led to something else."""
 
 
 @numba.njit(cache=True)
@@ -176,11 +178,13 @@ def _give(node: Records, at: int, now: float, job: Records) -> None:
 
 @numba.njit(cache=True)
 def _place(  # noqa: C901  (plain loops over the nodes)
-    node: Records, cluster: Records, scratch: Floats, rules: Rules, choice: int, job: Records
+    node: Records, cluster: Records, scratch: Floats, rules: Rules, choice: int, job: Records, idle: int
 ) -> None:
     """Give a job its nodes: in the order rented, or all nodes of the best key, then of the next best."""
     it = cluster[0]
     needed = job.processors
+    if needed < idle and rules.release != _SECOND:
+        it.forks |= BY_CHOICE
     if choice == _FIRST or rules.release == _SECOND:
         for at in range(it.nodes):
             if node[at].ready <= it.now:
@@ -252,8 +256,8 @@ def _backfill(  # noqa: PLR0917  (compiled: no keywords)
             continue
         if not ends_in_time:
             extra -= job.processors
+        _place(node, cluster, scratch, rules, policy.choice, job, idle)
         idle -= job.processors
-        _place(node, cluster, scratch, rules, policy.choice, job)
         start[job.row] = it.now
         _take_out(waiting, cluster, at)
 
@@ -277,8 +281,8 @@ def _start_jobs(
             if policy.backfill and idle > 0:
                 _backfill(node, waiting, cluster, start, scratch, rules, policy, at, idle)
             return
+        _place(node, cluster, scratch, rules, policy.choice, job, idle)
         idle -= job.processors
-        _place(node, cluster, scratch, rules, policy.choice, job)
         start[job.row] = it.now
         _take_out(waiting, cluster, at)
 
@@ -338,6 +342,8 @@ def decide(
         idle, booting = _count(node, cluster)
         _rent(node, cluster, rules, _wanted(waiting, cluster, idle, booting, policy.provisioning))
         if idle > 0:
+            if it.waiting > 1:
+                it.forks |= BY_ORDER
             _start_jobs(node, waiting, cluster, start, scratch, rules, policy, idle)
     if policy.headroom > 0:
         _fill_headroom(node, waiting, cluster, rules, policy)

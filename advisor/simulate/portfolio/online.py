@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from advisor.simulate._state import Records
 from advisor.simulate.portfolio import _online
+from advisor.simulate.portfolio._shared import room_to_know
 from advisor.simulate.portfolio._state import (
     CLUSTER,
     JOB,
@@ -100,12 +101,14 @@ class OnlineSimulator:
         self._policies = as_records(policies)
         self._rules = rules
         self._outcome = np.zeros((len(policies), _online.COLUMNS))
+        self._about: tuple[Situation, int | None, float] | None = None
         self._room = 0
-        self._state = self._make_room(256)
+        self._make_room(256)
 
-    def _make_room(self, jobs: int) -> OnlineState:
+    def _make_room(self, jobs: int) -> None:
         self._room = jobs
-        return OnlineState(
+        self._known = room_to_know(len(self._policies), self._rules.max_nodes, jobs)
+        self._state = OnlineState(
             node=np.zeros(self._rules.max_nodes, NODE),
             waiting=np.zeros(jobs + 1, WAITING),
             cluster=np.zeros(1, CLUSTER),
@@ -123,12 +126,17 @@ class OnlineSimulator:
         """Let each chosen policy (indices) run the situation's jobs to the last start.
 
         With ``base``, that policy takes over after ``hold_seconds``: the outcome is what deviating from it
-        for so long would bring.
+        for so long would bring. What plans share is remembered while calls are about the same situation,
+        whose arrays must not change meanwhile.
 
         The arrays handed out are overwritten by the next call; rows not chosen keep what they had.
         """
         if len(situation.jobs) > self._room:
-            self._state = self._make_room(2 * len(situation.jobs))
+            self._make_room(2 * len(situation.jobs))
+        about = (situation, base, hold_seconds)
+        if self._about is None or self._about[0] is not situation or self._about[1:] != about[1:]:
+            self._known.size[:] = 0
+            self._about = about
         _online.simulate_policies(
             situation.profile,
             situation.jobs,
@@ -140,6 +148,7 @@ class OnlineSimulator:
             chosen,
             self._rules,
             self._state,
+            self._known,
             situation.ready,
             self._outcome,
         )
