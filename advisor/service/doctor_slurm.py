@@ -256,6 +256,7 @@ class SlurmExamination:
         if nodes and not fixed and not down:
             yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
         yield from self._capacity_features(nodes)
+        yield from self._steady_feature(nodes)
         yield from self._suspension(partition)
         timeout = self._config.get("ResumeTimeout", "").split()
         boot = self._settings.placement.boot_seconds
@@ -288,6 +289,17 @@ class SlurmExamination:
                     f"back before {key} decides about them",
                     f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
                 )
+
+    def _steady_feature(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
+        """Whether the mark of nodes that last can be given at all: slurm.conf must have it on them."""
+        matching = self._settings.matching
+        feature = matching.steady_feature
+        if nodes and matching.enabled and feature and not any(feature in node.features for node in nodes):
+            yield warning(
+                "cloud nodes",
+                f"none has the feature {feature}: long jobs cannot prefer nodes that last",
+                f"Give them Feature=...,{feature} in slurm.conf, or set matching.steady_feature to nothing",
+            )
 
     def _capacity_features(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
         """Which nodes may be spot, and which never are: their features say it."""

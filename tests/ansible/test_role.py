@@ -34,6 +34,7 @@ HARD_TO_WRITE: dict[str, Any] = {
     "ec2": {"key_name": None, "subnet_ids": ["subnet-1", "subnet-2"]},
     "submit": {"budget_seconds": 0.075, "breaker_failures": 7},
     "hedge": {"enabled": True, "helper_socket": "/run/elsewhere.sock"},
+    "acquirer": {"kept_nodes": 2},
     "paths": {"slurm_bin": "/nowhere"},  # no slurmctld is asked: the doctor says so at once
 }
 
@@ -221,6 +222,12 @@ def test_slurm_conf_is_left_alone_and_its_lines_are_printed(played: Played) -> N
     assert (played.host.root / "etc" / "slurm" / "slurm.conf").read_text() == SLURM_CONF
     assert "JobSubmitPlugins=lua" in played.first.output
     assert f"ResumeProgram={played.host.root}/usr/local/lib/advisor/resume" in played.first.output
+    for words in (
+        "Feature=cloud,spot,steady Weight=100",
+        " SuspendTime=7200 ",
+        "PriorityType=priority/multifactor",
+    ):
+        assert words in played.first.output
 
 
 def test_what_the_doctor_finds_is_told(played: Played) -> None:

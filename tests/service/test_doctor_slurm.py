@@ -199,6 +199,24 @@ def test_slurmctld_lets_nodes_stay_that_are_to_be_kept(
     assert said in "".join(about)
 
 
+@pytest.mark.parametrize(
+    ("matching", "features", "complaints"),
+    [
+        ({"enabled": True}, ("cloud", "spot"), 1),
+        ({"enabled": True}, ("cloud", "spot", "steady"), 0),
+        ({"enabled": True, "steady_feature": ""}, ("cloud", "spot"), 0),
+        ({"enabled": False}, ("cloud", "spot"), 0),
+    ],
+)
+def test_nodes_that_last_can_be_marked(
+    matching: dict[str, object], features: tuple[str, ...], complaints: int
+) -> None:
+    slurm = Talker()
+    slurm.nodes = [make_node("burst1", "IDLE", features=features)]
+    found = examine(slurm, Settings.model_validate({"matching": matching}))["cloud nodes"]
+    assert sum("feature steady" in diagnosis.what for diagnosis in found) == complaints
+
+
 def test_an_order_of_jobs_needs_factors() -> None:
     settings = Settings.model_validate({"portfolio": {"enabled": True}})
     found = examine(Talker(SOUND | {"PriorityType": "priority/basic"}), settings)["slurm.conf"]
