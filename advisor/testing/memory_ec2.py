@@ -14,15 +14,16 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from botocore.exceptions import ClientError, ConnectionClosedError, ConnectTimeoutError
 from botocore.parsers import ResponseParserError
 
 from advisor.testing.ec2.faults import STATUS_OF
+from advisor.testing.memory_ec2_records import ALIVE, Ec2Times, MemoryInstance, as_raw, fits
 
-ALIVE: Final = frozenset({"pending", "running"})
+__all__ = ["ALIVE", "Ec2Times", "MemoryEc2", "MemoryInstance"]
+
 _RUN_KEYS: Final = frozenset(
     {
         "ImageId", "InstanceType", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "KeyName",
@@ -39,82 +40,6 @@ _REFUSALS: Final = frozenset(
 _LOST: Final = "answer-lost"
 _CUT: Final = "never-arrives"
 _HTML: Final = "html"
-
-
-@dataclass(slots=True)
-class MemoryInstance:
-    """One instance as it truly is.
-
-    Attributes
-    ----------
-    instance_id, instance_type, market, private_ip, token : str
-        As launched; the market is ``spot`` or ``on-demand``.
-    subnet_id : str or None
-        Where.
-    launch_index : int
-        Its number within its launch.
-    tags : dict
-        Name to value.
-    history : list of (time, state)
-        Every state it was or will be in, oldest first.
-    reason : str
-        EC2's code of why it ended.
-    spot_status : str
-        Status code of its spot request; empty for an on-demand one.
-    ends_at : float or None
-        When EC2 will take it back.
-    """
-
-    instance_id: str
-    instance_type: str
-    market: str
-    private_ip: str
-    token: str
-    subnet_id: str | None
-    launch_index: int
-    tags: dict[str, str]
-    history: list[tuple[float, str]]
-    reason: str = ""
-    spot_status: str = ""
-    ends_at: float | None = None
-
-    @property
-    def launched_at(self) -> float:
-        """Epoch seconds."""
-        return self.history[0][0]
-
-    def state_at(self, time: float) -> str | None:
-        """State at a moment; None before its launch."""
-        state = None
-        for since, name in self.history:
-            if since > time:
-                break
-            state = name
-        return state
-
-    def ended_at(self) -> float | None:
-        """When it ceased to run; None while it runs."""
-        return next((since for since, state in self.history if state not in ALIVE), None)
-
-
-@dataclass(slots=True)
-class Ec2Times:
-    """How long things take, in seconds.
-
-    Attributes
-    ----------
-    pending, shutdown : float
-        From launch to running, from the end to terminated.
-    lag : float
-        How old the picture is that Describe calls give and other calls go by.
-    purge : float
-        How long terminated instances stay listed.
-    """
-
-    pending: float = 5.0
-    shutdown: float = 10.0
-    lag: float = 0.0
-    purge: float = 3600.0
 
 
 @dataclass
@@ -266,7 +191,7 @@ class MemoryEc2:
         self._tokens[token] = digest, tuple(item.instance_id for item in made)
         for item in made:
             self.launched(item)
-        return {"Instances": [_as_raw(item, "pending") for item in made]}
+        return {"Instances": [as_raw(item, "pending") for item in made]}
 
     def _again(self, token: str, digest: str) -> dict[str, Any]:
         before, ids = self._tokens[token]
@@ -275,7 +200,7 @@ class MemoryEc2:
         states = {name: self.instances[name].state_at(self.now()) for name in ids}
         if all(state not in ALIVE for state in states.values()):
             raise _error("IdempotentInstanceTerminated", "run_instances")
-        return {"Instances": [_as_raw(self.instances[name], state or "") for name, state in states.items()]}
+        return {"Instances": [as_raw(self.instances[name], state or "") for name, state in states.items()]}
 
     def _make(
         self, request: Mapping[str, Any], token: str, market: str, index: int, tags: Mapping[str, str]
@@ -324,8 +249,8 @@ class MemoryEc2:
         def look() -> None:
             for item in self.instances.values():
                 state = self._seen(item)
-                if state is not None and _fits(item.tags, filters):
-                    launches.setdefault(item.token, []).append(_as_raw(item, state))
+                if state is not None and fits(item.tags, filters):
+                    launches.setdefault(item.token, []).append(as_raw(item, state))
 
         self.call("describe_instances", look)
         some = [{"Instances": found} for found in launches.values()]
@@ -341,7 +266,7 @@ class MemoryEc2:
             "SpotInstanceRequests": [
                 {"InstanceId": item.instance_id, "Status": {"Code": item.spot_status}}
                 for item in self.instances.values()
-                if item.spot_status and self._seen(item) is not None and _fits(item.tags, wanted)
+                if item.spot_status and self._seen(item) is not None and fits(item.tags, wanted)
             ]
         }
 
@@ -423,36 +348,6 @@ class _SqsClient:
     def delete_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, str]]) -> Any:  # noqa: ARG002, N803 -- as above
         receipts = [entry["ReceiptHandle"] for entry in Entries]
         return self._account.call("delete_message_batch", lambda: self._account.delete(receipts))
-
-
-def _fits(tags: Mapping[str, str], filters: list[dict[str, Any]]) -> bool:
-    for each in filters:
-        kind, _, name = each["Name"].partition(":")
-        if kind != "tag":
-            msg = f"no filter {each['Name']!r} here"
-            raise ValueError(msg)
-        if tags.get(name) not in each["Values"]:
-            return False
-    return True
-
-
-def _as_raw(item: MemoryInstance, state: str) -> dict[str, Any]:
-    raw: dict[str, Any] = {
-        "InstanceId": item.instance_id,
-        "InstanceType": item.instance_type,
-        "State": {"Name": state},
-        "StateReason": {"Code": "" if state in ALIVE else item.reason},
-        "Placement": {"AvailabilityZone": "us-east-1a"},
-        "PrivateIpAddress": item.private_ip,
-        "AmiLaunchIndex": item.launch_index,
-        "LaunchTime": datetime.fromtimestamp(item.launched_at, UTC),
-        "Tags": [{"Key": name, "Value": value} for name, value in item.tags.items()],
-    }
-    if item.subnet_id:
-        raw["SubnetId"] = item.subnet_id
-    if item.market == "spot":
-        raw["InstanceLifecycle"] = "spot"
-    return raw
 
 
 def _error(code: str, action: str) -> ClientError:

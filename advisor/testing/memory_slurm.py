@@ -19,118 +19,19 @@ from advisor.model.job import Job
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.slurm.running_jobs import JobEnd, JobWishes
+from advisor.testing.memory_slurm_records import (
+    BURST,
+    ENDED,
+    ON_PREMISE,
+    MemoryJob,
+    MemoryNode,
+    SlurmTimes,
+    as_node,
+)
 
-BURST: Final = "burst"
-ON_PREMISE: Final = "onprem"
-ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+__all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlurm", "SlurmTimes"]
+
 _JOB_FIELDS: Final = frozenset({"partition", "starttime", "timelimit", "features", "excnodelist", "prefer"})
-_POWER_WORD: Final = {
-    NodePower.DOWN: {"POWERED_DOWN"},
-    NodePower.POWERING_UP: {"POWERING_UP"},
-    NodePower.UP: set[str](),
-    NodePower.POWERING_DOWN: {"POWERING_DOWN"},
-}
-
-
-@dataclass(slots=True)
-class SlurmTimes:
-    """Slurm's own time-outs and waits, seconds.
-
-    Attributes
-    ----------
-    resume, suspend : float
-        ResumeTimeout, SuspendTimeout.
-    idle : float
-        SuspendTime.
-    silent : float
-        SlurmdTimeout.
-    requeue : float
-        How long a requeued job waits (reason BeginTime).
-    """
-
-    resume: float = 300.0
-    suspend: float = 30.0
-    idle: float = 60.0
-    silent: float = 120.0
-    requeue: float = 121.0
-
-
-@dataclass(slots=True)
-class MemoryNode:
-    """A node of the burst partition; one job at a time has it."""
-
-    name: str
-    power: NodePower = NodePower.DOWN
-    since: float = 0.0
-    address: str = ""
-    is_down: bool = False
-    is_draining: bool = False
-    powers_down_after_job: bool = False
-    silent_since: float | None = None
-    job_id: int | None = None
-    reason: str | None = None
-    weight: int = 100
-    features: tuple[str, ...] = ("cloud",)
-    active: tuple[str, ...] = ("cloud",)
-
-    @property
-    def words(self) -> frozenset[str]:
-        """Slurm's words for its state."""
-        base = "DOWN" if self.is_down else "IDLE" if self.job_id is None else "ALLOCATED"
-        words = {base, "CLOUD"} | _POWER_WORD[self.power]
-        if self.is_draining:
-            words.add("DRAIN")
-        if self.powers_down_after_job:
-            words |= {"DRAIN", "POWER_DOWN"}
-        if self.silent_since is not None:
-            words.add("NOT_RESPONDING")
-        return frozenset(words)
-
-
-@dataclass(slots=True, kw_only=True)
-class MemoryJob:
-    """A job: what was asked for, and how it is.
-
-    Attributes
-    ----------
-    job_id, nodes_wanted : int
-        Slurm's id; nodes of its own.
-    seconds : float
-        How long it really runs.
-    submit_time : float
-        Epoch seconds.
-    partition, account, admin_comment : str
-        As in Slurm.
-    fails : bool
-        Whether it ends with an exit code of its own that is not 0.
-    runs : int
-        How often it has begun to run.
-    ends : list of str
-        Every state it has ended in: a job ends once.
-    nodes, had : tuple of str
-        Nodes it has now; nodes it had last.
-    """
-
-    job_id: int
-    seconds: float
-    submit_time: float
-    nodes_wanted: int = 1
-    partition: str = BURST
-    account: str = ""
-    admin_comment: str = ""
-    limit_seconds: float = 7200.0
-    fails: bool = False
-    state: str = PENDING
-    begin_time: float = 0.0
-    start_time: float | None = None
-    end_time: float = 0.0
-    nodes: tuple[str, ...] = ()
-    had: tuple[str, ...] = ()
-    excluded: str = ""
-    prefer: str = ""
-    restarts: int = 0
-    runs: int = 0
-    ends: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -331,7 +232,7 @@ class MemorySlurm:
                 memory_mb=1 << 20,
                 partitions=(ON_PREMISE,),
             )
-            cloud = tuple(map(_as_node, self.nodes.values()))
+            cloud = tuple(map(as_node, self.nodes.values()))
             jobs = tuple(self._as_queued(job) for job in self.jobs.values() if job.state not in ENDED)
             return SlurmSnapshot(time=now, jobs=jobs, nodes=(fixed, *cloud))
 
@@ -494,18 +395,3 @@ class MemorySlurm:
             nodes=",".join(job.nodes),
             admin_comment=job.admin_comment,
         )
-
-
-def _as_node(node: MemoryNode) -> Node:
-    return Node(
-        name=node.name,
-        states=node.words,
-        processors=4,
-        memory_mb=8000,
-        partitions=(BURST,),
-        features=node.features,
-        address=node.address or node.name,
-        reason=node.reason,
-        active_features=node.active,
-        weight=node.weight,
-    )

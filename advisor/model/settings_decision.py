@@ -1,0 +1,192 @@
+"""Settings of the decision: what may move, where it is faster, what it may cost, who is small."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+from advisor.model.settings_section import Fraction, Section, setting
+
+
+class RuleSettings(Section):
+    """Question 1: may the job move at all?"""
+
+    opt_out_comment: str = setting("no-burst", "A job whose comment has this word is never moved.")
+    opt_out_feature: str = setting("onprem", "A job that asks for this node feature is never moved.")
+    allow_users: tuple[str, ...] = setting((), "If not empty, only these users' jobs may move.")
+    deny_users: tuple[str, ...] = setting((), "Jobs of these users never move.")
+    allow_accounts: tuple[str, ...] = setting((), "If not empty, only these accounts' jobs may move.")
+    deny_accounts: tuple[str, ...] = setting((), "Jobs of these accounts never move.")
+    deny_qos: tuple[str, ...] = setting((), "Jobs of these QOS never move.")
+    move_explicit_partition: bool = setting(
+        False, "What a user said explicitly wins: a named partition is not changed."
+    )
+    move_interactive: bool = setting(False, "srun and salloc stay: somebody waits at a terminal.")
+    move_dependent: bool = setting(False, "A job that depends on others stays: its data is on-premise.")
+    move_deferred: bool = setting(
+        False,
+        "A job submitted with `--hold` or `--begin` stays: what is predicted now does not hold then.",
+    )
+    max_processors: int = setting(0, "Largest job that may move; 0 means no limit.", unit="cores", ge=0)
+
+
+class PlacementSettings(Section):
+    """Question 2: is the cloud faster, and are we sure? (Cunha et al. 2017)."""
+
+    rule: Literal["published", "advisor"] = setting(
+        "advisor", "`published`: Eq. 1-4 with the cutoff; `advisor`: our own rule, see docs/designs."
+    )
+    overhead_per_processor: float = setting(
+        0.01, "o of s(c) = o*c + i: what each further processor costs on the cloud network.", ge=0.0
+    )
+    baseline: float = setting(1.0, "i of s(c) = o*c + i: speed of one cloud core.", gt=0.0)
+    boot_seconds: float = setting(
+        120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0
+    )
+    boot_quantile: Fraction = setting(
+        0.8, "Share of the boots seen that the boot time reckoned with covers; 0.5 is the median."
+    )
+    cutoff_scale: float = setting(
+        1.0e9,
+        "a of the exponential cutoff C = a*exp(-b*o*c): variance tolerated when the cloud costs nothing.",
+        unit="s^2",
+        gt=0.0,
+    )
+    cutoff_decay: float = setting(1.0, "b of the exponential cutoff; 0 makes it flat.", ge=0.0)
+    use_cutoff: bool = setting(True, "Off: every usable estimate is believed.")
+    margin: float = setting(
+        1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
+    )
+    win_probability: Fraction = setting(
+        0.4,
+        "Advisor's rule: from this probability of being faster on, likelier jobs vouch for a job; less "
+        "likely ones must have paid here by themselves.",
+    )
+    record_deviations: float = setting(
+        2.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0
+    )
+    record_discount: Fraction = setting(
+        0.05, "Advisor's rule: share of every gain and loss taken off the record before it counts."
+    )
+    stake_share: Fraction = setting(
+        0.05, "Advisor's rule: most of the record that one job may lose at worst."
+    )
+    exposure_share: float = setting(
+        1.0, "Advisor's rule: most of the record that all jobs in the cloud may lose at worst.", ge=0.0
+    )
+
+    stretch_time_limit: bool = setting(
+        True, "A moved job runs s(c) times longer: its time limit is raised by as much, if its user gave one."
+    )
+    longest_stretch: float = setting(4.0, "Most times the user's limit that a raised limit may be.", ge=1.0)
+    longest_time_limit_seconds: float = setting(
+        math.inf,
+        "No limit is raised beyond this. Give the least MaxWall of your QOS and associations where slurmdbd "
+        "enforces limits: the hook sees the partition's MaxTime only.",
+        unit="s",
+        gt=0.0,
+    )
+
+    def performance_ratio(self, processors: int) -> float:
+        """s(c): cloud run time over on-premise run time (Cunha et al., section V-C)."""
+        return self.overhead_per_processor * processors + self.baseline
+
+    def cutoff(self, processors: int) -> float:
+        """C(o, job) in seconds squared; infinite when the cutoff is off."""
+        if not self.use_cutoff:
+            return math.inf
+        exponent = -self.cutoff_decay * self.overhead_per_processor * processors
+        return self.cutoff_scale * math.exp(exponent)
+
+
+class WaitingSettings(Section):
+    """Question 3: is it worth paying for? (Ambati et al. 2021)."""
+
+    short_wait_seconds: float = setting(
+        0.0, "b: a job that would wait less than this waits. 0 switches the gate off.", unit="s", ge=0.0
+    )
+    long_job_seconds: float = setting(
+        math.inf, "t: a job that runs longer than this waits. inf switches the gate off.", unit="s", gt=0.0
+    )
+    speculate: bool = setting(
+        False,
+        "A job whose length is in doubt runs in the cloud for `long_job_seconds`, then comes back to its "
+        "place on-premise. Needs what `hedge.enabled` needs.",
+    )
+    daily_cap_usd: float = setting(
+        0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD", ge=0.0
+    )
+    account_daily_cap_usd: dict[str, float] = setting({}, "The same per account.", unit="USD")
+
+
+class HedgeSettings(Section):
+    """The hedged start: start in the cloud, keep the place on-premise (docs/designs/0013)."""
+
+    enabled: bool = setting(
+        False,
+        "Whether any job may start hedged. Users' places are kept with the help of `advisor-places.socket`.",
+    )
+    by_default: bool = setting(False, "Hedge every requeueable job that does not refuse.")
+    partitions: tuple[str, ...] = setting((), "Partitions whose requeueable jobs are hedged by default.")
+    opt_in_comment: str = setting("hedge", "A job whose comment has this word asks to be hedged.")
+    opt_out_comment: str = setting("no-hedge", "A job whose comment has this word is never hedged.")
+    stop_loss_core_hours: float = setting(
+        64.0, "Most a hedge may use in the cloud before its local slot comes.", unit="core-h", gt=0.0
+    )
+    stop_loss_usd: float = setting(
+        0.0, "The same in money; 0 leaves it to the core hours.", unit="USD", ge=0.0
+    )
+    budget: float = setting(
+        1.0,
+        "What hedges may use in the cloud, as a multiple of what a clairvoyant would: the price of time "
+        "learned from ended jobs keeps to it, within the stop-loss. 0: the stop-loss alone decides.",
+        ge=0.0,
+        le=100.0,
+    )
+    slot_held_seconds: float = setting(
+        180.0,
+        "Longest a local slot that has come is held while the job is brought back; then it is given up.",
+        unit="s",
+        ge=10.0,
+        le=3600.0,
+    )
+    helper_socket: Path = setting(
+        Path("/run/advisor-places.sock"), "Where root is asked to submit placeholders for users."
+    )
+
+
+class SizeSettings(Section):
+    """Small jobs first (Zrigui et al. 2022)."""
+
+    enabled: bool = setting(True, "Class jobs small or large at all.")
+    probability_cut: Fraction = setting(0.5, "A job is small when the forest's vote is at least this.")
+    small_priority_offset: int = setting(
+        1000,
+        "Added to the priority of small jobs, as Slurm's site factor; 0 changes nothing.",
+        ge=0,
+        le=2_000_000_000,
+    )
+    safeguard: bool = setting(
+        False,
+        "A job put first as small that still runs at the divider is requeued as large, once, if it may be.",
+    )
+    trees: int = setting(
+        80, "Trees (rounds of boosting) of the size model; more cost time and gained nothing.", ge=1, le=2000
+    )
+
+
+class EstimatorSettings(Section):
+    """The two k-NN estimators (Cunha et al., section IV-A); `advisor tune` writes better ones."""
+
+    neighbours: int = setting(16, "k until tuned.", ge=1, le=1000)
+    kernel_width: float = setting(
+        1.0,
+        "Gaussian kernel's omega until tuned. Under about 0.8 the kernels of 16 typical neighbours sum to "
+        "less than 1: the variance has no value and the cutoff lets nothing pass.",
+        gt=0.0,
+    )
+    knowledge_base_jobs: int = setting(
+        10_000, "s: first in, first out. More is not always better.", unit="jobs", ge=10, le=1_000_000
+    )
+    weekly_jobs_minimum: int = setting(500, "Fewer finished jobs: nothing is retrained.", unit="jobs", ge=1)

@@ -1,0 +1,118 @@
+"""Instances of `advisor.testing.memory_ec2`, how long things take, and what Describe calls say of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+ALIVE: Final = frozenset({"pending", "running"})
+
+
+@dataclass(slots=True)
+class MemoryInstance:
+    """One instance as it truly is.
+
+    Attributes
+    ----------
+    instance_id, instance_type, market, private_ip, token : str
+        As launched; the market is ``spot`` or ``on-demand``.
+    subnet_id : str or None
+        Where.
+    launch_index : int
+        Its number within its launch.
+    tags : dict
+        Name to value.
+    history : list of (time, state)
+        Every state it was or will be in, oldest first.
+    reason : str
+        EC2's code of why it ended.
+    spot_status : str
+        Status code of its spot request; empty for an on-demand one.
+    ends_at : float or None
+        When EC2 will take it back.
+    """
+
+    instance_id: str
+    instance_type: str
+    market: str
+    private_ip: str
+    token: str
+    subnet_id: str | None
+    launch_index: int
+    tags: dict[str, str]
+    history: list[tuple[float, str]]
+    reason: str = ""
+    spot_status: str = ""
+    ends_at: float | None = None
+
+    @property
+    def launched_at(self) -> float:
+        """Epoch seconds."""
+        return self.history[0][0]
+
+    def state_at(self, time: float) -> str | None:
+        """State at a moment; None before its launch."""
+        state = None
+        for since, name in self.history:
+            if since > time:
+                break
+            state = name
+        return state
+
+    def ended_at(self) -> float | None:
+        """When it ceased to run; None while it runs."""
+        return next((since for since, state in self.history if state not in ALIVE), None)
+
+
+@dataclass(slots=True)
+class Ec2Times:
+    """How long things take, in seconds.
+
+    Attributes
+    ----------
+    pending, shutdown : float
+        From launch to running, from the end to terminated.
+    lag : float
+        How old the picture is that Describe calls give and other calls go by.
+    purge : float
+        How long terminated instances stay listed.
+    """
+
+    pending: float = 5.0
+    shutdown: float = 10.0
+    lag: float = 0.0
+    purge: float = 3600.0
+
+
+def fits(tags: Mapping[str, str], filters: list[dict[str, Any]]) -> bool:
+    """Whether tags pass filters; a filter that is not by tag is refused."""
+    for each in filters:
+        kind, _, name = each["Name"].partition(":")
+        if kind != "tag":
+            msg = f"no filter {each['Name']!r} here"
+            raise ValueError(msg)
+        if tags.get(name) not in each["Values"]:
+            return False
+    return True
+
+
+def as_raw(item: MemoryInstance, state: str) -> dict[str, Any]:
+    """One instance as DescribeInstances says it."""
+    raw: dict[str, Any] = {
+        "InstanceId": item.instance_id,
+        "InstanceType": item.instance_type,
+        "State": {"Name": state},
+        "StateReason": {"Code": "" if state in ALIVE else item.reason},
+        "Placement": {"AvailabilityZone": "us-east-1a"},
+        "PrivateIpAddress": item.private_ip,
+        "AmiLaunchIndex": item.launch_index,
+        "LaunchTime": datetime.fromtimestamp(item.launched_at, UTC),
+        "Tags": [{"Key": name, "Value": value} for name, value in item.tags.items()],
+    }
+    if item.subnet_id:
+        raw["SubnetId"] = item.subnet_id
+    if item.market == "spot":
+        raw["InstanceLifecycle"] = "spot"
+    return raw

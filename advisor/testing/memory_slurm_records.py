@@ -1,0 +1,136 @@
+"""Nodes and jobs of `advisor.testing.memory_slurm`, and Slurm's waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from advisor.model.cluster import Node, NodePower
+from advisor.slurm.protocol import PENDING
+
+BURST: Final = "burst"
+ON_PREMISE: Final = "onprem"
+ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+_POWER_WORD: Final = {
+    NodePower.DOWN: {"POWERED_DOWN"},
+    NodePower.POWERING_UP: {"POWERING_UP"},
+    NodePower.UP: set[str](),
+    NodePower.POWERING_DOWN: {"POWERING_DOWN"},
+}
+
+
+@dataclass(slots=True)
+class SlurmTimes:
+    """Slurm's own time-outs and waits, seconds.
+
+    Attributes
+    ----------
+    resume, suspend : float
+        ResumeTimeout, SuspendTimeout.
+    idle : float
+        SuspendTime.
+    silent : float
+        SlurmdTimeout.
+    requeue : float
+        How long a requeued job waits (reason BeginTime).
+    """
+
+    resume: float = 300.0
+    suspend: float = 30.0
+    idle: float = 60.0
+    silent: float = 120.0
+    requeue: float = 121.0
+
+
+@dataclass(slots=True)
+class MemoryNode:
+    """A node of the burst partition; one job at a time has it."""
+
+    name: str
+    power: NodePower = NodePower.DOWN
+    since: float = 0.0
+    address: str = ""
+    is_down: bool = False
+    is_draining: bool = False
+    powers_down_after_job: bool = False
+    silent_since: float | None = None
+    job_id: int | None = None
+    reason: str | None = None
+    weight: int = 100
+    features: tuple[str, ...] = ("cloud",)
+    active: tuple[str, ...] = ("cloud",)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Slurm's words for its state."""
+        base = "DOWN" if self.is_down else "IDLE" if self.job_id is None else "ALLOCATED"
+        words = {base, "CLOUD"} | _POWER_WORD[self.power]
+        if self.is_draining:
+            words.add("DRAIN")
+        if self.powers_down_after_job:
+            words |= {"DRAIN", "POWER_DOWN"}
+        if self.silent_since is not None:
+            words.add("NOT_RESPONDING")
+        return frozenset(words)
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryJob:
+    """A job: what was asked for, and how it is.
+
+    Attributes
+    ----------
+    job_id, nodes_wanted : int
+        Slurm's id; nodes of its own.
+    seconds : float
+        How long it really runs.
+    submit_time : float
+        Epoch seconds.
+    partition, account, admin_comment : str
+        As in Slurm.
+    fails : bool
+        Whether it ends with an exit code of its own that is not 0.
+    runs : int
+        How often it has begun to run.
+    ends : list of str
+        Every state it has ended in: a job ends once.
+    nodes, had : tuple of str
+        Nodes it has now; nodes it had last.
+    """
+
+    job_id: int
+    seconds: float
+    submit_time: float
+    nodes_wanted: int = 1
+    partition: str = BURST
+    account: str = ""
+    admin_comment: str = ""
+    limit_seconds: float = 7200.0
+    fails: bool = False
+    state: str = PENDING
+    begin_time: float = 0.0
+    start_time: float | None = None
+    end_time: float = 0.0
+    nodes: tuple[str, ...] = ()
+    had: tuple[str, ...] = ()
+    excluded: str = ""
+    prefer: str = ""
+    restarts: int = 0
+    runs: int = 0
+    ends: list[str] = field(default_factory=list)
+
+
+def as_node(node: MemoryNode) -> Node:
+    """A node as sinfo says it."""
+    return Node(
+        name=node.name,
+        states=node.words,
+        processors=4,
+        memory_mb=8000,
+        partitions=(BURST,),
+        features=node.features,
+        address=node.address or node.name,
+        reason=node.reason,
+        active_features=node.active,
+        weight=node.weight,
+    )
