@@ -7,7 +7,7 @@ The codes and their HTTP status were seen on a real endpoint emulator and checke
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,8 +94,8 @@ _CODES: Final[dict[FailureClass, frozenset[str]]] = {
 }
 _CLASS_OF: Final = {code: kind for kind, codes in _CODES.items() for code in codes}
 
-# Of several errors of one call the one decides that asks for the most careful answer (F03, F04): a throttled
-# call says nothing about capacity, a quota says nothing about the pool.
+# Of several failures the one decides that asks for the most careful answer (F03, F04): a throttled call says
+# nothing about capacity, and a quota is what an admin can raise, whatever the pools after it lacked.
 _PRECEDENCE: Final = (
     FailureClass.THROTTLED,
     FailureClass.SERVER,
@@ -144,19 +144,9 @@ def class_of(code: str) -> FailureClass:
     return _CLASS_OF.get(code, FailureClass.ADMIN)
 
 
-def most_careful(codes: Iterable[str]) -> FailureClass:
-    """Class that decides when one call reports several errors, as CreateFleet does.
-
-    Raises
-    ------
-    ValueError
-        Without any code there is nothing to classify.
-    """
-    kinds = {class_of(code) for code in codes}
-    if not kinds:
-        msg = "no error code to classify"
-        raise ValueError(msg)
-    return next(kind for kind in _PRECEDENCE if kind in kinds)
+def most_careful(failures: Sequence[Failure]) -> Failure:
+    """Failure that decides where several pools have failed, of one class the last; there is one at least."""
+    return min(reversed(failures), key=lambda failure: _PRECEDENCE.index(failure.kind))
 
 
 def failure_of(error: Exception) -> Failure | None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.ec2.clients import LAUNCH_CONFIG, client
-from advisor.ec2.errors import Failure, FailureClass, failure_of
+from advisor.ec2.errors import Failure, FailureClass, failure_of, most_careful
 from advisor.ec2.instances import Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
 from advisor.ec2.launching import Attempt, Launcher
@@ -170,7 +170,7 @@ class Fleet:
     def _launch(self, nodes: tuple[str, ...], wish: Capacity, report: LaunchReport) -> None:
         """Go through the pools until every node of the batch has an instance or no pool is left."""
         left = nodes
-        failure = _NO_POOL
+        failures = [_NO_POOL]
         for pool in self._order(pools_for(wish, self.settings)):
             if not left:
                 break
@@ -183,13 +183,13 @@ class Fleet:
             if problem is None:
                 self.breakers.succeeded(pool)
                 continue
-            failure = problem
+            failures.append(problem)
             if self.breakers.failed(pool, problem.kind, problem.code):
                 report.parked.append(problem)
             _log.warning("launch.refused", pool=pool.key, code=problem.code, nodes=len(left))
             if problem.kind not in (FailureClass.CAPACITY, FailureClass.QUOTA):
                 break  # the next pool would answer the same
-        report.failed.update(dict.fromkeys(left, failure))
+        report.failed.update(dict.fromkeys(left, most_careful(failures)))
 
     def _launch_in(
         self, pool: Pool, nodes: tuple[str, ...], wish: Capacity

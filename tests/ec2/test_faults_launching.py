@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from advisor.ec2.errors import FailureClass, most_careful
+from advisor.ec2.errors import Failure, FailureClass, class_of, most_careful
 from advisor.ec2.pools import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Pool
 from advisor.ec2.tags import INTENT_TAG, NODE_TAG, NODES_TAG
 from advisor.model.advice import Capacity
@@ -135,13 +135,30 @@ def test_f03_throttling_without_end_is_for_later_and_marks_no_pool(emulator, fle
     ],
 )
 def test_f04_the_class_comes_from_the_whole_list(codes, expected):
-    assert most_careful(codes) is expected
-    assert most_careful(reversed(codes)) is expected
+    failures = [Failure(class_of(code), code, "") for code in codes]
+    assert most_careful(failures).kind is expected
+    assert most_careful(failures[::-1]).kind is expected
 
 
-def test_f04_without_errors_there_is_nothing_to_classify():
-    with pytest.raises(ValueError, match="no error code"):
-        most_careful([])
+@pytest.mark.parametrize(
+    ("spot", "on_demand", "said"),
+    [
+        ("MaxSpotInstanceCountExceeded", "InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded"),
+        ("InsufficientInstanceCapacity", "VcpuLimitExceeded", "VcpuLimitExceeded"),
+        ("InsufficientInstanceCapacity", "UnauthorizedOperation", "UnauthorizedOperation"),
+    ],
+)
+def test_f04_the_admin_reads_what_he_can_mend_whichever_pool_said_it(emulator, fleet, spot, on_demand, said):
+    """A quota that the spot pools met was hidden behind the on-demand pool's want of machines."""
+    spot_only = {"InstanceMarketOptions.MarketType": "spot"}
+    emulator.faults(
+        [
+            {**RUN, "params": spot_only, "error": {"code": spot}},
+            {**RUN, "error": {"code": on_demand}},
+        ]
+    )
+    assert fleet.resume(["burst1"], capacity_of=SPOT).failed["burst1"].code == said
+    assert len(emulator.calls("RunInstances")) == 2
 
 
 def test_f04_several_errors_and_no_instance_reach_the_next_pool(emulator, start_fleet, subnets):
