@@ -12,7 +12,6 @@ import structlog
 from advisor import __version__
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
-from advisor.ec2.state_file import StateFile
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
@@ -24,30 +23,27 @@ from advisor.service.clock import Clock
 from advisor.service.cloud_metrics import CloudCollector
 from advisor.service.cloud_record import CloudRecord
 from advisor.service.cloud_report import CloudReport
+from advisor.service.control_cloud import CloudLoops
 from advisor.service.handover import ControlSocket, HandoverFolder
 from advisor.service.hedge_record import Fate
-from advisor.service.interrupting import InterruptionLoop, SpotParts
-from advisor.service.interruption_record import InterruptionRecord
+from advisor.service.interrupting import SpotParts
 from advisor.service.knowledge import Knowledge
 from advisor.service.learning import LearnLoop
-from advisor.service.listening import NoticeLoop
 from advisor.service.looking import LookLoop
-from advisor.service.loops import LoopHealth, LoopRunner
+from advisor.service.loops import Loop, LoopHealth, LoopRunner
 from advisor.service.metrics import ControlMetrics
 from advisor.service.metrics_page import LoopCollector, MetricsPage
 from advisor.service.notify import Notifier
 from advisor.service.placement_loop import PlacementLoop
 from advisor.service.portfolio_loop import PortfolioLoop
-from advisor.service.pricing import PriceLoop, price_table
-from advisor.service.provisioning import CloudFleet, ProvisionLoop
-from advisor.service.reconciling import ReconcileLoop
+from advisor.service.pricing import price_table
+from advisor.service.provisioning import CloudFleet
 from advisor.service.size_knowledge import SizeKnowledge
 from advisor.service.socket_file import SocketFile, permitted_uids
-from advisor.service.stability import PoolOrder, StabilityKnowledge
+from advisor.service.stability import PoolOrder
 from advisor.service.stability_acquirer import AcquireLoop
 from advisor.service.stability_loop import MatchLoop
 from advisor.service.stability_means import StabilityMeans, TakeBackLoop
-from advisor.service.stability_record import LifeRecord
 from advisor.service.stability_steering import AskWishes
 from advisor.service.view import SharedView
 from advisor.service.watching import WatchLoop, watch_loop
@@ -154,11 +150,10 @@ class Control:
             clock=self.clock,
             usd_per_hour=self.cloud.node_prices.usd_per_hour,
         )
-        self.runners: dict[str, LoopRunner] = {
-            loop.name: LoopRunner(loop, self.clock) for loop in (self.look, self.learn)
-        }
+        self.runners: dict[str, LoopRunner] = {}
+        self._add(self.look, self.learn)
         if self.placement is not None:
-            self.runners[self.placement.name] = LoopRunner(self.placement, self.clock)
+            self._add(self.placement)
         self.watch: WatchLoop | None = None
         self._places = places
         if places is not None:
@@ -171,11 +166,30 @@ class Control:
         self.match: MatchLoop | None = None
         self.acquire: AcquireLoop | None = None
         if fleet is not None:
-            self._add_cloud(fleet, slurm, spot, pool_order)
+            loops = CloudLoops(
+                settings,
+                slurm=slurm,
+                fleet=fleet,
+                spot=spot,
+                pool_order=pool_order,
+                breakers=breakers,
+                cache=prices,
+                prices=self.prices,
+                folder=self.folder,
+                view=self.view,
+                cloud=self.cloud,
+                clock=self.clock,
+            )
+            self.report, self.match, self.acquire = loops.report, loops.match, loops.acquire
+            self.runners |= loops.runners
+            self.metrics.registry.register(CloudCollector(loops.report))
         self.take_back = self._take_back_loop(slurm, wishes) if self.match is None else None
         self.metrics.registry.register(LoopCollector(self.health, self._gauges))
         self._page: MetricsPage | None = None
         self._socket: ControlSocket | None = None
+
+    def _add(self, *loops: Loop) -> None:
+        self.runners |= {loop.name: LoopRunner(loop, self.clock) for loop in loops}
 
     def _portfolio_loop(self, slurm: SlurmBackend, steering: BurstSteering | None) -> PortfolioLoop | None:
         if steering is None:
@@ -191,9 +205,9 @@ class Control:
         )
         if not loop.has_work:
             return None
-        self.runners[loop.name] = LoopRunner(loop, self.clock)
+        self._add(loop)
         if self.settings.portfolio.enabled:
-            self.runners[loop.judge.name] = LoopRunner(loop.judge, self.clock)
+            self._add(loop.judge)
         return loop
 
     def _take_back_loop(self, slurm: SlurmBackend, wishes: AskWishes | None) -> TakeBackLoop | None:
@@ -203,115 +217,8 @@ class Control:
         if means.is_empty:
             return None
         loop = TakeBackLoop(self.settings, means)
-        self.runners[loop.name] = LoopRunner(loop, self.clock)
+        self._add(loop)
         return loop
-
-    def _add_cloud(
-        self,
-        fleet: CloudFleet,
-        slurm: SlurmBackend,
-        spot: SpotParts | None,
-        pool_order: PoolOrder | None,
-    ) -> None:
-        record = InterruptionRecord(StateFile(self.settings.paths.state / "interruptions.json"))
-        provision = ProvisionLoop(
-            self.settings,
-            folder=self.folder,
-            fleet=fleet,
-            slurm=slurm,
-            view=self.view,
-            cloud=self.cloud,
-            clock=self.clock,
-            prices=self.prices,
-            interruptions=record,
-            kept=lambda: self.acquire.wanted() if self.acquire is not None else (),
-        )
-        reconcile = ReconcileLoop(
-            self.settings,
-            fleet=fleet,
-            slurm=slurm,
-            view=self.view,
-            cloud=self.cloud,
-            clock=self.clock,
-            prices=self.prices,
-            interruptions=record,
-        )
-        for loop in (provision, reconcile):
-            self.runners[loop.name] = LoopRunner(loop, self.clock)
-        if spot is not None:
-            interruptions = InterruptionLoop(
-                self.settings,
-                instances=lambda: reconcile.last_listed,
-                slurm=slurm,
-                jobs=spot.jobs,
-                view=self.view,
-                record=record,
-                clock=self.clock,
-            )
-            runner = self.runners[interruptions.name] = LoopRunner(interruptions, self.clock)
-            notices = NoticeLoop(
-                source=spot.source,
-                instances=lambda: reconcile.last_listed,
-                record=record,
-                heard=runner.wake,
-                clock=self.clock,
-            )
-            self.runners[notices.name] = LoopRunner(notices, self.clock)
-            self._add_stability(reconcile, slurm, spot, record, pool_order)
-        self.report = CloudReport(
-            self.settings,
-            cloud=self.cloud,
-            provision=provision,
-            reconcile=reconcile,
-            record=record,
-            breakers=self._breakers,
-            view=self.view,
-            prices=self.prices,
-            clock=self.clock,
-            match=self.match,
-        )
-        self.metrics.registry.register(CloudCollector(self.report))
-        if self._prices is not None:
-            self.runners[PriceLoop.name] = LoopRunner(PriceLoop(self._prices), self.clock)
-
-    def _add_stability(
-        self,
-        reconcile: ReconcileLoop,
-        slurm: SlurmBackend,
-        spot: SpotParts,
-        record: InterruptionRecord,
-        pool_order: PoolOrder | None,
-    ) -> None:
-        """Nodes that last: watched and shown everywhere, acted upon where the site says so."""
-        settings, state = self.settings, self.settings.paths.state
-        knowledge = StabilityKnowledge(
-            settings,
-            record=LifeRecord(StateFile(state / "lives.json")),
-            said=record,
-            instances=lambda: (reconcile.last_listed, reconcile.listed_at),
-            clock=self.clock,
-        )
-        shared: dict[str, Any] = {
-            "knowledge": knowledge,
-            "slurm": slurm,
-            "view": self.view,
-            "clock": self.clock,
-        }
-        self.match = MatchLoop(settings, jobs=spot.jobs, said=record, **shared)
-        self.runners[self.match.name] = LoopRunner(self.match, self.clock)
-        keeps = settings.acquirer.kept_nodes > 0
-        if pool_order is not None and (keeps or settings.matching.enabled):
-            pool_order.use(knowledge.steadiest_first)
-        if keeps:
-            self.acquire = AcquireLoop(
-                settings,
-                purse=self.cloud.purse,
-                state=StateFile(state / "acquirer.json"),
-                closed=lambda: self._breakers.table() if self._breakers is not None else (),
-                protected=lambda: self.cloud.protected,
-                **shared,
-            )
-            self.runners[self.acquire.name] = LoopRunner(self.acquire, self.clock)
 
     def _fate_of_place(self, job_id: int, advice_id: str) -> Fate | None:
         return self.watch.fate(job_id, advice_id) if self.watch is not None else None
@@ -453,16 +360,7 @@ class Control:
             "matching": self.match.report() if self.match is not None else None,
             "acquirer": self.acquire.report() if self.acquire is not None else None,
             "closed_pools": self._breakers.table() if self._breakers is not None else {},
-            "loops": {
-                name: {
-                    "rounds": health.rounds,
-                    "seconds": health.seconds,
-                    "last_good_round": health.last_good_round,
-                    "failures": sum(health.failures.values()),
-                    "open_failures": health.open_failures,
-                }
-                for name, health in self.health().items()
-            },
+            "loops": {name: health.summary() for name, health in self.health().items()},
         }
 
     def status_line(self) -> str:

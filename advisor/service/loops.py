@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -99,6 +99,16 @@ class LoopHealth:
     open_failures: dict[str, StepFailure] = field(default_factory=dict)
     last_good_round: float | None = None
     seconds: float = 0.0
+
+    def summary(self) -> Mapping[str, Any]:
+        """For `advisor status`."""
+        return {
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "last_good_round": self.last_good_round,
+            "failures": sum(self.failures.values()),
+            "open_failures": self.open_failures,
+        }
 
 
 class LoopRunner:
