@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Final
 
-from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
+from advisor.decide.demand import requeueable, usd_per_core_hour
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
 from advisor.model.job import Job
@@ -66,7 +66,7 @@ def must_be_stable(job: Job, settings: Settings) -> bool:
 
 def stable_feature(job: Job, cloud: CloudState) -> str | None:
     """The node feature that keeps the job off spot and that enough usable nodes have; None: there is none."""
-    needed = nodes_needed(job, cloud) or job.processors
+    needed = cloud.nodes_at_most(job)
     return next((name for name in _STABLE if cloud.nodes_with.get(name, 0.0) >= needed), None)
 
 
@@ -102,9 +102,8 @@ def _price(capacity: Capacity, cloud: CloudState, settings: Settings) -> tuple[s
 
 
 def _fits_reserved(job: Job, cloud: CloudState) -> bool:
-    """Whether all tasks fit the free reserved nodes; while their size is unknown, one core to a node."""
-    nodes = nodes_needed(job, cloud)
-    return 0 < job.array_tasks * (job.processors if nodes is None else nodes) <= cloud.reserved_free_nodes
+    """Whether all tasks fit the free reserved nodes."""
+    return 0 < job.array_tasks * cloud.nodes_at_most(job) <= cloud.reserved_free_nodes
 
 
 def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings) -> str:

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from advisor.model.advice import Capacity
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
-
-
-def nodes_needed(job: Job, cloud: CloudState) -> int | None:
-    """Cloud nodes one task of the job needs; None while the size of a cloud node is unknown."""
-    by_processors = (
-        math.ceil(job.processors / cloud.processors_per_node) if cloud.processors_per_node else None
-    )
-    if job.nodes is None or by_processors is None:
-        return by_processors if job.nodes is None else job.nodes
-    return max(job.nodes, by_processors)
 
 
 def boot_seconds(cloud: CloudState, settings: Settings) -> float:
@@ -46,6 +34,11 @@ def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings)
     return instance / max(1, cloud.processors_per_node)
 
 
+def cores_billed(job: Job, cloud: CloudState) -> int:
+    """Cores one task is charged for: all of its nodes'; its own while the size of a node is unknown."""
+    return cloud.nodes_at_most(job) * cloud.processors_per_node or job.processors
+
+
 def cost_usd(
     job: Job, cloud_run_seconds: float, capacity: Capacity, cloud: CloudState, settings: Settings
 ) -> float:
@@ -56,8 +49,5 @@ def cost_usd(
     price = usd_per_core_hour(capacity, cloud, settings)
     if price == 0.0:
         return 0.0
-    nodes = nodes_needed(job, cloud)
-    per_node = cloud.processors_per_node
-    cores = nodes * per_node if nodes is not None and per_node else job.processors
     hours = (boot_seconds(cloud, settings) + cloud_run_seconds) / 3600.0
-    return job.array_tasks * cores * hours * price
+    return job.array_tasks * cores_billed(job, cloud) * hours * price

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from advisor.decide.demand import nodes_needed, requeueable, usd_per_core_hour
+from advisor.decide.demand import cores_billed, requeueable, usd_per_core_hour
 from advisor.decide.placement import PlacementCase
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import comment_words
@@ -108,10 +108,7 @@ def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:
     price = usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings)
     if settings.hedge.stop_loss_usd and price > 0.0:
         hours = min(hours, settings.hedge.stop_loss_usd / price)
-    nodes = nodes_needed(job, cloud)
-    per_node = cloud.processors_per_node
-    cores = nodes * per_node if nodes is not None and per_node else job.processors
-    return 3600.0 * hours / cores
+    return 3600.0 * hours / cores_billed(job, cloud)
 
 
 def in_doubt(answer: Answer, job: Job, cluster: ClusterState, hedge: Hedge | None) -> Answer:

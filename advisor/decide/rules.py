@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from advisor.decide.demand import nodes_needed
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.job import Job
@@ -152,7 +151,7 @@ def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
         return _no(
             Reason.TOO_MANY_PROCESSORS, processors=processors, max_processors=Quantity(float(limit), "cores")
         )
-    nodes = nodes_needed(job, cloud)
+    nodes = cloud.nodes_needed(job)
     if cloud.nodes_total and nodes is not None and nodes > cloud.nodes_total:
         return _no(
             Reason.LARGER_THAN_BURST,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 
-from advisor.decide.demand import nodes_needed
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -25,7 +24,7 @@ def steady_wish(job: Job, estimates: Estimates, cloud: CloudState, settings: Set
     matching = settings.matching
     if not (matching.enabled and matching.steady_feature) or cloud.steady_free_nodes < 1:
         return ()
-    if job.array_tasks > 1 or nodes_needed(job, cloud) != 1 or not set(job.features) <= set(cloud.features):
+    if job.array_tasks > 1 or cloud.nodes_needed(job) != 1 or not set(job.features) <= set(cloud.features):
         return ()
     expected = estimates.run.seconds
     if math.isnan(expected):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
+from advisor.model.job import Job
 
 _NOTHING: Final = MappingProxyType[str, float]({})
 
@@ -66,6 +67,20 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     features: tuple[str, ...] = ()
     nodes_with: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     steady_free_nodes: int = 0
+
+    def nodes_needed(self, job: Job) -> int | None:
+        """Cloud nodes that one task of a job needs, at least one; None where nobody can tell.
+
+        That is while the size of a node is unknown and the job names no number. A job that asks for 0 nodes
+        asks for none in particular.
+        """
+        if not self.processors_per_node:
+            return job.nodes or None
+        return max(job.nodes or 1, -(-job.processors // self.processors_per_node))
+
+    def nodes_at_most(self, job: Job) -> int:
+        """The same, where nobody can tell one core to a node: nothing is promised that is not there."""
+        return self.nodes_needed(job) or max(1, job.processors)
 
     def committed(self, usd: float, by_account: Mapping[str, float], reserved_nodes: int) -> CloudState:
         """The cloud with so many dollars more promised today, and so many reserved nodes taken."""

@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from advisor.decide import advise, wording
-from advisor.decide.demand import nodes_needed
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
 from advisor.model.estimate import NO_SIZE, Estimates
@@ -152,7 +151,7 @@ def submission_of(
     managed = any(name in settings.cluster.on_premise_partitions for name in (job.queue or "").split(","))
     reserved = 0
     if moved and advice.capacity is Capacity.RESERVED:
-        reserved = job.array_tasks * (nodes_needed(job, cloud) or job.processors)
+        reserved = job.array_tasks * cloud.nodes_at_most(job)
     return Submission(
         time=advice.time,
         # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
@@ -224,7 +223,7 @@ def _node_features(
     own = (request.features,) if request.features else ()
     if advice.require:
         return "&".join((*own, *advice.require)), None
-    needed = nodes_needed(job, cloud) or job.processors
+    needed = cloud.nodes_at_most(job)
     wanted = [feature for feature in advice.prefer if cloud.nodes_with.get(feature, 0.0) >= needed]
     prefer = "&".join((*own, *wanted)) if wanted else ""
     return None, prefer if 0 < len(prefer) <= LONGEST_CONSTRAINT else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from advisor.decide.demand import cost_usd, nodes_needed
+from advisor.decide.demand import cost_usd
 from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -31,7 +31,7 @@ def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Setti
             continue
         capacity = Capacity(moved.capacity)
         if capacity is Capacity.RESERVED:
-            reserved += job.array_tasks * (nodes_needed(job, cloud) or job.processors)
+            reserved += job.array_tasks * cloud.nodes_at_most(job)
         run = moved.numbers.get("predicted_cloud_run", math.nan)
         cost = cost_usd(job, run, capacity, cloud, settings)
         if math.isfinite(cost):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from advisor.decide.demand import cost_usd, nodes_needed
+from advisor.decide.demand import cost_usd
 from advisor.decide.reasons import Reason
 from advisor.model import Capacity, Placement, Verdict
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
@@ -94,17 +94,3 @@ def test_cost_by_hand():
     assert cost_usd(job, 3000.0, Capacity.ON_DEMAND, make_cloud(), settings) == pytest.approx(10 * 0.8 * 5)
     assert cost_usd(job, 3000.0, Capacity.RESERVED, cloud, settings) == 0.0
     assert math.isnan(cost_usd(job, NAN, Capacity.SPOT, cloud, settings))
-
-
-@pytest.mark.parametrize(
-    ("job", "per_node", "expected"),
-    [
-        ({"processors": 9}, 4, 3),
-        ({"processors": 9, "nodes": 9}, 4, 9),
-        ({"processors": 9, "nodes": 1}, 4, 3),
-        ({"processors": 9, "nodes": 2}, 0, 2),
-        ({"processors": 9}, 0, None),
-    ],
-)
-def test_nodes_needed(job, per_node, expected):
-    assert nodes_needed(make_job(**job), make_cloud(processors_per_node=per_node)) == expected

@@ -1,0 +1,40 @@
+"""What a job takes of the cloud, while the size of its nodes is known and while it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.decide.capacity import _fits_reserved, stable_feature
+from advisor.decide.demand import cores_billed
+from advisor.model import CloudState, Job
+
+
+def job(processors: int, nodes: int | None = None, tasks: int = 1) -> Job:
+    return Job(job_id=0, submit_time=0.0, processors=processors, nodes=nodes, array_tasks=tasks)
+
+
+@pytest.mark.parametrize(
+    ("asked", "per_node", "needed", "at_most", "cores"),
+    [
+        (job(9), 4, 3, 3, 12),
+        (job(9, nodes=9), 4, 9, 9, 36),
+        (job(9, nodes=1), 4, 3, 3, 12),
+        (job(9, nodes=2), 0, 2, 2, 9),
+        (job(9), 0, None, 9, 9),
+        (job(9, nodes=0), 0, None, 9, 9),
+        (job(9, nodes=0), 4, 3, 3, 12),
+    ],
+)
+def test_nodes_of_a_job(asked: Job, per_node: int, needed: int | None, at_most: int, cores: int) -> None:
+    cloud = CloudState(processors_per_node=per_node)
+    assert (cloud.nodes_needed(asked), cloud.nodes_at_most(asked)) == (needed, at_most)
+    assert cores_billed(asked, cloud) == cores
+
+
+def test_a_job_that_asks_for_no_nodes_in_particular_may_have_reserved_ones() -> None:
+    """It was refused them, while five other places took it for a job of one core to a node."""
+    cloud = CloudState(reserved_free_nodes=9, nodes_with={"on-demand": 9.0})  # type: ignore[arg-type]
+    for asked in (job(9, nodes=0), job(9)):
+        assert _fits_reserved(asked, cloud)
+        assert stable_feature(asked, cloud) == "on-demand"
+    assert not _fits_reserved(job(9, nodes=0, tasks=2), cloud)
