@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from advisor.cli.output import plain
+from advisor.model.plain import plain
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli.output import Format, FormatOption, emit, plain, stderr
+from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.model.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,12 +13,11 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.since import clock_text, parse_since
+from advisor.service.since import clock_text, parse_since
 
 if TYPE_CHECKING:
-    from advisor.history.ledger import Decision, LedgerRow
+    from advisor.history.ledger import LedgerRow
     from advisor.history.store import HistoryStore
-    from advisor.model.advice import Advice
 
 SinceOption = Annotated[
     str, typer.Option("--since", help="How far back: 30d, 12h, 90m, or a date such as 2026-11-21.")
@@ -47,63 +44,11 @@ def decisions(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """List what was decided lately, newest last."""
-    begin = parse_since(since, time.time())
-    newest: deque[Decision] = deque(maxlen=limit)
-    counted: dict[str, int] = {}
-    hedges: dict[str, int] = {}
+    from advisor.service.ledger_view import decisions_view
+
     with _store(config) as store:
-        for decision in store.decisions(begin):
-            newest.append(decision)
-            place = decision.record.advice.placement.value
-            counted[place] = counted.get(place, 0) + 1
-            if kind := _hedge_of(decision.record.advice):
-                hedges[kind] = hedges.get(kind, 0) + 1
-    rows = [_decision_row(decision) for decision in newest]
-    result = {
-        "since": begin,
-        "total": sum(counted.values()),
-        "placements": counted,
-        "hedges": hedges,
-        "decisions": rows,
-    }
-    emit(result, output, lambda console: _draw_decisions(console, rows, counted))
-
-
-def _hedge_of(advice: Advice) -> str | None:
-    """Why a job keeps, or in act mode would keep, its place on-premise; its decisive reason is another."""
-    from advisor.decide.reasons import Reason
-    from advisor.model.advice import HedgeKind
-
-    if advice.hedge is not None:
-        return advice.hedge.kind.value
-    kinds = {Reason.HEDGED.value: HedgeKind.HEDGE, Reason.SPECULATED.value: HedgeKind.SPECULATION}
-    found = [kinds[answer.reason] for answer in advice.answers if answer.reason in kinds]
-    return found[-1].value if found and advice.placement == "burst" else None
-
-
-def _decision_row(decision: Decision) -> dict[str, Any]:
-    from advisor.decide.wording import sentence
-
-    advice, job, estimates = decision.record.advice, decision.record.job, decision.record.estimates
-    return {
-        "advice_id": advice.advice_id,
-        "time": advice.time,
-        "job_ids": decision.job_ids,
-        "user": job.user,
-        "partition": advice.partition or job.queue,
-        "processors": job.processors,
-        "placement": advice.placement,
-        "capacity": advice.capacity,
-        "mode": advice.mode,
-        "hedge": _hedge_of(advice),
-        "size": advice.size,
-        "reason": advice.decisive.reason,
-        "sentence": sentence(advice.decisive),
-        "predicted_wait_seconds": estimates.wait.seconds,
-        "predicted_wait_deviation_seconds": estimates.wait.deviation,
-        "predicted_run_seconds": estimates.run.seconds,
-        "predicted_run_deviation_seconds": estimates.run.deviation,
-    }
+        result = decisions_view(store, parse_since(since, time.time()), limit)
+    emit(result, output, lambda console: _draw_decisions(console, result["decisions"], result["placements"]))
 
 
 def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: dict[str, int]) -> None:
@@ -134,72 +79,15 @@ def ledger(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Compare predicted with actual, and say what the moves saved and cost."""
-    begin = parse_since(since, time.time())
-    newest: deque[LedgerRow] = deque(maxlen=limit)
-    sums = _Sums()
+    from advisor.service.ledger_view import ledger_view
+
     with _store(config) as store:
-        for row in store.ledger(begin):
-            newest.append(row)
-            sums.add(row)
-    result = {"since": begin, "summary": sums.summary(), "rows": list(newest)}
-    emit(result, output, lambda console: _draw_ledger(console, list(newest), sums.summary()))
-
-
-class _Sums:
-    """Totals over a ledger that may not fit into memory."""
-
-    def __init__(self) -> None:
-        self._jobs = 0
-        self._moved = 0
-        self._saved = 0.0
-        self._cost: float | None = None
-        self._by_users = 0
-        self._users_cost: float | None = None
-        self._wait: list[float] = [0, 0.0]
-        self._run: list[float] = [0, 0.0]
-
-    def add(self, row: LedgerRow) -> None:
-        """Count one job. Waits are judged where the job did wait on-premise."""
-        self._jobs += 1
-        if row.is_users_choice:
-            self._by_users += 1
-            self._users_cost = _plus(self._users_cost, row.cost_usd)
-            return
-        if row.saved_seconds_estimate is not None:
-            self._moved += 1
-            self._saved += row.saved_seconds_estimate
-        else:
-            _add_error(self._wait, row.predicted_wait_seconds, row.actual_wait_seconds)
-            _add_error(self._run, row.predicted_run_seconds, row.actual_run_seconds)
-        self._cost = _plus(self._cost, row.cost_usd)
-
-    def summary(self) -> dict[str, float | int | None]:
-        """Totals and mean absolute errors; None where there is nothing to say."""
-        return {
-            "jobs": self._jobs,
-            "moved": self._moved,
-            "saved_seconds_estimate": self._saved,
-            "cost_usd": self._cost,
-            "placed_by_users": self._by_users,
-            "users_cost_usd": self._users_cost,
-            "wait_mae_seconds": self._wait[1] / self._wait[0] if self._wait[0] else None,
-            "run_mae_seconds": self._run[1] / self._run[0] if self._run[0] else None,
-        }
-
-
-def _plus(total: float | None, more: float | None) -> float | None:
-    """Sum where something was noted; None where nothing ever was."""
-    return total if more is None else (total or 0.0) + more
+        result = ledger_view(store, parse_since(since, time.time()), limit)
+    emit(result, output, lambda console: _draw_ledger(console, result["rows"], result["summary"]))
 
 
 def _usd(amount: float | None) -> str:
     return "not noted" if amount is None else f"{amount:.2f} USD"
-
-
-def _add_error(sums: list[float], predicted: float, actual: float) -> None:
-    if math.isfinite(predicted) and math.isfinite(actual):
-        sums[0] += 1
-        sums[1] += abs(predicted - actual)
 
 
 def _draw_ledger(console: Console, rows: Sequence[LedgerRow], summary: dict[str, float | int | None]) -> None:

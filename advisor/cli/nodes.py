@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.cli.cloud_report import cloud_report
-from advisor.cli.context import ConfigOption
+from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 
 
@@ -25,10 +24,10 @@ def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
     Reads what the control process wrote last; neither Slurm nor EC2 is asked.
     """
-    report, written = cloud_report(config)
-    rows = report.get("nodes", [])
-    result = {"time": written, "age_seconds": time.time() - written, "nodes": rows}
-    emit(result, output, lambda console: _draw(console, rows, result["age_seconds"]))
+    from advisor.service.cloud_written import nodes_written
+
+    result = nodes_written(settings_of(config), time.time())
+    emit(result, output, lambda console: _draw(console, result["nodes"], result["age_seconds"]))
 
 
 def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:

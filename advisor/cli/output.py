@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import enum
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
+
+from advisor.model.plain import plain
 
 
 class Format(enum.StrEnum):
@@ -30,26 +28,6 @@ FormatOption = Annotated[
 
 stdout = Console()
 stderr = Console(stderr=True)
-
-
-def plain(value: Any) -> Any:
-    """Turn records, arrays and enums into what JSON knows; NaN and infinities become null."""
-    match value:
-        case None | bool() | int() | str():
-            return value.value if isinstance(value, enum.Enum) else value
-        case float():
-            return value if math.isfinite(value) else None
-        case Path():
-            return str(value)
-        case Mapping():
-            return {str(plain(key)): plain(item) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [plain(item) for item in value]
-        case msgspec.Struct():
-            return plain(msgspec.structs.asdict(value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], None]) -> None:

@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.cli.cloud_report import cloud_report
-from advisor.cli.context import ConfigOption
+from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 
 
@@ -25,14 +24,9 @@ def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
     Reads what the control process wrote last; EC2 is not asked.
     """
-    report, written = cloud_report(config)
-    result = {
-        "time": written,
-        "age_seconds": time.time() - written,
-        "protected": report.get("protected", ""),
-        "pools": report.get("pools", []),
-        "counters": report.get("counters", {}),
-    }
+    from advisor.service.cloud_written import pools_written
+
+    result = pools_written(settings_of(config), time.time())
     emit(result, output, lambda console: _draw(console, result))
 
 

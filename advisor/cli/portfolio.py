@@ -28,17 +28,9 @@ def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
     Reads what the control process wrote last; Slurm is not asked.
     """
-    from advisor.model.errors import UseFallback
-    from advisor.service.status_file import read
+    from advisor.service.cloud_written import portfolio_written
 
-    content = read(settings_of(config).paths.run)
-    report, written = content.get("portfolio"), content.get("time")
-    if not isinstance(report, dict) or not report or not isinstance(written, int | float):
-        raise UseFallback(
-            "the portfolio is not in charge (portfolio.enabled, and advisor control must run)",
-            code="portfolio.off",
-        )
-    result = {"time": written, "age_seconds": time.time() - written, **report}
+    result = portfolio_written(settings_of(config), time.time())
     emit(result, output, lambda console: _draw(console, result))
 
 
@@ -74,50 +66,11 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
 
 
 def _draw(console: Console, report: dict[str, Any]) -> None:
+    from advisor.service.status_words import portfolio_rows
+
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _rows(report):
+    for name, value in portfolio_rows(report):
         table.add_row(name, Text(value))
     console.print(table)
-
-
-def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    from advisor.slurm.steering import RESERVATION
-
-    since = report["since"]
-    age = "" if since is None else f", for {max(0.0, report['time'] - since):,.0f} s"
-    rows = [
-        ("policy", (report["policy"] or "none: Slurm's own behaviour") + age),
-        ("why", report["why"]),
-        ("champion", f"{report['champion'] or 'not known yet'}, judged on {report['judged_jobs']:,} jobs"),
-        ("billing", report["billing"]),
-        ("nodes", nodes_in_words(report)),
-    ]
-    if report["closed_nodes"]:
-        rows.append(("closed", ", ".join(report["closed_nodes"])))
-    rows.append(
-        ("jobs", f"{report['jobs_waiting'] or 0:,} wait, {report['jobs_ordered']:,} of them put first")
-    )
-    for name, score in report["scores"].items():
-        rows.append(("score", f"{score:.3f} {name}"))
-    for name, loss in report["losses"].items():
-        rows.append(("loss", f"{loss:.2%} {name}"))
-    for name, times in report["chosen"].items():
-        rows.append(("chosen", f"{times:,} times {name}"))
-    rows.append(("undo", f"{report['undo']} (or scontrol delete reservationname={RESERVATION})"))
-    return rows
-
-
-def nodes_in_words(report: dict[str, Any]) -> str:
-    """How many nodes may be up."""
-    rented, allowed = report["nodes_rented"], report["nodes_allowed"]
-    limit = "as many as the jobs take" if allowed is None else f"{allowed:,} allowed"
-    words = f"{rented or 0:,} up, {limit}"
-    if report["closed_nodes"]:
-        words += f", {len(report['closed_nodes']):,} closed by the reservation {report['reservation']}"
-    if report["nodes_kept"]:
-        words += f", {len(report['nodes_kept']):,} kept warm"
-    if report["no_more_because"]:
-        words += f"; no more: {report['no_more_because']}"
-    return words

@@ -13,7 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.ledger import SinceOption
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.since import parse_since
+from advisor.service.since import parse_since
 
 
 def register(app: typer.Typer) -> None:

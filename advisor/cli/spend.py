@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.cli.cloud_report import cloud_report
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.since import parse_since
-
-if TYPE_CHECKING:
-    from advisor.history.store import HistoryStore
 
 
 def register(app: typer.Typer) -> None:
@@ -35,39 +29,16 @@ def spend(
     Reads what the control process wrote last, and the ledger; EC2 is not asked.
     """
     from advisor.history.store import HistoryStore
+    from advisor.service.cloud_written import predicted_against_billed, spend_written
+    from advisor.service.since import parse_since
 
-    report, written = cloud_report(config)
-    begin = parse_since(since, time.time())
-    with HistoryStore(settings_of(config).paths.history_url) as store:
+    settings, now = settings_of(config), time.time()
+    written = spend_written(settings, now)
+    begin = parse_since(since, now)
+    with HistoryStore(settings.paths.history_url) as store:
         jobs = predicted_against_billed(store, begin)
-    result = {
-        "time": written,
-        "age_seconds": time.time() - written,
-        **report.get("spend", {}),
-        "since": begin,
-        "jobs": jobs,
-    }
+    result = {**written, "since": begin, "jobs": jobs}
     emit(result, output, lambda console: _draw(console, result))
-
-
-def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, float | int]:
-    """Jobs we moved since then that have ended: what they were to cost, and what they did.
-
-    Both sums are over the jobs of which both are known.
-    """
-    predicted: dict[str, float] = {}
-    for decision in store.decisions(since):
-        advice = decision.record.advice
-        cost = advice.number("predicted_cost")
-        if cost is not None and math.isfinite(cost):
-            predicted[advice.advice_id] = cost
-    jobs, told, billed = 0, 0.0, 0.0
-    for row in store.ledger(since):
-        if row.cost_usd is not None and row.advice_id in predicted and not row.is_users_choice:
-            jobs += 1
-            told += predicted[row.advice_id]
-            billed += row.cost_usd
-    return {"jobs": jobs, "predicted_usd": told, "billed_usd": billed}
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit, ticking
-from advisor.cli.since import clock_text, parse_since
 from advisor.model.site import SiteState
+from advisor.service.since import clock_text, parse_since
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings

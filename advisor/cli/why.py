@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,8 +10,8 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.since import clock_text
 from advisor.model.errors import AdvisorError, BadInput
+from advisor.service.since import clock_text
 
 if TYPE_CHECKING:
     from advisor.decide.wording import RecordedAdvice
@@ -74,7 +74,8 @@ def _in_slurm(settings: Settings, job_id: int) -> RecordedAdvice | None:
 
 
 def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
-    from advisor.decide.wording import clean, explanation, headline
+    from advisor.decide.wording import clean, explanation
+    from advisor.service.why_view import ledger_advice
 
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
@@ -83,28 +84,15 @@ def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
         console.print(Text(title, "bold"))
         console.print(Text(explanation(record.advice)))
 
-    result: dict[str, Any] = {
-        "job_id": job_id,
-        "source": "ledger",
-        "headline": headline(record.advice),
-        "advice": record.advice,
-        "job": record.job,
-        "estimates": record.estimates,
-    }
-    emit(result, output, draw)
+    emit(ledger_advice(job_id, record), output, draw)
 
 
 def _emit_recorded(job_id: int, recorded: RecordedAdvice, output: Format) -> None:
-    from advisor.decide.wording import recorded_explanation, recorded_headline
+    from advisor.decide.wording import recorded_explanation
+    from advisor.service.why_view import recorded_advice
 
     def draw(console: Console) -> None:
         console.print(Text(f"Job {job_id}, from its AdminComment", "bold"))
         console.print(Text(recorded_explanation(recorded)))
 
-    result: dict[str, Any] = {
-        "job_id": job_id,
-        "source": "admin-comment",
-        "headline": recorded_headline(recorded),
-        "recorded": recorded,
-    }
-    emit(result, output, draw)
+    emit(recorded_advice(job_id, recorded), output, draw)

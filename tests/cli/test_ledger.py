@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from advisor.cli.context import settings_of
 from advisor.cli.main import app, run
-from advisor.cli.since import clock_text, parse_since
 from advisor.decide.wording import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
+from advisor.service.since import clock_text, parse_since
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
 runner = CliRunner()

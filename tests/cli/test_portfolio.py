@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.cli.status import _portfolio
 from advisor.model.errors import UseFallback
 from advisor.service import status_file
+from advisor.service.status_words import portfolio_in_words
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
 
 RUNNER = CliRunner()
@@ -49,14 +49,16 @@ def test_policy_reason_and_everything_that_is_set_are_shown(tmp_path: Path, conf
         assert words in text
     done = RUNNER.invoke(app, ["portfolio", "show", "--config", str(config), "--format", "json"])
     assert json.loads(done.output)["closed_nodes"] == ["burst2", "burst3", "burst4"]
-    assert "ODE-UNICEF-FirstFit (portfolio.in_charge names it)" in _portfolio(dict(world.loop.report()))
+    assert "ODE-UNICEF-FirstFit (portfolio.in_charge names it)" in portfolio_in_words(
+        dict(world.loop.report())
+    )
 
 
 def test_nothing_in_charge_is_said(tmp_path: Path, config: Path) -> None:
     status_file.write(tmp_path, {"time": 1.0, "portfolio": None})
     done = RUNNER.invoke(app, ["portfolio", "show", "--config", str(config)])
     assert isinstance(done.exception, UseFallback)
-    assert _portfolio({"enabled": False}) == "off"
+    assert portfolio_in_words({"enabled": False}) == "off"
 
 
 def test_a_policy_that_does_not_exist_is_refused(config: Path) -> None:

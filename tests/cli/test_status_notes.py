@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cli.status import _placement_notes
+from advisor.service.status_report import placement_notes
 
 EARNED = {"rule": "advisor", "record_trusted_seconds": 5.0, "record_earned": True}
 GROWING = {"rule": "published", "finished_jobs": 500, "first_forest_after_jobs": 1000}
@@ -30,6 +30,6 @@ GROWING = {"rule": "published", "finished_jobs": 500, "first_forest_after_jobs":
 def test_the_rule_that_decides_is_said(
     placement: dict[str, Any] | None, serve: dict[str, Any], said: str
 ) -> None:
-    notes = list(_placement_notes({"control": {"placement": placement}, "serve": serve}))
+    notes = list(placement_notes({"control": {"placement": placement}, "serve": serve}))
     assert len(notes) == bool(said)
     assert said in "".join(notes)

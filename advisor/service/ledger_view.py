@@ -1,0 +1,129 @@
+"""Rows of `advisor decisions` and `advisor ledger`, and of the pages that show the same: plain data."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+from advisor.decide.reasons import Reason
+from advisor.decide.wording import sentence
+from advisor.history.ledger import Decision, LedgerRow
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Advice, HedgeKind
+
+
+def decisions_view(store: HistoryStore, since: float, limit: int) -> dict[str, Any]:
+    """All advice since then counted, the newest ``limit`` of it listed, newest last."""
+    newest: deque[Decision] = deque(maxlen=limit)
+    counted: dict[str, int] = {}
+    hedges: dict[str, int] = {}
+    for decision in store.decisions(since):
+        newest.append(decision)
+        place = decision.record.advice.placement.value
+        counted[place] = counted.get(place, 0) + 1
+        if kind := hedge_of(decision.record.advice):
+            hedges[kind] = hedges.get(kind, 0) + 1
+    return {
+        "since": since,
+        "total": sum(counted.values()),
+        "placements": counted,
+        "hedges": hedges,
+        "decisions": [decision_row(decision) for decision in newest],
+    }
+
+
+def hedge_of(advice: Advice) -> str | None:
+    """Why a job keeps, or in act mode would keep, its place on-premise; its decisive reason is another."""
+    if advice.hedge is not None:
+        return advice.hedge.kind.value
+    kinds = {Reason.HEDGED.value: HedgeKind.HEDGE, Reason.SPECULATED.value: HedgeKind.SPECULATION}
+    found = [kinds[answer.reason] for answer in advice.answers if answer.reason in kinds]
+    return found[-1].value if found and advice.placement == "burst" else None
+
+
+def decision_row(decision: Decision) -> dict[str, Any]:
+    """One advice as a row."""
+    advice, job, estimates = decision.record.advice, decision.record.job, decision.record.estimates
+    return {
+        "advice_id": advice.advice_id,
+        "time": advice.time,
+        "job_ids": decision.job_ids,
+        "user": job.user,
+        "partition": advice.partition or job.queue,
+        "processors": job.processors,
+        "placement": advice.placement,
+        "capacity": advice.capacity,
+        "mode": advice.mode,
+        "hedge": hedge_of(advice),
+        "size": advice.size,
+        "reason": advice.decisive.reason,
+        "sentence": sentence(advice.decisive),
+        "predicted_wait_seconds": estimates.wait.seconds,
+        "predicted_wait_deviation_seconds": estimates.wait.deviation,
+        "predicted_run_seconds": estimates.run.seconds,
+        "predicted_run_deviation_seconds": estimates.run.deviation,
+    }
+
+
+def ledger_view(store: HistoryStore, since: float, limit: int) -> dict[str, Any]:
+    """Predicted against actual since then: a summary, and the newest ``limit`` rows, newest last."""
+    newest: deque[LedgerRow] = deque(maxlen=limit)
+    sums = LedgerSums()
+    for row in store.ledger(since):
+        newest.append(row)
+        sums.add(row)
+    return {"since": since, "summary": sums.summary(), "rows": list(newest)}
+
+
+class LedgerSums:
+    """Totals over a ledger that may not fit into memory."""
+
+    def __init__(self) -> None:
+        self._jobs = 0
+        self._moved = 0
+        self._saved = 0.0
+        self._cost: float | None = None
+        self._by_users = 0
+        self._users_cost: float | None = None
+        self._wait: list[float] = [0, 0.0]
+        self._run: list[float] = [0, 0.0]
+
+    def add(self, row: LedgerRow) -> None:
+        """Count one job. Waits are judged where the job did wait on-premise."""
+        self._jobs += 1
+        if row.is_users_choice:
+            self._by_users += 1
+            self._users_cost = _plus(self._users_cost, row.cost_usd)
+            return
+        if row.saved_seconds_estimate is not None:
+            self._moved += 1
+            self._saved += row.saved_seconds_estimate
+        else:
+            _add_error(self._wait, row.predicted_wait_seconds, row.actual_wait_seconds)
+            _add_error(self._run, row.predicted_run_seconds, row.actual_run_seconds)
+        self._cost = _plus(self._cost, row.cost_usd)
+
+    def summary(self) -> dict[str, float | int | None]:
+        """Totals and mean absolute errors; None where there is nothing to say."""
+        return {
+            "jobs": self._jobs,
+            "moved": self._moved,
+            "saved_seconds_estimate": self._saved,
+            "cost_usd": self._cost,
+            "placed_by_users": self._by_users,
+            "users_cost_usd": self._users_cost,
+            "wait_mae_seconds": self._wait[1] / self._wait[0] if self._wait[0] else None,
+            "run_mae_seconds": self._run[1] / self._run[0] if self._run[0] else None,
+        }
+
+
+def _plus(total: float | None, more: float | None) -> float | None:
+    """Sum where something was noted; None where nothing ever was."""
+    return total if more is None else (total or 0.0) + more
+
+
+def _add_error(sums: list[float], predicted: float, actual: float) -> None:
+    if math.isfinite(predicted) and math.isfinite(actual):
+        sums[0] += 1
+        sums[1] += abs(predicted - actual)
