@@ -7,10 +7,14 @@ by blanks"); the doubled quotes, and more than one blank here and there, are wha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
 
-_TOKEN: Final = re.compile(r'"((?:[^"]|"")*+)"(?!\S)|([^\s"]\S*)|(\S)')
+# possessive throughout: a line of nothing but quotes takes no longer than another one
+_QUOTED: Final = r'"[^"]*+(?:""[^"]*+)*+"'
+_WELL_FORMED: Final = re.compile(rf'(?:\s*+(?:{_QUOTED}(?!\S)|[^\s"]\S*+))*+\s*+')
+_TOKEN: Final = re.compile(rf"{_QUOTED}|\S+")
+_TOKEN_OR_STRAY: Final = re.compile(rf'(?:{_QUOTED}(?!\S)|[^\s"]\S*)|(\S)')
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _REAL: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 
@@ -19,6 +23,18 @@ Value: TypeAlias = str | int | float
 
 class MalformedRecord(Exception):
     """A line that is not the record it should be; the message says which field and why."""
+
+
+class Layout(NamedTuple):
+    """Fields in a row: names and kinds (``s`` text, ``d`` whole, ``f`` number), made by :func:`layout`.
+
+    ``forms`` has one letter for each, ``s`` in quotes and ``n`` bare; ``wanted`` those that are not left out,
+    each with its place.
+    """
+
+    fields: tuple[tuple[str, str], ...]
+    forms: str
+    wanted: tuple[tuple[int, str, str], ...]
 
 
 class Fields:
@@ -42,12 +58,10 @@ class Fields:
     """
 
     def __init__(self, line: str) -> None:
-        self._found: list[tuple[str, str]] = []
-        for match in _TOKEN.finditer(line):
-            quoted, bare, stray = match.groups()
-            if stray is not None:
-                raise MalformedRecord(f"a stray quote in field {len(self._found) + 1}")
-            self._found.append(("", bare) if quoted is None else (quoted.replace('""', '"'), ""))
+        if not _WELL_FORMED.fullmatch(line):
+            raise MalformedRecord(f"a stray quote in field {_fields_before_stray(line) + 1}")
+        self._found: list[str] = _TOKEN.findall(line)
+        self._forms = "".join(["s" if token[0] == '"' else "n" for token in self._found])
         self._next = 0
 
     def __len__(self) -> int:
@@ -56,24 +70,24 @@ class Fields:
 
     def text(self, name: str) -> str:
         """Take a string in quotes."""
-        quoted, bare = self._take(name)
-        if bare:
-            raise self._unfit(name, "a string in quotes", bare)
-        return quoted
+        token = self._take(name)
+        if token[0] != '"':
+            raise self._unfit(name, "a string in quotes", token)
+        return _unquoted(token)
 
     def whole(self, name: str) -> int:
         """Take a whole number."""
-        _, bare = self._take(name)
-        if not _WHOLE.fullmatch(bare):
-            raise self._unfit(name, "a whole number", bare)
-        return int(bare)
+        token = self._take(name)
+        if not _WHOLE.fullmatch(token):
+            raise self._unfit(name, "a whole number", token)
+        return int(token)
 
     def real(self, name: str) -> float:
         """Take a number."""
-        _, bare = self._take(name)
-        if not _REAL.fullmatch(bare):
-            raise self._unfit(name, "a number", bare)
-        return float(bare)
+        token = self._take(name)
+        if not _REAL.fullmatch(token):
+            raise self._unfit(name, "a number", token)
+        return float(token)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Take a count and as many strings in quotes."""
@@ -84,49 +98,63 @@ class Fields:
 
     def word(self, name: str) -> str:
         """Take a name, in quotes or (as LSF 9 writes hosts' names here and there) without."""
-        quoted, bare = self._take(name)
-        if _REAL.fullmatch(bare):
-            raise self._unfit(name, "a name", bare)
-        return quoted or bare
+        token = self._take(name)
+        if _REAL.fullmatch(token):
+            raise self._unfit(name, "a name", token)
+        return _unquoted(token) if token[0] == '"' else token
 
     def wholes(self, name: str) -> list[int]:
         """Take all whole numbers up to the next field that is something else."""
-        return [self.whole(name) for _ in self._run_of_wholes()]
+        end = self._next
+        while end < len(self._found) and _WHOLE.fullmatch(self._found[end]):
+            end += 1
+        return [self.whole(name) for _ in range(self._next, end)]
 
-    def all_of(self, wanted: Iterable[tuple[str, str]]) -> dict[str, Value]:
-        """Take a row of fields, each a name and its kind: ``s`` text, ``d`` whole, ``f`` number.
-
-        Those named ``-`` are checked and left out.
-        """
+    def all_of(self, row: Layout) -> dict[str, Value]:
+        """Take a row of fields. Those named ``-`` are left out; only their form is looked at."""
         take: dict[str, Callable[[str], Value]] = {"s": self.text, "d": self.whole, "f": self.real}
+        begin, end = self._next, self._next + len(row.fields)
+        if self._forms[begin:end] != row.forms:
+            for name, kind in row.fields:  # one of them does not fit: say which
+                take[kind](name)
         found: dict[str, Value] = {}
-        for name, kind in wanted:
-            value = take[kind](name)
-            if name != "-":
-                found[name] = value
+        for place, name, kind in row.wanted:
+            self._next = begin + place
+            found[name] = take[kind](name)
+        self._next = end
         return found
 
-    def _take(self, name: str) -> tuple[str, str]:
+    def _take(self, name: str) -> str:
         if self._next >= len(self._found):
             raise MalformedRecord(f"the record ends after {self._next} fields, before {_words(name)}")
         self._next += 1
         return self._found[self._next - 1]
 
-    def _run_of_wholes(self) -> range:
-        end = self._next
-        while end < len(self._found) and _WHOLE.fullmatch(self._found[end][1]):
-            end += 1
-        return range(self._next, end)
-
-    def _unfit(self, name: str, expected: str, bare: str) -> MalformedRecord:
-        found = f"{bare[:40]!a}" if bare else "a string"
+    def _unfit(self, name: str, expected: str, token: str) -> MalformedRecord:
+        found = "a string" if token[0] == '"' else f"{token[:40]!a}"
         return MalformedRecord(f"field {self._next} ({_words(name)}) is {found} instead of {expected}")
+
+
+def _fields_before_stray(line: str) -> int:
+    for number, match in enumerate(_TOKEN_OR_STRAY.finditer(line)):
+        if match[1] is not None:
+            return number
+    return 0
+
+
+def _unquoted(token: str) -> str:
+    return token[1:-1].replace('""', '"')
 
 
 def _words(name: str) -> str:
     return "a field of no interest" if name == "-" else name.replace("_", " ")
 
 
-def layout(text: str) -> tuple[tuple[str, str], ...]:
-    """Write a row of fields for :meth:`Fields.all_of` as ``"job_id:d user:s"``."""
-    return tuple((name, kind) for name, _, kind in (word.partition(":") for word in text.split()))
+def layout(text: str) -> Layout:
+    """Write a row of fields for :meth:`Fields.all_of` as ``"job_id:d user:s -:f"``."""
+    row = tuple((name, kind) for name, _, kind in (word.partition(":") for word in text.split()))
+    return Layout(
+        fields=row,
+        forms="".join("s" if kind == "s" else "n" for _, kind in row),
+        wanted=tuple((place, name, kind) for place, (name, kind) in enumerate(row) if name != "-"),
+    )
