@@ -112,17 +112,24 @@ class Fields:
 
     def all_of(self, row: Layout) -> dict[str, Value]:
         """Take a row of fields. Those named ``-`` are left out; only their form is looked at."""
-        take: dict[str, Callable[[str], Value]] = {"s": self.text, "d": self.whole, "f": self.real}
-        begin, end = self._next, self._next + len(row.fields)
-        if self._forms[begin:end] != row.forms:
-            for name, kind in row.fields:  # one of them does not fit: say which
-                take[kind](name)
+        begin = self._next
+        if self._forms[begin : begin + len(row.forms)] != row.forms:
+            self._say_which_does_not_fit(row)
         found: dict[str, Value] = {}
         for place, name, kind in row.wanted:
-            self._next = begin + place
-            found[name] = take[kind](name)
-        self._next = end
+            token = self._found[begin + place]
+            if kind == "s":
+                found[name] = _unquoted(token)
+            else:  # most of a record's fields come by here
+                self._next = begin + place
+                found[name] = self.whole(name) if kind == "d" else self.real(name)
+        self._next = begin + len(row.forms)
         return found
+
+    def _say_which_does_not_fit(self, row: Layout) -> None:
+        take: dict[str, Callable[[str], Value]] = {"s": self.text, "d": self.whole, "f": self.real}
+        for name, kind in row.fields:
+            take[kind](name)
 
     def _take(self, name: str) -> str:
         if self._next >= len(self._found):
@@ -143,7 +150,8 @@ def _fields_before_stray(line: str) -> int:
 
 
 def _unquoted(token: str) -> str:
-    return token[1:-1].replace('""', '"')
+    text = token[1:-1]
+    return text.replace('""', '"') if '"' in text else text
 
 
 def _words(name: str) -> str:
