@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,14 @@ def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], No
 
 @contextmanager
 def ticking() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars on standard error, on a terminal only; yields ``tick(what, done, total)``, a bar for each."""
+    """Bars on standard error, on a terminal only; yields ``tick(what, done, total)``, a bar for each.
+
+    With ``ADVISOR_PROGRESS=json`` in the environment each step of a hundredth is a line of JSON on standard
+    error instead, for the program that started this one.
+    """
+    if os.environ.get("ADVISOR_PROGRESS") == "json":
+        yield _tell_steps()
+        return
     from rich.progress import Progress, TaskID
 
     with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
@@ -53,3 +61,16 @@ def ticking() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(bars[what], completed=done, total=total)
 
         yield tick
+
+
+def _tell_steps() -> Callable[[str, int, int], None]:
+    told: dict[str, int] = {}
+
+    def tick(what: str, done: int, total: int) -> None:
+        percent = 100 * done // total if total else 100
+        if told.get(what) != percent:
+            told[what] = percent
+            stderr.file.write(json.dumps({"progress": what, "done": done, "total": total}) + "\n")
+            stderr.file.flush()
+
+    return tick

@@ -108,7 +108,7 @@ def _jobs(trace: Path | None, since: str, settings: Settings, seen: SiteState) -
         end = table.start_of_log + float((table.submit + table.wait.clip(0.0) + table.run).max())
         return jobs_of_log(table), parse_since(since, end), table.name
     begin = parse_since(since, time.time())
-    with HistoryStore(settings.paths.history_url) as store:
+    with HistoryStore(settings.paths.history_url, read_only=True) as store:
         processors = 0 if seen.cluster is None else seen.cluster.total_processors
         return jobs_of_store(store, settings, begin, processors=processors), begin, "history"
 

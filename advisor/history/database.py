@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -58,6 +59,8 @@ class Database:
         ``sqlite:///path`` or ``postgresql://user@host/name``.
     busy_seconds : float
         Longest wait for another writer before :class:`RetryLater`.
+    read_only : bool
+        Nothing is made, brought up to date or written.
 
     Raises
     ------
@@ -67,13 +70,16 @@ class Database:
         Locked for longer than ``busy_seconds``, or the server cannot be reached.
     """
 
-    def __init__(self, url: str, *, busy_seconds: float = 10.0) -> None:
+    def __init__(self, url: str, *, busy_seconds: float = 10.0, read_only: bool = False) -> None:
         self._url = _parse(url)
         self.where = self._url.render_as_string(hide_password=True)
         self._busy_seconds = busy_seconds
-        self._engine = self._make_engine()
+        self._engine = self._make_reader() if read_only else self._make_engine()
         try:
-            self._bring_up_to_date()
+            if read_only:
+                self._check_version()
+            else:
+                self._bring_up_to_date()
         except BaseException:
             self.close()
             raise
@@ -100,18 +106,54 @@ class Database:
 
     def _make_engine(self) -> Engine:
         if self._url.get_backend_name() != "sqlite":
-            timeout = max(1, round(self._busy_seconds))
-            options = f"-c lock_timeout={round(self._busy_seconds * 1000)}"
-            return sa.create_engine(
-                self._url,
-                pool_pre_ping=True,
-                connect_args={"connect_timeout": timeout, "options": options},
-            )
+            return self._make_postgresql_engine()
         self._create_file()
         engine = sa.create_engine(self._url, connect_args={"timeout": self._busy_seconds})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+
+    def _make_postgresql_engine(self, *options: str) -> Engine:
+        timeout = max(1, round(self._busy_seconds))
+        words = (f"-c lock_timeout={round(self._busy_seconds * 1000)}", *options)
+        return sa.create_engine(
+            self._url,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": timeout, "options": " ".join(words)},
+        )
+
+    def _make_reader(self) -> Engine:
+        """Connections that cannot write, to what there is."""
+        if self._url.get_backend_name() != "sqlite":
+            return self._make_postgresql_engine("-c default_transaction_read_only=on")
+        path = self._url.database or ""
+        if not Path(path).is_file():
+            raise BadInput(
+                "there is no history yet",
+                where=self.where,
+                mend="`advisor control` makes it when it starts, `advisor ingest` fills it",
+                code="history.missing",
+            )
+        # who has no right to write in the folder cannot have SQLite share memory with a writer; without a
+        # writer's log there is no writer, and the file alone is all there is
+        may_share = os.access(Path(path).parent, os.W_OK, effective_ids=True)
+        alone = not (may_share or Path(f"{path}-wal").exists())
+        query = {"uri": "true", "mode": "ro"} | ({"immutable": "1"} if alone else {})
+        url = URL.create("sqlite", database=f"file:{quote(path)}", query=query)
+        engine = sa.create_engine(url, connect_args={"timeout": self._busy_seconds})
+        event.listen(engine, "connect", _prepare_reader)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _check_version(self) -> None:
+        found = self._version()
+        if found != schema.SCHEMA_VERSION:
+            raise BadInput(
+                f"it is of another release (schema {found}, this release reads {schema.SCHEMA_VERSION})",
+                where=self.where,
+                mend="Restart advisor control, which brings it up to date",
+                code="history.version",
+            )
 
     def _create_file(self) -> None:
         """Make an SQLite file that only the service and its group can read: it names users and jobs."""
@@ -232,6 +274,10 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions are begun below, not by the driver's guesses
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma)
+
+
+def _prepare_reader(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,6 +19,7 @@ from advisor.model.advice import Mode, Placement
 
 _BATCH = 1000
 _PAGE = 2000
+_NUMBERS = tuple(column for column in advice.c if column.name != "record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,34 @@ class Decision:
 
     record: AdviceRecord
     job_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which advice: given since then (epoch seconds), and of this user, placement, reason, job; None: any."""
+
+    since: float
+    user: str | None = None
+    placement: Placement | None = None
+    reason: str | None = None
+    job_id: int | None = None
+
+    def of(self, query: sa.Select[Any]) -> sa.Select[Any]:
+        """A query for it."""
+        query = query.where(advice.c.time >= self.since)
+        equal = {
+            advice.c.user_name: self.user,
+            advice.c.reason: self.reason,
+            advice.c.placement: self.placement,
+        }
+        for column, value in equal.items():
+            if value is not None:
+                query = query.where(column == str(value))
+        if self.job_id is not None:
+            linked = sa.select(advice_job.c.advice_id).where(advice_job.c.job_id == self.job_id)
+            told = sa.select(job.c.advice_id).where(job.c.job_id == self.job_id)
+            query = query.where(advice.c.advice_id.in_(linked) | advice.c.advice_id.in_(told))
+        return query
 
 
 class Ledger:
@@ -146,36 +175,81 @@ class Ledger:
     def decisions(self, since: float | None = None) -> Iterator[Decision]:
         """Advice given at ``since`` or later, oldest first, read in pages."""
         for page in self._advice_pages(sa.select(advice.c.advice_id, advice.c.time, advice.c.record), since):
-            ids = [row.advice_id for row in page]
-            jobs: dict[str, set[int]] = {advice_id: set() for advice_id in ids}
-            linked = sa.select(advice_job.c.advice_id, advice_job.c.job_id)
-            told = sa.select(job.c.advice_id, job.c.job_id)
-            with self._database.reading() as connection:
-                for query, column in ((linked, advice_job.c.advice_id), (told, job.c.advice_id)):
-                    for advice_id, job_id in connection.execute(query.where(column.in_(ids))):
-                        jobs[advice_id].add(job_id)
-            for row in page:
-                yield Decision(record=decode(row.record), job_ids=tuple(sorted(jobs[row.advice_id])))
+            yield from self._with_jobs(page)
+
+    def newest_decisions(
+        self, wanted: Wanted, limit: int, *, before: tuple[float, str] | None = None
+    ) -> list[Decision]:
+        """The newest ``limit`` of the advice wanted, newest first.
+
+        Parameters
+        ----------
+        wanted : Wanted
+            Which.
+        limit : int
+            At most so many.
+        before : (float, str), optional
+            Only older than this time and advice id: where the page before ended.
+        """
+        query = wanted.of(sa.select(advice.c.advice_id, advice.c.time, advice.c.record))
+        if before is not None:
+            query = query.where(
+                sa.tuple_(advice.c.time, advice.c.advice_id) < sa.tuple_(*map(sa.literal, before))
+            )
+        query = query.order_by(advice.c.time.desc(), advice.c.advice_id.desc()).limit(limit)
+        with self._database.reading() as connection:
+            page = list(connection.execute(query))
+        return list(self._with_jobs(page))
+
+    def decision_counts(self, wanted: Wanted) -> dict[tuple[Placement, Mode, str], int]:
+        """How much advice there is by placement, mode and decisive reason."""
+        by = (advice.c.placement, advice.c.mode, advice.c.reason)
+        query = wanted.of(sa.select(*by, sa.func.count())).group_by(*by)
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+        return {(Placement(row[0]), Mode(row[1]), row[2]): row[3] for row in rows}
+
+    def _with_jobs(self, page: Sequence[sa.Row[Any]]) -> Iterator[Decision]:
+        """Rows of advice with the jobs they became."""
+        ids = [row.advice_id for row in page]
+        jobs: dict[str, set[int]] = {advice_id: set() for advice_id in ids}
+        linked = sa.select(advice_job.c.advice_id, advice_job.c.job_id)
+        told = sa.select(job.c.advice_id, job.c.job_id)
+        with self._database.reading() as connection:
+            for query, column in ((linked, advice_job.c.advice_id), (told, job.c.advice_id)):
+                for advice_id, job_id in connection.execute(query.where(column.in_(ids))):
+                    jobs[advice_id].add(job_id)
+        for row in page:
+            yield Decision(record=decode(row.record), job_ids=tuple(sorted(jobs[row.advice_id])))
 
     def ledger(self, since: float | None = None) -> Iterator[LedgerRow]:
         """Predicted against actual for advice given at ``since`` or later whose job has ended."""
-        columns = [column for column in advice.c if column.name != "record"]
-        for page in self._advice_pages(sa.select(*columns), since):
-            given = {row.advice_id: row for row in page}
-            query = (
-                sa.select(
-                    *(job.c[name] for name in ("advice_id", "job_id", "queue", "processors", "cost_usd")),
-                    job.c.partition_name,
-                    (job.c.start_time - job.c.submit_time).label("wait"),
-                    (job.c.end_time - job.c.start_time).label("run"),
-                )
-                .where(job.c.advice_id.in_(list(given)))
-                .order_by(job.c.submit_time, job.c.job_id)
-            )
-            with self._database.reading() as connection:
-                ended = connection.execute(query).all()
-            rows = [_ledger_row(given[row.advice_id], row) for row in ended]
+        for page in self._advice_pages(sa.select(*_NUMBERS), since):
+            rows = self._ended(page)
             yield from sorted(rows, key=lambda row: (row.time, row.advice_id, row.job_id))
+
+    def outcomes_of(self, advice_id: str) -> list[LedgerRow]:
+        """Predicted against actual of the ended jobs that one advice became, by job id."""
+        query = sa.select(*_NUMBERS).where(advice.c.advice_id == advice_id)
+        with self._database.reading() as connection:
+            page = list(connection.execute(query))
+        return sorted(self._ended(page), key=lambda row: row.job_id)
+
+    def _ended(self, page: Sequence[sa.Row[Any]]) -> list[LedgerRow]:
+        given = {row.advice_id: row for row in page}
+        query = (
+            sa.select(
+                *(job.c[name] for name in ("advice_id", "job_id", "queue", "processors", "cost_usd")),
+                job.c.partition_name,
+                (job.c.start_time - job.c.submit_time).label("wait"),
+                (job.c.end_time - job.c.start_time).label("run"),
+            )
+            .where(job.c.advice_id.in_(list(given)))
+            .order_by(job.c.submit_time, job.c.job_id)
+        )
+        with self._database.reading() as connection:
+            ended = connection.execute(query).all()
+        return [_ledger_row(given[row.advice_id], row) for row in ended]
 
     def _advice_pages(self, query: sa.Select[Any], since: float | None) -> Iterator[list[sa.Row[Any]]]:
         last: tuple[float, str] = (-math.inf if since is None else since, "")

@@ -24,11 +24,14 @@ class HistoryStore(FinishedJobs, Ledger):
         ``sqlite:///folder/history.db`` or ``postgresql://user@host/name``.
     busy_seconds : float
         Longest wait for another writer.
+    read_only : bool
+        Nothing is made, brought up to date or written, and no right to write is needed.
 
     Raises
     ------
     BadInput
-        The database cannot be opened or written, or a newer release made it.
+        The database cannot be opened or written, or a newer release made it; read-only also: there is none
+        yet (``history.missing``), or it is of another release (``history.version``).
     RetryLater
         It is locked for longer than ``busy_seconds``, or its server cannot be reached.
 
@@ -40,8 +43,8 @@ class HistoryStore(FinishedJobs, Ledger):
     0
     """
 
-    def __init__(self, url: str, *, busy_seconds: float = 10.0) -> None:
-        database = Database(url, busy_seconds=busy_seconds)
+    def __init__(self, url: str, *, busy_seconds: float = 10.0, read_only: bool = False) -> None:
+        database = Database(url, busy_seconds=busy_seconds, read_only=read_only)
         FinishedJobs.__init__(self, database)
         Ledger.__init__(self, database)
 

@@ -188,6 +188,32 @@ class LoopSettings(Section):
     metrics_port: int = setting(9419, "Port of /metrics; 0 switches it off.", ge=0, le=65535)
 
 
+class WebSettings(Section):
+    """Pages for admins (`advisor web`): they show, and change nothing."""
+
+    address: str = setting(
+        "127.0.0.1",
+        "Where they are served. Whoever reaches it sees everybody's jobs: leave it here, and put the site's "
+        "own proxy with its login before it.",
+        min_length=1,
+    )
+    port: int = setting(9420, "Port of the pages; 0: any that is free.", ge=0, le=65535)
+    hosts: tuple[str, ...] = setting(
+        (),
+        "Names the proxy asks for them by, without port. Requests for other names than these and this "
+        "machine's own are refused: a page from elsewhere may not read them through a browser.",
+    )
+    path: str = setting(
+        "",
+        "Path that the proxy serves them under and takes off, such as `/advisor`.",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        max_length=200,
+    )
+    whatif_seconds: float = setting(
+        1800.0, "Longest a what-if may run before it is ended.", unit="s", gt=0.0, le=86400.0
+    )
+
+
 class Settings(Section):
     """All settings of one site."""
 
@@ -205,4 +231,5 @@ class Settings(Section):
     submit: SubmitSettings = SubmitSettings()
     ec2: Ec2Settings = Ec2Settings()
     loops: LoopSettings = LoopSettings()
+    web: WebSettings = WebSettings()
     paths: PathSettings = PathSettings()

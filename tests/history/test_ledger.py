@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from advisor.history.ledger import Wanted
 from advisor.history.records import AdviceRecord, decode, encode
 from advisor.history.store import HistoryStore
 from advisor.model import (
@@ -203,3 +205,41 @@ def test_the_ledger_begins_where_it_is_asked_to(store: HistoryStore, make_outcom
         store.add_advice([record(f"a-{number}", time=float(number))])
         store.add([make_outcome(number, submit=float(number), advice_id=f"a-{number}")])
     assert [row.job_id for row in store.ledger(since=3.0)] == [3, 4]
+
+
+def test_the_newest_advice_is_read_page_by_page(store: HistoryStore) -> None:
+    store.add_advice([record(f"a-{n}", float(n // 2)) for n in range(6)])  # two at each moment
+    wanted = Wanted(since=0.0)
+    first = store.newest_decisions(wanted, 4)
+    assert [one.record.advice.advice_id for one in first] == ["a-5", "a-4", "a-3", "a-2"]
+    last = first[-1].record.advice
+    rest = store.newest_decisions(wanted, 4, before=(last.time, last.advice_id))
+    assert [one.record.advice.advice_id for one in rest] == ["a-1", "a-0"]
+    assert len(store.newest_decisions(Wanted(since=2.0), 4)) == 2
+
+
+def test_advice_is_found_by_what_was_decided(store: HistoryStore) -> None:
+    kept = Placement.ON_PREMISE
+    store.add_advice([record("a-1"), record("a-2", placement=kept), record("a-3", mode=Mode.SHADOW)])
+    store.link("a-3", 77)
+
+    def found(**wanted: Any) -> list[str]:
+        page = store.newest_decisions(Wanted(since=0.0, **wanted), 9)
+        return sorted(one.record.advice.advice_id for one in page)
+
+    assert found(placement=kept) == ["a-2"]
+    assert found(job_id=77) == ["a-3"]
+    assert found(user="nobody known") == []
+    assert found(reason="turnaround.cloud_faster") == ["a-1", "a-2", "a-3"]
+    counts = store.decision_counts(Wanted(since=0.0))
+    assert counts[Placement.BURST, Mode.SHADOW, "turnaround.cloud_faster"] == 1
+    assert sum(counts.values()) == 3
+
+
+def test_what_became_of_one_advice(store: HistoryStore, make_outcome: Make) -> None:
+    store.add_advice([record("a-1"), record("a-2")])
+    store.add(
+        [make_outcome(7, submit=1000.0, advice_id="a-1"), make_outcome(6, submit=1000.0, advice_id="a-1")]
+    )
+    assert [row.job_id for row in store.outcomes_of("a-1")] == [6, 7]
+    assert store.outcomes_of("a-2") == store.outcomes_of("none") == []
