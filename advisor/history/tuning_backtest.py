@@ -35,9 +35,16 @@ class Judged:
 
 
 def row_before_newest(table: JobTable, entries: int) -> int:
-    """The row that stands for now, so that the newest ``entries`` jobs that ran are kept for judging."""
-    ran = np.flatnonzero((table.run > 0) & (table.wait >= 0))
-    return max(1, int(ran[-entries])) if len(ran) >= entries else 1
+    """The row that stands for now, so that the newest ``entries`` jobs that ran are kept for judging.
+
+    As many of each target: of requeued jobs, or ones that were cut short, not both are known.
+    """
+    known = [
+        np.flatnonzero((table.run > 0) & (labels >= 0)) for labels in (table.first_wait, table.whole_run)
+    ]
+    if min(map(len, known)) < entries:
+        return 1
+    return max(1, min(int(rows[-entries]) for rows in known))
 
 
 def judge(
