@@ -70,9 +70,7 @@ def _spared(
 
     While the next job is blocked that helps only those that soon come before it in the policy's order.
     """
-    idle = 0
-    for at in range(state.cluster[0].nodes):
-        idle += int(state.node[at].ready <= since)
+    idle = state.cluster[0].idle
     if idle == 0:
         return 0.0, 0.0
     if state.cluster[0].waiting > 0:
@@ -192,6 +190,7 @@ def _reset(profile: Records, now: float, state: OnlineState) -> None:
     state.node[: len(profile)] = profile
     it.nodes = len(profile)
     it.now = now
+    it.next_ready = -np.inf
     it.charged = 0.0
     it.waiting = 0
     it.arrived = 0

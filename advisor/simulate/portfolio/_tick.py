@@ -79,23 +79,30 @@ def expected_end(node: Records, at: int, now: float) -> float:
 
 
 @numba.njit(cache=True)
-def _count(node: Records, cluster: Records) -> tuple[int, int]:
-    """Idle and booting nodes."""
+def _count(node: Records, cluster: Records) -> None:
+    """Count idle and booting nodes, and see when the next gets idle; until then the counts are kept."""
     it = cluster[0]
+    now = it.now
     idle = 0
     booting = 0
+    soonest = np.inf
     for at in range(it.nodes):
-        if node[at].ready <= it.now:
+        this = node[at]
+        if this.ready <= now:
             idle += 1
-        elif node[at].row < 0:
-            booting += 1
-    return idle, booting
+        else:
+            soonest = min(soonest, this.ready)
+            booting += int(this.row < 0)
+    it.idle = idle
+    it.booting = booting
+    it.next_ready = soonest
 
 
 @numba.njit(cache=True)
 def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
     it = cluster[0]
-    for _ in range(min(wanted, rules.max_nodes - it.nodes)):
+    rented = max(min(wanted, rules.max_nodes - it.nodes), 0)
+    for _ in range(rented):
         new = node[it.nodes]
         new.since = it.now
         new.ready = it.now + rules.boot
@@ -103,12 +110,16 @@ def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
         new.estimate = rules.boot
         new.row = -1
         it.nodes += 1
+    if rented > 0:
+        it.booting += rented
+        it.next_ready = min(it.next_ready, it.now + rules.boot)
 
 
 @numba.njit(cache=True)
-def _wanted(waiting: Records, cluster: Records, idle: int, booting: int, kind: int) -> int:
+def _wanted(waiting: Records, cluster: Records, kind: int) -> int:
     """Nodes a provisioning policy rents now; below 1 for none."""
     it = cluster[0]
+    there = int(it.idle + it.booting)
     demand = 0
     widest = 0
     seconds = 0.0
@@ -123,12 +134,12 @@ def _wanted(waiting: Records, cluster: Records, idle: int, booting: int, kind: i
         return demand - int(it.nodes)
     if kind == _ODE:
         target = math.ceil(seconds / _HOUR)
-        if idle + booting == it.nodes:
+        if there == it.nodes:
             target = max(target, widest)
         return target - int(it.nodes)
     if kind == _ODM:
-        return widest - idle - booting
-    return demand - idle - booting
+        return widest - there
+    return demand - there
 
 
 @numba.njit(cache=True)
@@ -162,9 +173,21 @@ def priority_of_next(waiting: Records, cluster: Records, order: int, now: float)
 
 
 @numba.njit(cache=True)
+def _into_hour(seconds: float) -> float:
+    """``seconds % 3600``, exactly; a tenth of the time."""
+    if seconds < 0.0:
+        return seconds % _HOUR
+    hours = math.floor(seconds / _HOUR)
+    if hours * _HOUR > seconds:  # the quotient was rounded up
+        hours -= 1.0
+    return seconds - hours * _HOUR
+
+
+@numba.njit(cache=True)
 def _left_after(since: float, end: float) -> float:
     """What is left at ``end`` of the hour paid by then."""
-    return (_HOUR - (end - since) % _HOUR) % _HOUR
+    left = _HOUR - _into_hour(end - since)
+    return left if left < _HOUR else 0.0
 
 
 @numba.njit(cache=True)
@@ -178,14 +201,16 @@ def _give(node: Records, at: int, now: float, job: Records) -> None:
 
 @numba.njit(cache=True)
 def _place(  # noqa: C901  (plain loops over the nodes)
-    node: Records, cluster: Records, scratch: Floats, rules: Rules, choice: int, job: Records, idle: int
+    node: Records, cluster: Records, scratch: Floats, rules: Rules, choice: int, job: Records
 ) -> None:
     """Give a job its nodes: in the order rented, or all nodes of the best key, then of the next best."""
     it = cluster[0]
     needed = job.processors
-    if needed < idle and rules.release != _SECOND:
+    if needed < it.idle and rules.release != _SECOND:
         it.forks |= BY_CHOICE
-    if choice == _FIRST or rules.release == _SECOND:
+    it.idle -= needed
+    it.next_ready = min(it.next_ready, it.now + job.run)
+    if choice == _FIRST or rules.release == _SECOND or it.idle == 0:
         for at in range(it.nodes):
             if node[at].ready <= it.now:
                 _give(node, at, it.now, job)
@@ -218,7 +243,7 @@ def _take_out(waiting: Records, cluster: Records, at: int) -> None:
 
 
 @numba.njit(cache=True)
-def _backfill(  # noqa: PLR0917  (compiled: no keywords)
+def _backfill(
     node: Records,
     waiting: Records,
     cluster: Records,
@@ -227,7 +252,6 @@ def _backfill(  # noqa: PLR0917  (compiled: no keywords)
     rules: Rules,
     policy: Records,
     head: int,
-    idle: int,
 ) -> None:
     """Start behind the head, in submission order, what ends before the head can start, or fits beside it.
 
@@ -236,7 +260,7 @@ def _backfill(  # noqa: PLR0917  (compiled: no keywords)
     """
     it = cluster[0]
     shadow = np.inf
-    extra = idle
+    extra = it.idle
     if it.nodes >= waiting[head].processors:
         for at in range(it.nodes):
             scratch[at] = max(expected_end(node, at, it.now), it.now)
@@ -248,16 +272,15 @@ def _backfill(  # noqa: PLR0917  (compiled: no keywords)
         extra -= waiting[head].processors
     at = 0
     blocked = waiting[head].row
-    while at < it.waiting and idle > 0:
+    while at < it.waiting and it.idle > 0:
         job = waiting[at]
         ends_in_time = it.now + job.estimate <= shadow
-        if job.row == blocked or job.processors > idle or not (ends_in_time or job.processors <= extra):
+        if job.row == blocked or job.processors > it.idle or not (ends_in_time or job.processors <= extra):
             at += 1
             continue
         if not ends_in_time:
             extra -= job.processors
-        _place(node, cluster, scratch, rules, policy.choice, job, idle)
-        idle -= job.processors
+        _place(node, cluster, scratch, rules, policy.choice, job)
         start[job.row] = it.now
         _take_out(waiting, cluster, at)
 
@@ -271,26 +294,23 @@ def _start_jobs(
     scratch: Floats,
     rules: Rules,
     policy: Records,
-    idle: int,
 ) -> None:
     it = cluster[0]
     while it.waiting > 0:
         at = _next_job(waiting, cluster, policy.order)
         job = waiting[at]
-        if job.processors > idle:
-            if policy.backfill and idle > 0:
-                _backfill(node, waiting, cluster, start, scratch, rules, policy, at, idle)
+        if job.processors > it.idle:
+            if policy.backfill and it.idle > 0:
+                _backfill(node, waiting, cluster, start, scratch, rules, policy, at)
             return
-        _place(node, cluster, scratch, rules, policy.choice, job, idle)
-        idle -= job.processors
+        _place(node, cluster, scratch, rules, policy.choice, job)
         start[job.row] = it.now
         _take_out(waiting, cluster, at)
 
 
 @numba.njit(cache=True)
 def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rules, policy: Records) -> None:
-    idle, booting = _count(node, cluster)
-    spare = idle + booting
+    spare = int(cluster[0].idle + cluster[0].booting)
     if policy.provisioning == _ODA:  # those nodes are for jobs that wait already
         for at in range(cluster[0].waiting):
             spare -= waiting[at].processors
@@ -300,18 +320,18 @@ def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rul
 @numba.njit(cache=True)
 def paid_hour_ends(since: float, now: float, tick: float) -> bool:
     """Whether the node has to be given back now if it shall not be charged for another hour."""
-    return _HOUR - (now - since) % _HOUR <= tick
+    return _HOUR - _into_hour(now - since) <= tick
 
 
 @numba.njit(cache=True)
 def _give_back(node: Records, cluster: Records, rules: Rules, headroom: int) -> None:
     """Give back what is idle or booting beyond the headroom; the caller knows that nobody waits."""
     it = cluster[0]
-    idle, booting = _count(node, cluster)
-    surplus = idle + booting - headroom
+    surplus = it.idle + it.booting - headroom
     if surplus <= 0:
         return
     kept = 0
+    booting = it.booting
     for at in range(it.nodes):
         this = node[at]
         is_free = this.ready <= it.now or this.row < 0
@@ -319,11 +339,17 @@ def _give_back(node: Records, cluster: Records, rules: Rules, headroom: int) -> 
         if is_free and may_go and surplus > 0:
             it.charged += charge(it.now - this.since, rules.release)
             surplus -= 1
+            if this.ready <= it.now:
+                it.idle -= 1
+            else:
+                it.booting -= 1
             continue
         if kept != at:
             node[kept] = node[at]
         kept += 1
     it.nodes = kept
+    if it.booting < booting:
+        _count(node, cluster)
 
 
 @numba.njit(cache=True)
@@ -338,38 +364,51 @@ def decide(
 ) -> None:
     """Apply a policy at one tick."""
     it = cluster[0]
+    if it.now >= it.next_ready:
+        _count(node, cluster)
     if it.waiting > 0:
-        idle, booting = _count(node, cluster)
-        _rent(node, cluster, rules, _wanted(waiting, cluster, idle, booting, policy.provisioning))
-        if idle > 0:
+        _rent(node, cluster, rules, _wanted(waiting, cluster, policy.provisioning))
+        if it.idle > 0:
             if it.waiting > 1:
                 it.forks |= BY_ORDER
-            _start_jobs(node, waiting, cluster, start, scratch, rules, policy, idle)
+            _start_jobs(node, waiting, cluster, start, scratch, rules, policy)
     if policy.headroom > 0:
         _fill_headroom(node, waiting, cluster, rules, policy)
+    if it.next_ready <= it.now:  # without boot what is rented is idle from now on
+        _count(node, cluster)
     if it.waiting == 0:
         _give_back(node, cluster, rules, policy.headroom)
 
 
 @numba.njit(cache=True)
-def _overtaking(node: Records, waiting: Records, cluster: Records, order: int) -> float:
+def _overtaking(waiting: Records, cluster: Records, order: int) -> float:
     """When the blocked head of the queue is first overtaken by a job that fits; not before now."""
     it = cluster[0]
     if order == _FCFS or it.waiting < 2:
         return np.inf
-    idle = 0
-    for at in range(it.nodes):
-        idle += int(node[at].ready <= it.now)
-    if idle == 0:
+    if it.idle == 0:
         return np.inf
     head = waiting[_next_job(waiting, cluster, order)]
     grace = _GRACE if order == _WSPT else 0.0
     soonest = np.inf
     for at in range(it.waiting):
         job = waiting[at]
-        if job.processors <= idle and job.weight > head.weight:
+        if job.processors <= it.idle and job.weight > head.weight:
             crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
             soonest = min(soonest, max(crossed - grace, it.now))
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def _paid_hour_over(node: Records, cluster: Records, rules: Rules) -> float:
+    """When an idle node's paid hour ends next."""
+    it = cluster[0]
+    soonest = np.inf
+    for at in range(it.nodes):
+        this = node[at]
+        if this.ready <= it.now:
+            paid = this.since + (math.floor((it.now - this.since) / _HOUR) + 1.0) * _HOUR - rules.tick
+            soonest = min(soonest, paid if paid > it.now else paid + _HOUR)
     return float(soonest)
 
 
@@ -382,18 +421,13 @@ def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules,
     """
     it = cluster[0]
     kind = policy.provisioning
-    if kind in (_ODM, _ODX) and it.waiting > 0 and it.nodes < rules.max_nodes:
-        idle, booting = _count(node, cluster)
-        if _wanted(waiting, cluster, idle, booting, kind) > 0:
-            return float(it.now)
-    soonest = _overtaking(node, waiting, cluster, policy.order)
-    for at in range(it.nodes):
-        this = node[at]
-        if this.ready > it.now:
-            soonest = min(soonest, this.ready)
-        elif rules.release == _HOUR_KEPT:
-            paid = this.since + (math.floor((it.now - this.since) / _HOUR) + 1.0) * _HOUR - rules.tick
-            soonest = min(soonest, paid if paid > it.now else paid + _HOUR)
+    may_rent = it.waiting > 0 and it.nodes < rules.max_nodes
+    if kind in (_ODM, _ODX) and may_rent and _wanted(waiting, cluster, kind) > 0:
+        return float(it.now)
+    soonest = _overtaking(waiting, cluster, policy.order)
+    soonest = min(soonest, it.next_ready)
+    if rules.release == _HOUR_KEPT and it.idle > 0:
+        soonest = min(soonest, _paid_hour_over(node, cluster, rules))
     if kind == _ODX:
         for at in range(it.waiting):
             moment = waiting[at].submit + max(waiting[at].estimate, SLOWDOWN_BOUND)

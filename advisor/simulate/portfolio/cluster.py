@@ -271,7 +271,7 @@ def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
     cluster = np.zeros(1, CLUSTER)
     first = float(jobs.submit[0]) if count else 0.0
     cluster["now"] = math.ceil(first / rules.tick) * rules.tick
-    cluster["last_choice"] = -math.inf
+    cluster["last_choice"] = cluster["next_ready"] = -math.inf
     cluster["next_checkpoint"] = first + rules.checkpoint
     span = float(jobs.submit[-1]) - first if count else 0.0
     return ClusterState(

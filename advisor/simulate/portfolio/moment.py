@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Final
@@ -150,6 +151,7 @@ def _after_tick(situation: Situation, policy: RentingPolicy, rules: Rules) -> _A
         this["row"] = at
         this["weight"] = _tick.weight_of(int(policy.order), job["estimate"], int(job["processors"]))
     it = cluster[0]
+    it["next_ready"] = -math.inf
     it["now"], it["nodes"], it["waiting"] = situation.now, rented, situation.present
     start, scratch = np.full(situation.present, np.nan), np.zeros(most)
     _tick.decide(node, waiting, cluster, start, scratch, rules, as_records([policy])[0])
