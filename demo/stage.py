@@ -44,7 +44,8 @@ def make_site(plan: Plan, folder: Path) -> Site:
         burst_nodes=BURST_NODES,
         burst_processors=per_node,
         burst_memory_mb=100 * per_node + 1000,
-        burst_features=("cloud", "x86", "spot", "on-demand"),
+        burst_features=("cloud", "x86", "spot"),
+        last_burst_features=("cloud", "x86", "on-demand"),  # for jobs that may not be requeued
         database=True,
         suspend_seconds=IDLE_SECONDS,
         default_minutes=10,
