@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,5 +137,16 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         f"{result['best_constituent']['policy']}, the paper's best; "
         f"{100 * result['gain_over_best_of_all']:+.1f} % over {result['best_of_all']['policy']}, "
         "the best of all. "
-        f"Billing `{result['billing']}`: {result['release_rule']}. Run times: {result['runtimes']}."
+        + _cut_in_words(result["choices"])
+        + f"Billing `{result['billing']}`: {result['release_rule']}. Run times: {result['runtimes']}."
+    )
+
+
+def _cut_in_words(choices: Mapping[str, int]) -> str:
+    """Where Algorithm 1 had to leave policies out."""
+    if not choices["cut_short"]:
+        return ""
+    return (
+        f"In {choices['cut_short']:,} of {choices['simulated']:,} choices the budget did not allow "
+        "every policy (Algorithm 1). "
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,11 +33,11 @@ from advisor.replay.portfolio_charge import (
     rows_of,
     utility_of,
 )
+from advisor.replay.portfolio_progress import Progress, Steps
 from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 
 LONG_QUEUE: Final = 100
 """From so many waiting jobs on the choice is made more rarely: simulating takes time by their square."""
@@ -52,6 +52,9 @@ class PolicyUse:
     policies: list[int] = field(default_factory=list)
     milliseconds: list[float] = field(default_factory=list)
     queue: list[int] = field(default_factory=list)
+    simulations: int = 0
+    cut: int = 0
+    """Choices by simulation, and those among them in which the budget did not allow every policy."""
 
     def add(self, moment: float, policy: int, waiting: int, milliseconds: float) -> None:
         """Write one choice down."""
@@ -64,6 +67,8 @@ class PolicyUse:
     def take(self, other: PolicyUse) -> None:
         """Add what another wrote down, in the order of time."""
         self.chosen += other.chosen
+        self.simulations += other.simulations
+        self.cut += other.cut
         for name in ("moments", "policies", "milliseconds", "queue"):
             getattr(self, name).extend(getattr(other, name))
         order = np.argsort(self.moments, kind="stable")
@@ -100,8 +105,11 @@ class Selection:
             beta=options.beta,
         )
         began = time.perf_counter()
-        applied = self._chooser.choose(situation, worth, options.budget, champion).applied
+        choice = self._chooser.choose(situation, worth, options.budget, champion)
+        applied = choice.applied
         self.use.add(cluster.now, applied, situation.present, 1000 * (time.perf_counter() - began))
+        self.use.simulations += 1
+        self.use.cut += int(len(choice.tried) < len(options.policies))
         rest = cluster.cloud.tick_seconds * (situation.present / LONG_QUEUE) ** 2
         cluster.apply(applied, self._period.after(applied), rest)
 
@@ -110,7 +118,7 @@ def replay_selection(jobs: JobTable, options: Options) -> Totals:
     """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
     champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
     charge = Charge(np.array([champion]), [0])
-    return _run(jobs, options.policies, options, charge, lambda _: None).totals
+    return _run(jobs, options.policies, options, charge, Steps(lambda *_: None, ("selection",)), 0).totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,25 +152,19 @@ class Replayed:
     portfolio: Run
 
 
-def standing(known: JobTable, options: Options, tell: Progress, before: Floats) -> Standing:
+def standing(known: JobTable, options: Options, steps: Steps, before: Floats) -> Standing:
     """Judge each policy and each selection on a log; ``before``: the policies' priors (`prior_of`)."""
     policies = options.policies
     shadows = []
     for done, policy in enumerate(policies):
-        tell("policies", done, len(policies))
+        steps.policies(done, len(policies))
         shadows.append(
             replay_policy(known, options.cloud, options.runtimes, policy, options.checkpoint_seconds)
         )
-    tell("policies", len(policies), len(policies))
+    steps.policies(len(policies), len(policies))
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
     selections = [
-        _run(
-            known,
-            policies,
-            options,
-            Charge(champions, [at]),
-            lambda done: tell("selection", done, len(known)),
-        )
+        _run(known, policies, options, Charge(champions, [at]), steps, at)
         for at in range(len(options.margins))
     ]
     leaders = np.full(len(champions), CHAMPION, np.int64)
@@ -183,14 +185,20 @@ def standing(known: JobTable, options: Options, tell: Progress, before: Floats) 
     )
 
 
+def steps_of(options: Options, tell: Progress) -> Steps:
+    """Progress through each policy, each selection and the portfolio."""
+    names = [f"selection, margin {100 * margin:g} %" for margin in options.margins]
+    return Steps(tell, (*names, "portfolio"))
+
+
 def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
     """Each policy, each selection, then the portfolio that is led by the best of them so far."""
     policies = options.policies
-    found = standing(known, options, tell, prior_of(policies, options))
+    steps = steps_of(options, tell)
+    found = standing(known, options, steps, prior_of(policies, options))
     charge = Charge(found.champions, found.leaders)
     return Replayed(
-        standing=found,
-        portfolio=_run(known, policies, options, charge, lambda done: tell("portfolio", done, len(known))),
+        standing=found, portfolio=_run(known, policies, options, charge, steps, len(options.margins))
     )
 
 
@@ -236,6 +244,7 @@ def report(
         "best_of_all": best_of_all,
         "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
         "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
+        "choices": {"simulated": led.use.simulations, "cut_short": led.use.cut},
         "simulate_all_policies_ms": {
             "p50": float(np.nanpercentile(found.selections[0].use.milliseconds, 50)),
             "p99": float(np.nanpercentile(found.selections[0].use.milliseconds, 99)),
@@ -259,9 +268,10 @@ def _run(
     policies: Sequence[RentingPolicy],
     options: Options,
     charge: Charge,
-    tell: Callable[[int], None],
+    steps: Steps,
+    at: int,
 ) -> Run:
-    """Go through the log under whoever is in charge by what is known."""
+    """Go through the log under whoever is in charge by what is known; ``at``: which of the passes it is."""
     cluster = RentedCluster(jobs, options.cloud, options.runtimes, policies, options.checkpoint_seconds)
     selections = [Selection(policies, options, cluster, margin) for margin in options.margins]
     known = Knowledge(jobs, options)
@@ -270,14 +280,15 @@ def _run(
     while not cluster.advance(chooses=True):
         champion, leader = charge.after(known.checkpoints(cluster))
         told += 1
-        if told % 100 == 0:
-            tell(cluster.arrived)
+        if told % 500 == 0:
+            steps.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))
+            steps.cut(sum(one.use.cut for one in selections), told)
         if leader == CHAMPION:
             use.add(cluster.now, champion, int(cluster.state.cluster["waiting"][0]), float("nan"))
             cluster.apply(champion, options.checkpoint_seconds)
         else:
             selections[leader].choose(cluster, champion)
-    tell(len(jobs))
+    steps.passed(at, len(jobs), len(jobs))
     for selection in selections:
         use.take(selection.use)
     return Run(totals=cluster.totals(), checkpoints=cluster.state.checkpoints, use=use)

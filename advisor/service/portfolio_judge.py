@@ -23,7 +23,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
-from advisor.replay.portfolio import standing
+from advisor.replay.portfolio import standing, steps_of
 from advisor.replay.portfolio_charge import (
     CHAMPION,
     Floats,
@@ -237,7 +237,7 @@ def _judged(
     scores = utility_of(prior, options)
     champion, leader, charged, slowdown = int(np.argmax(scores)), CHAMPION, 0.0, 0.0
     if len(table):
-        found = standing(table, options, tick, prior)
+        found = standing(table, options, steps_of(options, tick), prior)
         champion, leader = int(found.champions[-1]), int(found.leaders[-1])
         scores = found.scores
         charged = found.alone[champion].charged_seconds

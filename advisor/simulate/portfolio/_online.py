@@ -86,6 +86,18 @@ def _spared(
 
 
 @numba.njit(cache=True)
+def _add_spared(known: Known, tail: int, outcome: Floats, charged: float, slowdown: float) -> None:
+    """Add to what idle nodes spare; ``tail``: the future in which that is, -1 for none.
+
+    Whatever a plan gathers on its way has to go through here: it is added again to plans that share it.
+    """
+    outcome[SPARED_CHARGED] += charged
+    outcome[SPARED_SLOWDOWN] += slowdown
+    if tail >= 0 and (charged != 0.0 or slowdown != 0.0):
+        note_spared(known, tail, charged, slowdown)
+
+
+@numba.njit(cache=True)
 def _go(  # noqa: PLR0917  (compiled: no keywords)
     job: Records,
     state: OnlineState,
@@ -120,10 +132,7 @@ def _go(  # noqa: PLR0917  (compiled: no keywords)
         it.now = tick_of(moment, it.now, rules.tick)
         if len(ready.slowdown) > 0:
             charged, slowdown = _spared(state, policy, ready, before, it.now)
-            outcome[SPARED_CHARGED] += charged
-            outcome[SPARED_SLOWDOWN] += slowdown
-            if tail >= 0 and (charged != 0.0 or slowdown != 0.0):
-                note_spared(known, tail, charged, slowdown)
+            _add_spared(known, tail, outcome, charged, slowdown)
         if it.now > until:
             return HANDED_OVER
 

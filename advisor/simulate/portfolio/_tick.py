@@ -177,7 +177,7 @@ def _into_hour(seconds: float) -> float:
     """``seconds % 3600``, exactly; a tenth of the time."""
     if seconds < 0.0:
         return seconds % _HOUR
-    hours = math.floor(seconds / _HOUR)
+    hours = float(math.floor(seconds / _HOUR))
     if hours * _HOUR > seconds:  # the quotient was rounded up
         hours -= 1.0
     return seconds - hours * _HOUR
@@ -433,7 +433,7 @@ def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules,
             moment = waiting[at].submit + max(waiting[at].estimate, SLOWDOWN_BOUND)
             if moment > it.now:
                 soonest = min(soonest, moment)
-    return soonest
+    return float(soonest)
 
 
 @numba.njit(cache=True)

@@ -1,0 +1,88 @@
+"""How far the replay of a portfolio is, and how long it may still take.
+
+First each policy goes through the log, then each selection, then the portfolio. A pass through a burst takes
+far longer than one through a calm month, so a share of the jobs says little about time: once a pass is over,
+the next ones are expected to take as long at the same places.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+Progress = Callable[[str, int, int], None]
+
+IN_ALL: Final = "seconds in all"
+CUT: Final = "choices cut short by the budget"
+_PASS_BY_POLICIES: Final = 3.0
+"""A pass with choices takes about so many times as long as all policies: the first guess."""
+_SURE: Final = 0.05
+"""From this share of a pass on it tells by itself how long it will take."""
+
+
+class Steps:
+    """Tells what is being done, and the seconds passed of those expected.
+
+    Parameters
+    ----------
+    tell : callable
+        Gets (what, done, all).
+    passes : sequence of str
+        Names of the passes with choices that follow the policies.
+    clock : callable
+        Seconds, monotonic.
+    """
+
+    def __init__(
+        self, tell: Progress, passes: tuple[str, ...], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._tell = tell
+        self._passes = passes
+        self._clock = clock
+        self._began = self._since = clock()
+        self._policies = 0.0
+        self._places: list[tuple[float, float]] = []
+        self._known: list[tuple[float, float]] = []
+
+    def policies(self, done: int, count: int) -> None:
+        """So many policies went through the log."""
+        self._tell("policies", done, count)
+        if done:
+            self._policies = (self._clock() - self._began) * count / done
+            self._say(self._policies + len(self._passes) * _PASS_BY_POLICIES * self._policies)
+        if done == count:
+            self._since = self._clock()
+
+    def passed(self, at: int, jobs: int, count: int) -> None:
+        """Pass ``at`` came to so many jobs."""
+        self._tell(self._passes[at], jobs, count)
+        taken = self._clock() - self._since
+        self._places.append((jobs / count, taken))
+        whole = self._whole(jobs / count, taken)
+        before = self._since - self._began
+        self._say(before + whole * (len(self._passes) - at))
+        if jobs == count:
+            self._known = [(0.0, 0.0), *self._places]
+            self._places = []
+            self._since = self._clock()
+
+    def cut(self, cut: int, choices: int) -> None:
+        """So many choices were made with fewer policies than there are."""
+        if cut:
+            self._tell(CUT, cut, choices)
+
+    def _whole(self, share: float, taken: float) -> float:
+        """Seconds that the present pass takes in all."""
+        if self._known:
+            shares, seconds = np.array(self._known).T
+            return max(taken + float(seconds[-1] - np.interp(share, shares, seconds)), taken)
+        if share >= _SURE:
+            return taken / share
+        return max(_PASS_BY_POLICIES * self._policies, taken)
+
+    def _say(self, whole: float) -> None:
+        passed = self._clock() - self._began
+        self._tell(IN_ALL, round(passed), max(round(whole), round(passed)))
