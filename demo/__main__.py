@@ -126,6 +126,7 @@ def _report(stage: Stage) -> int:
         compression=stage.plan.compression,
         instance_hours_usd=dollars,
         instances=len(stage.seen_instances),
+        on_spot=sum(option == "spot" for _, _, option in stage.seen_instances.values()),
     )
     show(summary, results, compression=stage.plan.compression, console=console)
     return 0 if summary.completed_once == summary.jobs else 1

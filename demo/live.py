@@ -179,8 +179,10 @@ class Stage:
     def _cloud(self) -> Panel:
         words = "   ".join(f"{node} [bold]{state}[/]" for node, state in self.nodes) or "no cloud nodes yet"
         running = len(self.site.hypervisor.booted) if self.site.hypervisor else 0
+        spot = sum(option == "spot" for _, _, option in self.seen_instances.values())
         return Panel(
-            f"{words}\n{len(self.seen_instances)} instances so far, {running} booted now", title="EC2"
+            f"{words}\n{len(self.seen_instances)} instances so far, {spot} on spot, {running} booted now",
+            title="EC2",
         )
 
 

@@ -58,6 +58,7 @@ class Summary:
     wait_error_seconds: float
     cloud_usd: float
     instances: int
+    on_spot: int | None
 
 
 def summarise(
@@ -67,6 +68,7 @@ def summarise(
     compression: float,
     instance_hours_usd: float,
     instances: int,
+    on_spot: int | None = None,
 ) -> Summary:
     """Compare with the same stream entirely on-premise (EASY backfilling on the simulated cluster)."""
     jobs = [result.job for result in results]
@@ -92,6 +94,7 @@ def summarise(
         wait_error_seconds=float(np.mean(errors)) if errors else float("nan"),
         cloud_usd=instance_hours_usd * compression,
         instances=instances,
+        on_spot=on_spot,
     )
 
 
@@ -115,7 +118,8 @@ def show(summary: Summary, results: Sequence[JobResult], *, compression: float, 
         in_hours(summary.on_premise_mean_turnaround_seconds),
     )
     table.add_row("jobs kept / moved", f"{summary.kept} / {summary.moved}", f"{summary.jobs} / 0")
-    table.add_row("cloud", f"{summary.instances} instances, {summary.cloud_usd:,.2f} USD", "0 USD")
+    spot = "" if summary.on_spot is None else f" ({summary.on_spot} spot)"
+    table.add_row("cloud", f"{summary.instances} nodes{spot}, {summary.cloud_usd:,.2f} USD", "0 USD")
     console.print(table)
     console.print(
         f"Time saved, all jobs together: [bold]{in_hours(summary.saved_seconds)}[/]. "
