@@ -16,6 +16,7 @@ from advisor.model.errors import AdvisorError, BadInput
 COMMANDS: tuple[str, ...] = (
     "serve",
     "control",
+    "web",
     "place_helper",
     "status",
     "nodes",

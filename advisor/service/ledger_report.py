@@ -18,6 +18,8 @@ _DAY: Final = 86_400.0
 MOST_POINTS: Final = 2_000
 """Jobs drawn in a plot of predicted against actual: every n-th where there are more."""
 _MOST_ACCOUNTS: Final = 25
+_Interval = tuple[float, float]
+_NO_INTERVAL: Final = (math.nan, math.nan)
 
 
 @dataclass(slots=True)
@@ -52,19 +54,46 @@ class Account:
 
 
 @dataclass(slots=True)
+class Ended:
+    """Jobs that have ended, by what decided: all, moved, wait avoided (seconds), spent (dollars)."""
+
+    jobs: int = 0
+    moved: int = 0
+    saved_seconds: float = 0.0
+    cost_usd: float = 0.0
+
+    def add(self, row: LedgerRow) -> None:
+        """Count one."""
+        self.jobs += 1
+        self.cost_usd += row.cost_usd or 0.0
+        if row.saved_seconds_estimate is not None:
+            self.moved += 1
+            self.saved_seconds += row.saved_seconds_estimate
+
+
+@dataclass(slots=True)
 class Errors:
-    """Predicted against actual, seconds: how many, sums, and the pairs themselves."""
+    """Predicted against actual, seconds: how many, sums, and the pairs themselves.
+
+    ``bounded`` of them were predicted with an interval, ``inside`` is how often it held.
+    """
 
     count: int = 0
+    bounded: int = 0
+    inside: int = 0
     absolute: float = 0.0
     predicted: float = 0.0
     actual: float = 0.0
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
-    def add(self, predicted: float, actual: float) -> None:
+    def add(self, predicted: float, actual: float, interval: _Interval = _NO_INTERVAL) -> None:
         """Count one, where something was predicted."""
         if not math.isfinite(predicted):
             return
+        lower, upper = interval
+        if lower <= upper:
+            self.bounded += 1
+            self.inside += lower <= actual <= upper
         self.count += 1
         self.absolute += abs(predicted - actual)
         self.predicted += predicted
@@ -79,6 +108,8 @@ class Errors:
             "mean_predicted_seconds": self.predicted / count if count else None,
             "mean_actual_seconds": self.actual / count if count else None,
             "mean_absolute_error_seconds": self.absolute / count if count else None,
+            "interval_jobs": self.bounded,
+            "interval_coverage": self.inside / self.bounded if self.bounded else None,
         }
 
     def drawn(self) -> list[tuple[float, float]]:
@@ -109,7 +140,9 @@ class LedgerReport:
         self.runs = Errors()
         self.placed_by_users = 0
         self.users_cost_usd = 0.0
+        self.outcomes: dict[str, Ended] = {}
         self._account_of: dict[str, str] = {}
+        self._intervals: dict[str, tuple[_Interval, _Interval]] = {}
 
     def decided(self, decisions: Iterable[Decision]) -> None:
         """Count advice."""
@@ -126,6 +159,9 @@ class LedgerReport:
             name = clean(job.account or "-", 40)
             self._account_of[advice.advice_id] = name
             self.accounts.setdefault(name, Account()).jobs += 1
+            wait, run = decision.record.estimates.wait, decision.record.estimates.run
+            if wait.lower <= wait.upper or run.lower <= run.upper:
+                self._intervals[advice.advice_id] = ((wait.lower, wait.upper), (run.lower, run.upper))
 
     def ended(self, rows: Iterable[LedgerRow]) -> None:
         """Count what became of advised jobs; after :meth:`decided`."""
@@ -134,6 +170,7 @@ class LedgerReport:
                 self.placed_by_users += 1
                 self.users_cost_usd += row.cost_usd or 0.0
                 continue
+            self.outcomes.setdefault(row.reason, Ended()).add(row)
             account = self.accounts.setdefault(self._account_of.get(row.advice_id, "-"), Account())
             day = self._day(row.time)
             day.cost_usd += row.cost_usd or 0.0
@@ -143,8 +180,9 @@ class LedgerReport:
                 account.moved += 1
                 account.saved_seconds += row.saved_seconds_estimate
                 continue
-            self.waits.add(row.predicted_wait_seconds, row.actual_wait_seconds)
-            self.runs.add(row.predicted_run_seconds, row.actual_run_seconds)
+            wait, run = self._intervals.get(row.advice_id, (_NO_INTERVAL, _NO_INTERVAL))
+            self.waits.add(row.predicted_wait_seconds, row.actual_wait_seconds, wait)
+            self.runs.add(row.predicted_run_seconds, row.actual_run_seconds, run)
 
     def _day(self, time: float) -> Day:
         return self.days.setdefault(int((time + self._offset) // _DAY), Day())
@@ -166,6 +204,16 @@ class LedgerReport:
             "waits": self.waits.summary(),
             "runs": self.runs.summary(),
             "reasons": dict(self.reasons.most_common()),
+            "outcomes_by_reason": [
+                {
+                    "reason": reason,
+                    "jobs": one.jobs,
+                    "moved": one.moved,
+                    "saved_seconds_estimate": one.saved_seconds,
+                    "cost_usd": one.cost_usd,
+                }
+                for reason, one in sorted(self.outcomes.items(), key=lambda item: (-item[1].jobs, item[0]))
+            ],
             "days": [
                 {
                     "date": _date(number),

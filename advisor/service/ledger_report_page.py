@@ -36,15 +36,18 @@ def write_report(path: Path, report: LedgerReport, title: str) -> None:
         The file cannot be written.
     """
     summary = report.summary()
-    figures = [
+    write_page(path, title, about(summary), [*figures(report, summary), _accounts(summary["accounts"])])
+
+
+def figures(report: LedgerReport, summary: Mapping[str, Any]) -> list[go.Figure]:
+    """Draw submissions and money by day, predicted against actual, reasons: all but the accounts."""
+    return [
         _decisions(summary["days"]),
         *_money(summary["days"]),
         _predicted(report.waits.drawn(), "Waits of jobs that stayed: predicted and actual"),
         _predicted(report.runs.drawn(), "Run times of jobs that stayed: predicted and actual"),
         _reasons(summary["reasons"]),
-        _accounts(summary["accounts"]),
     ]
-    write_page(path, title, about(summary), figures)
 
 
 def about(summary: Mapping[str, Any]) -> str:
@@ -101,7 +104,7 @@ def _predicted(pairs: Sequence[tuple[float, float]], title: str) -> go.Figure:
     """On logarithmic axes; what lasted less than a second counts as one."""
     figure = go.Figure()
     across, up = ([max(1.0, pair[side]) for pair in pairs] for side in (0, 1))
-    figure.add_scattergl(
+    figure.add_scatter(
         x=across, y=up, mode="markers", marker={"size": 4, "opacity": 0.4, "color": _MOVED}, name="jobs"
     )
     most = max((*across, *up, 60.0))

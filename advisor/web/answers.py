@@ -1,0 +1,161 @@
+"""Pages and their JSON: one set of data, drawn for people or given as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from advisor import __version__
+from advisor.decide.wording import clean, duration
+from advisor.model.errors import AdvisorError
+from advisor.model.plain import plain
+from advisor.service.since import clock_text
+from advisor.web.plots import library_version
+from advisor.web.site import Site
+
+PAGES: Final = (
+    ("", "Overview"),
+    ("decisions", "Decisions"),
+    ("ledger", "Ledger"),
+    ("cloud", "Cloud"),
+    ("portfolio", "Portfolio"),
+    ("whatif", "What if"),
+)
+
+
+class RefusedError(Exception):
+    """What was asked for cannot be shown.
+
+    Parameters
+    ----------
+    status : int
+        HTTP's.
+    message : str
+        What is wrong and how to mend it, for people.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class Answers:
+    """Draws pages.
+
+    Parameters
+    ----------
+    site : Site
+        Whose.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader("advisor.web"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "count": count,
+            "usd": usd,
+            "duration": span,
+            "clock": clock,
+            "tidy": tidy,
+            "percent": percent,
+            "words": lambda text: str(text).replace("_", " "),
+        }
+        self._templates.globals |= {
+            "pages": PAGES,
+            "release": __version__,
+            "base": site.first.web.path,
+            "plotly_version": library_version(),
+        }
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        data: Mapping[str, Any],
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        **words: Any,
+    ) -> Response:
+        """One page: ``data`` as JSON, or the template drawn with it and with ``words``."""
+        if wants_json(request):
+            return JSONResponse(plain(data), status, headers)
+        settings = self._site.settings()
+        drawn = self._templates.get_template(template).render(
+            **data, **words, cluster=settings.cluster.name, here=request.url.path.strip("/").partition("/")[0]
+        )
+        return HTMLResponse(drawn, status, headers)
+
+    def error(
+        self, request: Request, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """What is wrong, as a page or as JSON."""
+        data = {"error": {"code": code, "message": message}}
+        try:
+            return self.page(request, "error.html", data, status=status, headers=headers)
+        except RefusedError:  # the wish for another format is what is wrong
+            return JSONResponse(data, status, headers)
+
+
+def wants_json(request: Request) -> bool:
+    """Whether ``?format=json`` or the Accept header asks for it.
+
+    Raises
+    ------
+    RefusedError
+        Another format is asked for.
+    """
+    asked = request.query_params.get("format", "")
+    if asked not in {"", "html", "json"}:
+        raise RefusedError(400, "format is html or json")
+    accept = request.headers.get("accept", "")
+    return asked == "json" or (not asked and "application/json" in accept and "text/html" not in accept)
+
+
+def part(make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """One part of a page; where it cannot be had, what is wrong: the other parts are shown all the same."""
+    try:
+        return dict(make())
+    except AdvisorError as error:
+        return {"error": {"code": error.code, "message": str(error)}}
+
+
+def count(number: float | None) -> str:
+    """A whole number."""
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def usd(amount: float | None, digits: int = 2) -> str:
+    """Money."""
+    return "-" if amount is None or amount != amount else f"{amount:,.{digits}f} USD"  # noqa: PLR0124 - NaN
+
+
+def span(seconds: float | None) -> str:
+    """A time."""
+    return "-" if seconds is None else duration(seconds)
+
+
+def clock(seconds: float | None) -> str:
+    """A moment."""
+    return "-" if seconds is None else clock_text(seconds)
+
+
+def percent(share: float | None) -> str:
+    """A fraction."""
+    return "-" if share is None or share != share else f"{share:.0%}"  # noqa: PLR0124 - NaN
+
+
+def tidy(text: object, limit: int = 80) -> str:
+    """Text from outside, on one line; the template escapes it."""
+    return clean(str(text), limit) if text not in {None, ""} else "-"

@@ -1,0 +1,60 @@
+"""What costs is made once and shown for a while, however many ask for it at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
+
+_MOST: Final = 64
+_Value = TypeVar("_Value")
+
+
+class Cache:
+    """Values by key, each for its own time.
+
+    Parameters
+    ----------
+    monotonic : callable
+        Seconds that only grow.
+    most : int
+        Values kept; the one asked for longest ago goes first.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], most: int = _MOST) -> None:
+        self._monotonic = monotonic
+        self._most = most
+        self._values: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+
+    def get(self, key: Hashable, seconds: float, make: Callable[[], _Value]) -> _Value:
+        """The value of a key, made when there is none younger than ``seconds``.
+
+        One is made at a time: page views, however many, use one processor.
+        """
+        found = self._young(key, seconds)
+        if found is None:
+            with self._making:
+                found = self._young(key, seconds)  # who waited for the same finds it made
+                if found is None:
+                    found = (self._monotonic(), make())
+                    self._keep(key, found)
+        value: _Value = found[1]
+        return value
+
+    def _young(self, key: Hashable, seconds: float) -> tuple[float, Any] | None:
+        with self._lock:
+            found = self._values.get(key)
+            if found is None or self._monotonic() - found[0] > seconds:
+                return None
+            self._values.move_to_end(key)
+            return found
+
+    def _keep(self, key: Hashable, value: tuple[float, Any]) -> None:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)

@@ -1,0 +1,120 @@
+"""What comes in is looked at before any page; what goes out says what a browser may do with it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BODY_BYTES: Final = 16 * 1024
+_MOST_TARGET_BYTES: Final = 4096
+_METHODS: Final = frozenset({"GET", "HEAD", "POST"})
+# plotly adds one empty style sheet that it fills by script: its hash is that of no text at all
+_EMPTY_STYLE: Final = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+HEADERS: Final = {
+    "content-security-policy": (
+        f"default-src 'none'; script-src 'self'; style-src 'self' {_EMPTY_STYLE}; img-src 'self' data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Refuses what no page of ours asks for.
+
+    A page from elsewhere can make a browser on the admin's machine ask us (DNS rebinding gives it our address
+    under its own name), so names are checked; and it can make it send a form, so origins are.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What is guarded.
+    hosts : iterable of str
+        Names it may be asked by, without port.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            status, text = refusal
+            await PlainTextResponse(f"{text}\n", status)(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        if scope["method"] not in _METHODS:
+            return 405, "These pages are read (GET), and a what-if is asked for (POST)."
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MOST_TARGET_BYTES:
+            return 414, "The address is too long."
+        if name_of(headers.get("host", "")) not in self._hosts:
+            return (
+                421,
+                "Not asked for by a name of this site: web.hosts in the settings has those of the proxy.",
+            )
+        if scope["method"] == "POST":
+            return self._form_refusal(headers)
+        return None
+
+    def _form_refusal(self, headers: Headers) -> tuple[int, str] | None:
+        length = headers.get("content-length", "")
+        if not (length.isdecimal() and length.isascii()) or int(length) > MOST_BODY_BYTES:
+            return 413, f"A form is at most {MOST_BODY_BYTES:,} bytes and says its length."
+        origin = headers.get("origin")
+        if origin is not None and name_of(urlsplit(origin).netloc) not in self._hosts:
+            return 403, "The form was sent from another site."
+        if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+            return 403, "The form was sent from another site."
+        return None
+
+
+def name_of(host: str) -> str:
+    """A Host header's name in lower case, without port and brackets; empty for what is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def own_names(address: str, hosts: Iterable[str]) -> frozenset[str]:
+    """Names it is asked by: the proxy's, its address, and this machine's own where it listens there."""
+    names = {*hosts, name_of(address) or address, address.lower()}
+    try:
+        is_own = ip_address(address).is_loopback
+    except ValueError:
+        is_own = address.lower() == "localhost"
+    return frozenset(names | ({"localhost", "127.0.0.1", "::1"} if is_own else set()))
+
+
+def is_token(found: str, token: str) -> bool:
+    """Whether a form has our token; takes as long whatever is wrong."""
+    return hmac.compare_digest(found.encode(), token.encode())

@@ -1,0 +1,88 @@
+"""One job: the four questions, their answers and numbers, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from advisor.decide.phrases import HEADINGS, NAMES
+from advisor.decide.wording import clean, hedge_sentence, quantity, sentence, time_limit_sentence
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import Advice
+from advisor.service.why_view import ledger_advice
+from advisor.web.answers import Answers, RefusedError
+from advisor.web.asking import job_id_of
+from advisor.web.site import Site
+
+_NEVER = "It was never advised: it was submitted without the advisor, or before there was one."
+
+
+def routes(site: Site, answers: Answers) -> APIRouter:
+    """The pages."""
+    router = APIRouter()
+
+    @router.api_route("/jobs", methods=["GET", "HEAD"])
+    def find(job: str = "") -> Response:
+        job_id = job_id_of(job)
+        if job_id is None:
+            raise RefusedError(400, "job is a job's number")
+        return RedirectResponse(f"{site.first.web.path}/jobs/{job_id}", 303)
+
+    @router.api_route("/jobs/{job}", methods=["GET", "HEAD"])
+    def show(request: Request, job: str) -> Response:
+        job_id = job_id_of(job)
+        if job_id is None:
+            raise RefusedError(400, "job is a job's number")
+        with site.history() as store:
+            record = store.advice_of(job_id)
+            outcomes = [] if record is None else store.outcomes_of(record.advice.advice_id)
+            finished = store.of_job(job_id)
+        if record is None and finished is None:
+            raise RefusedError(
+                404,
+                f"nothing is known of job {job_id}: no advice is in the ledger and it has not ended. "
+                f"`advisor why {job_id}` on the controller also asks Slurm",
+            )
+        data: dict[str, Any]
+        if record is None:
+            data = {
+                "job_id": job_id,
+                "source": None,
+                "headline": _NEVER,
+                "outcome": None,
+                "finished": finished,
+            }
+            return answers.page(request, "job.html", data, advised=None)
+        outcome = next((row for row in outcomes if row.job_id == job_id), None)
+        data = {**ledger_advice(job_id, record), "outcome": outcome, "finished": finished}
+        return answers.page(request, "job.html", data, advised=_in_words(record))
+
+    return router
+
+
+def _in_words(record: AdviceRecord) -> dict[str, Any]:
+    """The questions with their answers, as `advisor why` prints them."""
+    advice = record.advice
+    return {
+        "answers": [
+            {
+                "question": HEADINGS[answer.question],
+                "verdict": answer.verdict.value,
+                "sentence": sentence(answer),
+                "reason": clean(answer.reason),
+                "numbers": [
+                    (clean(NAMES.get(name, name)), quantity(number)) for name, number in answer.numbers
+                ],
+            }
+            for answer in advice.answers
+        ],
+        "also": list(_also(advice)),
+    }
+
+
+def _also(advice: Advice) -> list[str]:
+    said = [time_limit_sentence(advice.time_limit)] if advice.time_limit else []
+    return said + ([f"{hedge_sentence(advice.hedge)}."] if advice.hedge else [])

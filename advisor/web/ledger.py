@@ -1,0 +1,73 @@
+"""Predicted against actual, what was saved, what it cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from advisor.history.ledger import LedgerRow
+from advisor.model.settings import Settings
+from advisor.service.ledger_report import LedgerReport
+from advisor.service.ledger_report_page import about, figures
+from advisor.service.ledger_view import LedgerSums
+from advisor.web.answers import Answers
+from advisor.web.asking import MOST_ROWS, limit_of, since_of
+from advisor.web.plots import figure_text
+from advisor.web.site import Site
+
+_SECONDS: Final = 120.0
+"""The whole ledger of a week is read for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Summed:
+    view: dict[str, Any]
+    report: dict[str, Any]
+    plots: list[str]
+
+
+def routes(site: Site, answers: Answers) -> APIRouter:
+    """The page."""
+    router = APIRouter()
+
+    @router.api_route("/ledger", methods=["GET", "HEAD"])
+    def ledger(request: Request, since: str = "7d", limit: str = "") -> Response:
+        now = site.now()
+        begin, rows = since_of(since, now), limit_of(limit)
+        summed = site.cache.get(("ledger", since), _SECONDS, lambda: _sum(site, begin, now, site.settings()))
+        data = {**summed.view, "rows": summed.view["rows"][-rows:], "report": summed.report}
+        return answers.page(
+            request,
+            "ledger.html",
+            data,
+            asked={"since": since, "limit": limit},
+            about=about(summed.report),
+            plots=summed.plots,
+        )
+
+    return router
+
+
+def _sum(site: Site, since: float, now: float, settings: Settings) -> _Summed:
+    """What `advisor ledger` and `advisor report` say, from one reading."""
+    report = LedgerReport(since, now, settings.cluster.utc_offset_seconds)
+    sums = LedgerSums()
+    with site.history() as store:
+        report.decided(store.decisions(since))
+        rows = deque(_counted(store.ledger(since), sums, report), maxlen=MOST_ROWS)
+    summary = report.summary()
+    view = {"since": since, "summary": sums.summary(), "rows": list(rows)}
+    return _Summed(view, summary, [figure_text(figure) for figure in figures(report, summary)])
+
+
+def _counted(rows: Iterator[LedgerRow], sums: LedgerSums, report: LedgerReport) -> Iterator[LedgerRow]:
+    for row in rows:
+        sums.add(row)
+        report.ended([row])
+        yield row

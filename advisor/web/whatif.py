@@ -1,0 +1,206 @@
+"""What other settings would have done: a form, and what the command says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import plotly.graph_objects as go
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+
+from advisor.config.definitions import Definition, by_key
+from advisor.config.loading import describe
+from advisor.config.reference import toml_text, values_of
+from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.replay.plots import COLOURS, styled
+from advisor.service.ledger_view import LedgerSums
+from advisor.web.answers import Answers, RefusedError, part
+from advisor.web.asking import since_of
+from advisor.web.guard import MOST_BODY_BYTES, is_token
+from advisor.web.plots import figure_text
+from advisor.web.site import Site
+from advisor.web.whatif_runs import Run, RunState
+
+TUNED: Final = (
+    "placement.rule",
+    "placement.win_probability",
+    "placement.margin",
+    "placement.cutoff",
+    "placement.overhead_per_processor",
+    "placement.baseline",
+    "placement.boot_seconds",
+    "waiting.short_wait_seconds",
+    "waiting.long_job_seconds",
+    "waiting.daily_cap_usd",
+    "hedge.enabled",
+    "hedge.by_default",
+    "hedge.budget",
+    "hedge.stop_loss_core_hours",
+    "capacity.use_spot",
+    "capacity.spot_max_run_seconds",
+)
+"""What an admin tries other values of; anything else goes into the field below them."""
+_MOST_FIELDS: Final = 64
+_MOST_CHANGES: Final = 40
+_DECIDED_SECONDS: Final = 300.0
+_CUTOFF: Final = (
+    "One cutoff of the published rule for jobs of all sizes, in seconds squared; instead of cutoff_scale and "
+    "cutoff_decay."
+)
+
+
+def routes(site: Site, answers: Answers) -> APIRouter:
+    """The pages."""
+    router = APIRouter()
+
+    @router.api_route("/whatif", methods=["GET", "HEAD"])
+    def form(request: Request) -> Response:
+        runs = [run.as_data() | {"result": None} for run in site.runs.all()]
+        running = site.runs.running()
+        return answers.page(
+            request,
+            "whatif.html",
+            {"runs": runs, "running": None if running is None else running.run_id},
+            fields=_fields(site.settings()),
+            token=site.token,
+        )
+
+    @router.post("/whatif")
+    async def start(request: Request) -> Response:
+        asked = await _form(request, site.token)
+        return await run_in_threadpool(_start, site, asked)
+
+    @router.api_route("/whatif/{run_id}", methods=["GET", "HEAD"])
+    def show(request: Request, run_id: str) -> Response:
+        run = _run(site, run_id)
+        result = run.result
+        decided = part(lambda: _decided(site, float(result["since"]))) if result else None
+        return answers.page(
+            request,
+            "whatif_run.html",
+            run.as_data() | {"decided": decided},
+            plots=_plots(result) if result else [],
+            is_running=run.state is RunState.RUNNING,
+            token=site.token,
+        )
+
+    @router.post("/whatif/{run_id}/cancel")
+    async def cancel(request: Request, run_id: str) -> Response:
+        await _form(request, site.token)
+        await run_in_threadpool(site.runs.cancel, _run(site, run_id).run_id)
+        return RedirectResponse(f"{site.first.web.path}/whatif/{run_id}", 303)
+
+    return router
+
+
+def _run(site: Site, run_id: str) -> Run:
+    run = site.runs.get(run_id)
+    if run is None:
+        raise RefusedError(404, "there is no such what-if (any more): the last ones are kept until a restart")
+    return run
+
+
+def _start(site: Site, asked: Mapping[str, str]) -> Response:
+    since = asked.get("since", "").strip() or "30d"
+    since_of(since, site.now())
+    changes = [f"{key}={asked[key].strip()}" for key in TUNED if asked.get(key, "").strip()]
+    changes += [line.strip() for line in asked.get("more", "").splitlines() if line.strip()]
+    if len(changes) > _MOST_CHANGES:
+        raise RefusedError(400, f"at most {_MOST_CHANGES} changes at a time")
+    if any("\0" in change for change in (since, *changes)):
+        raise RefusedError(400, "a value has a NUL in it")
+    try:
+        run = site.runs.start(since, changes, longest_seconds=site.settings().web.whatif_seconds)
+    except RetryLater as error:
+        raise RefusedError(409, str(error)) from None
+    return RedirectResponse(f"{site.first.web.path}/whatif/{run.run_id}", 303)
+
+
+async def _form(request: Request, token: str) -> dict[str, str]:
+    """A form's fields, after its token was looked at.
+
+    Raises
+    ------
+    RefusedError
+        No form, too long, or not one of ours.
+    """
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip()
+        != "application/x-www-form-urlencoded"
+    ):
+        raise RefusedError(415, "a form is sent as application/x-www-form-urlencoded")
+    try:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BODY_BYTES:
+                raise RefusedError(413, "the form is too long")
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except (ValueError, ClientDisconnect):
+        raise RefusedError(400, "this is no form") from None
+    if not is_token(fields.get("token", ""), token):
+        raise RefusedError(
+            403, "the form is from before a restart, or not ours: open the page again and resend it"
+        )
+    return fields
+
+
+def _fields(settings: Settings) -> list[dict[str, Any]]:
+    """The form's settings: what is in force, and what it may be."""
+    values, known = values_of(settings), by_key()
+    fields: list[dict[str, Any]] = []
+    for key in TUNED:
+        if key not in known:
+            fields.append(
+                {"key": key, "now": "", "unit": "s^2", "about": _CUTOFF, "limits": "", "choices": ()}
+            )
+            continue
+        definition = known[key]
+        fields.append(
+            {
+                "key": key,
+                "now": toml_text(values[key]).strip('"'),
+                "unit": definition.unit,
+                "about": definition.reason,
+                "limits": describe(definition),
+                "choices": _choices(definition),
+            }
+        )
+    return fields
+
+
+def _choices(definition: Definition) -> tuple[str, ...]:
+    return ("true", "false") if definition.kind == "true or false" else definition.choices
+
+
+def _decided(site: Site, since: float) -> dict[str, Any]:
+    """What the ledger says was really decided in that time, and what came of it."""
+
+    def read() -> dict[str, Any]:
+        sums = LedgerSums()
+        with site.history() as store:
+            for row in store.ledger(since):
+                sums.add(row)
+        return {"since": since, **sums.summary()}
+
+    return site.cache.get(("decided", since), _DECIDED_SECONDS, read)
+
+
+def _plots(result: Mapping[str, Any]) -> list[str]:
+    """Hours saved and money, side by side."""
+    names = [row["settings"] for row in result["rows"]]
+    found = []
+    for key, title, unit, colour in (
+        ("saved_seconds", "Turnaround saved", "hours", COLOURS[0]),
+        ("cost_usd", "Money", "US dollars", COLOURS[3]),
+    ):
+        scale = 3600.0 if unit == "hours" else 1.0
+        values = [None if row[key] is None else row[key] / scale for row in result["rows"]]
+        figure = go.Figure(go.Bar(x=names, y=values, marker_color=colour))
+        found.append(figure_text(styled(figure, title, unit)))
+    return found
