@@ -103,13 +103,13 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
         _remember(state.recent, this.user, this.run)
         _remember(state.recent_alike, this.alike, this.run)
         for at in range(it.waiting):
-            if state.job[state.waiting[at].row].user == this.user:
+            if state.job[state.waiting[it.first + at].row].user == this.user:
                 _look_again(state, rules, policies, at)
 
 
 @numba.njit(cache=True)
 def _look_again(state: ClusterState, rules: Rules, policies: Records, at: int) -> None:
-    this = state.waiting[at]
+    this = state.waiting[state.cluster[0].first + at]
     this.estimate = estimate_of(state, rules, this.row)
     this.weight = weight_of(policies[state.cluster[0].policy].order, this.estimate, this.processors)
     state.job[this.row].estimate = this.estimate
@@ -120,7 +120,7 @@ def weigh(state: ClusterState, policies: Records) -> None:
     """Weigh all waiting jobs by the policy's order, after the policy changed."""
     it = state.cluster[0]
     for at in range(it.waiting):
-        this = state.waiting[at]
+        this = state.waiting[it.first + at]
         this.weight = weight_of(policies[it.policy].order, this.estimate, this.processors)
 
 
@@ -128,7 +128,7 @@ def weigh(state: ClusterState, policies: Records) -> None:
 def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
     it = state.cluster[0]
     while it.arrived < len(state.job) and state.job[it.arrived].submit <= it.now:
-        new, this = state.job[it.arrived], state.waiting[it.waiting]
+        new, this = state.job[it.arrived], state.waiting[it.first + it.waiting]
         this.submit = new.submit
         this.run = new.run
         this.processors = new.processors
@@ -191,7 +191,7 @@ def _checkpoint(state: ClusterState, rules: Rules) -> None:
                 row[SLOWDOWN] += slowdown_of(this.begun - job.submit, job.estimate) / job.processors
                 row[JOBS] += 1.0 / job.processors
         for at in range(it.waiting):
-            waits = state.waiting[at]
+            waits = state.waiting[it.first + at]
             row[SLOWDOWN] += slowdown_of(moment - waits.submit, waits.estimate)
             row[JOBS] += 1.0
         it.checkpoints += 1
@@ -287,7 +287,7 @@ def expected_jobs(state: ClusterState, lookahead: float, room: Records) -> int:
     it = state.cluster[0]
     count = 0
     for at in range(it.waiting):
-        this, waiting = room[count], state.waiting[at]
+        this, waiting = room[count], state.waiting[it.first + at]
         this.submit = waiting.submit
         this.estimate = waiting.estimate
         this.run = waiting.estimate

@@ -51,7 +51,7 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
     """Queue the jobs that are there by now."""
     it = cluster[0]
     while it.arrived < len(job) and job[it.arrived].submit <= it.now:
-        new, this = job[it.arrived], waiting[it.waiting]
+        new, this = job[it.arrived], waiting[it.first + it.waiting]
         this.submit = new.submit
         this.run = new.run
         this.estimate = new.estimate
@@ -170,7 +170,7 @@ def _follow(
         take_starts(state, known, at, len(job))
         return tail.started == 1, it.charged + tail.charged
     for place in range(it.waiting):
-        this = state.waiting[place]
+        this = state.waiting[it.first + place]
         this.weight = weight_of(after.order, this.estimate, this.processors)
     before = it.charged
     ended = _go(job, state, known, at, rules, after, np.inf, least, ready, outcome)
@@ -201,6 +201,7 @@ def _reset(profile: Records, now: float, state: OnlineState) -> None:
     it.now = now
     it.next_ready = -np.inf
     it.charged = 0.0
+    it.first = 0
     it.waiting = 0
     it.arrived = 0
     it.forks = 0

@@ -107,7 +107,7 @@ def _mark_of(state: OnlineState) -> float:
         this = state.node[at]
         mark += (at + 1.0) * (this.ready + 0.37 * this.since) + this.row
     for at in range(it.waiting):
-        mark += (at + 1.0) * state.waiting[at].row
+        mark += (at + 1.0) * state.waiting[it.first + at].row
     return mark
 
 
@@ -123,7 +123,7 @@ def _is_alike(state: OnlineState, known: Known, at: int) -> bool:
         if one.begun != other.begun or one.estimate != other.estimate:
             return False
     for place in range(it.waiting):  # noqa: SIM110  (compiled: no generators)
-        if state.waiting[place].row != known.row[at, place]:
+        if state.waiting[it.first + place].row != known.row[at, place]:
             return False
     return True
 
@@ -148,7 +148,7 @@ def find_tail(state: OnlineState, known: Known) -> tuple[int, bool]:
     for node in range(it.nodes):
         known.node[at, node] = state.node[node]
     for place in range(it.waiting):
-        known.row[at, place] = state.waiting[place].row
+        known.row[at, place] = state.waiting[it.first + place].row
     return at, False
 
 

@@ -45,14 +45,15 @@ CLUSTER = np.dtype(
         for name in ("now", "charged", "slowdown", "work", "next_checkpoint", "last_choice", "period", "rest")
     ]
     + [("next_ready", np.float64)]
-    + [(name, np.int64) for name in ("nodes", "idle", "booting", "waiting", "arrived")]
+    + [(name, np.int64) for name in ("nodes", "idle", "booting", "first", "waiting", "arrived")]
     + [(name, np.int64) for name in ("ending", "finished", "policy")]
     + [(name, np.int64) for name in ("checkpoints", "changes", "ticks", "most_waiting", "forks")]
     + [("finished_run", np.float64)],
     align=True,
 )
 """Scalars that change. ``idle``, ``booting``: rented nodes as counted last, which holds until ``next_ready``,
-when another gets idle (minus infinity: they are to be counted); ``charged``: seconds of nodes given back;
+when another gets idle (minus infinity: they are to be counted); ``first``: place of the first of the
+``waiting`` jobs; ``charged``: seconds of nodes given back;
 ``slowdown``, ``work``, ``finished``: sums over finished jobs (started ones in the online simulator);
 ``changes``: arrivals, ends and nodes that came up since the last choice; ``period``, ``rest``: a choice holds
 at most and at least so long; ``forks``: which parts of the policy made a difference (``_tick.BY_ORDER``,

@@ -124,7 +124,7 @@ def _wanted(waiting: Records, cluster: Records, kind: int) -> int:
     widest = 0
     seconds = 0.0
     for at in range(it.waiting):
-        job = waiting[at]
+        job = waiting[it.first + at]
         if kind == _ODX and it.now - job.submit < max(job.estimate, SLOWDOWN_BOUND):
             continue
         demand += job.processors
@@ -144,7 +144,7 @@ def _wanted(waiting: Records, cluster: Records, kind: int) -> int:
 
 @numba.njit(cache=True)
 def _next_job(waiting: Records, cluster: Records, order: int) -> int:
-    """Place of the waiting job that is next."""
+    """Which of the waiting jobs is next."""
     it = cluster[0]
     if order == _FCFS:
         return 0
@@ -152,7 +152,7 @@ def _next_job(waiting: Records, cluster: Records, order: int) -> int:
     best = 0
     highest = -1.0
     for at in range(it.waiting):
-        priority = (now - waiting[at].submit) * waiting[at].weight
+        priority = (now - waiting[it.first + at].submit) * waiting[it.first + at].weight
         if priority > highest:
             highest = priority
             best = at
@@ -168,7 +168,7 @@ def priority_of_next(waiting: Records, cluster: Records, order: int, now: float)
     if order == _FCFS:
         return np.inf, 0.0
     grace = _GRACE if order == _WSPT else 0.0
-    head = waiting[_next_job(waiting, cluster, order)]
+    head = waiting[cluster[0].first + _next_job(waiting, cluster, order)]
     return float((now + grace - head.submit) * head.weight), grace + _SOON
 
 
@@ -236,9 +236,16 @@ def _place(  # noqa: C901  (plain loops over the nodes)
 
 @numba.njit(cache=True)
 def _take_out(waiting: Records, cluster: Records, at: int) -> None:
+    """Close the gap from the nearer end of the queue."""
     it = cluster[0]
-    for later in range(at, it.waiting - 1):
-        waiting[later] = waiting[later + 1]
+    place = it.first + at
+    if 2 * at < it.waiting:
+        for later in range(place, it.first, -1):
+            waiting[later] = waiting[later - 1]
+        it.first += 1
+    else:
+        for later in range(place, it.first + it.waiting - 1):
+            waiting[later] = waiting[later + 1]
     it.waiting -= 1
 
 
@@ -261,19 +268,19 @@ def _backfill(
     it = cluster[0]
     shadow = np.inf
     extra = it.idle
-    if it.nodes >= waiting[head].processors:
+    if it.nodes >= waiting[it.first + head].processors:
         for at in range(it.nodes):
             scratch[at] = max(expected_end(node, at, it.now), it.now)
         scratch[: it.nodes].sort()
-        shadow = scratch[waiting[head].processors - 1]
+        shadow = scratch[waiting[it.first + head].processors - 1]
         extra = 0
         for at in range(it.nodes):
             extra += int(scratch[at] <= shadow)
-        extra -= waiting[head].processors
+        extra -= waiting[it.first + head].processors
     at = 0
-    blocked = waiting[head].row
+    blocked = waiting[it.first + head].row
     while at < it.waiting and it.idle > 0:
-        job = waiting[at]
+        job = waiting[it.first + at]
         ends_in_time = it.now + job.estimate <= shadow
         if job.row == blocked or job.processors > it.idle or not (ends_in_time or job.processors <= extra):
             at += 1
@@ -298,7 +305,7 @@ def _start_jobs(
     it = cluster[0]
     while it.waiting > 0:
         at = _next_job(waiting, cluster, policy.order)
-        job = waiting[at]
+        job = waiting[it.first + at]
         if job.processors > it.idle:
             if policy.backfill and it.idle > 0:
                 _backfill(node, waiting, cluster, start, scratch, rules, policy, at)
@@ -313,7 +320,7 @@ def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rul
     spare = int(cluster[0].idle + cluster[0].booting)
     if policy.provisioning == _ODA:  # those nodes are for jobs that wait already
         for at in range(cluster[0].waiting):
-            spare -= waiting[at].processors
+            spare -= waiting[cluster[0].first + at].processors
     _rent(node, cluster, rules, policy.headroom - max(spare, 0))
 
 
@@ -367,7 +374,8 @@ def decide(
     if it.now >= it.next_ready:
         _count(node, cluster)
     if it.waiting > 0:
-        _rent(node, cluster, rules, _wanted(waiting, cluster, policy.provisioning))
+        if it.nodes < rules.max_nodes:
+            _rent(node, cluster, rules, _wanted(waiting, cluster, policy.provisioning))
         if it.idle > 0:
             if it.waiting > 1:
                 it.forks |= BY_ORDER
@@ -388,11 +396,11 @@ def _overtaking(waiting: Records, cluster: Records, order: int) -> float:
         return np.inf
     if it.idle == 0:
         return np.inf
-    head = waiting[_next_job(waiting, cluster, order)]
+    head = waiting[cluster[0].first + _next_job(waiting, cluster, order)]
     grace = _GRACE if order == _WSPT else 0.0
     soonest = np.inf
     for at in range(it.waiting):
-        job = waiting[at]
+        job = waiting[it.first + at]
         if job.processors <= it.idle and job.weight > head.weight:
             crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
             soonest = min(soonest, max(crossed - grace, it.now))
@@ -430,7 +438,7 @@ def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules,
         soonest = min(soonest, _paid_hour_over(node, cluster, rules))
     if kind == _ODX:
         for at in range(it.waiting):
-            moment = waiting[at].submit + max(waiting[at].estimate, SLOWDOWN_BOUND)
+            moment = waiting[it.first + at].submit + max(waiting[it.first + at].estimate, SLOWDOWN_BOUND)
             if moment > it.now:
                 soonest = min(soonest, moment)
     return float(soonest)
