@@ -27,6 +27,8 @@ DEFAULT_PATH: Final = Path("/etc/advisor/advisor.toml")
 PATH_VARIABLE: Final = "ADVISOR_CONFIG"
 _OVERRIDE: Final = re.compile(r"ADVISOR_(?P<section>[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*)__(?P<name>\w+)")
 _LIMIT_BYTES: Final = 1_000_000
+_SLURM_CONF: Final = "SLURM_CONF"
+_SLURM_CONF_KEY: Final = "paths.slurm_conf"
 
 
 class Source(enum.StrEnum):
@@ -103,6 +105,10 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
             where = f"{found}:{line}" if line else str(found)
             origins[f"{section}.{name}"] = Origin(source=Source.FILE, where=where)
     values = {section: dict(entries) for section, entries in document.items()}
+    if environ.get(_SLURM_CONF) and origins[_SLURM_CONF_KEY].source is Source.DEFAULT:
+        # what Slurm's own commands read, where it was said to them and nothing else to us
+        values.setdefault("paths", {})["slurm_conf"] = environ[_SLURM_CONF]
+        origins[_SLURM_CONF_KEY] = Origin(source=Source.ENVIRONMENT, where=_SLURM_CONF)
     for variable, (definition, value) in _overrides(environ).items():
         values.setdefault(definition.section, {})[definition.name] = value
         origins[definition.key] = Origin(source=Source.ENVIRONMENT, where=variable)

@@ -126,7 +126,9 @@ class PathSettings(Section):
 
     state: Path = setting(Path("/var/lib/advisor"), "Database, models, spool; only the service writes.")
     run: Path = setting(Path("/run/advisor"), "Sockets and the cluster snapshot.")
-    slurm_conf: Path = setting(Path("/etc/slurm/slurm.conf"), "What Slurm's commands read.")
+    slurm_conf: Path = setting(
+        Path("/etc/slurm/slurm.conf"), "What Slurm's commands read; the default gives way to `SLURM_CONF`."
+    )
     slurm_bin: Path = setting(Path("/usr/bin"), "Where sacct, squeue, sinfo and scontrol are.")
     database_url: str | None = setting(
         None, "SQLAlchemy URL of the history; SQLite `history.db` in `state` when empty."

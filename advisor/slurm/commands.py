@@ -63,7 +63,7 @@ class Commands:
             It failed (``slurm.command_failed``), took too long (``slurm.timeout``) or said too much
             (``slurm.too_long``).
         BadInput
-            There is no such command (``slurm.no_command``).
+            There is no such command (``slurm.no_command``), or no slurm.conf for it (``slurm.no_conf``).
         """
         collected = bytearray()
         self._run(name, arguments, collected.extend, timeout or self._timeout)
@@ -92,13 +92,30 @@ class Commands:
         with self._started(name, arguments) as process:
             try:
                 self._collect(name, process, sink, errors, time.monotonic() + timeout, limit)
-            except BaseException:
+            except BaseException as error:
                 process.kill()
+                if isinstance(error, RetryLater):
+                    self._check_slurm_conf(name)
                 raise
         if process.returncode:
+            self._check_slurm_conf(name)
             said = errors.decode("utf-8", "replace").strip()[:500]
             raise RetryLater(
                 f"{name} ended with {process.returncode}: {said or 'no message'}", code="slurm.command_failed"
+            )
+
+    def _check_slurm_conf(self, name: str) -> None:
+        """Tell why a command fails that has no slurm.conf: by itself it looks for it, and then says nothing.
+
+        Not before it has failed, for a login node may do without one (configless Slurm).
+        """
+        conf = self._environment.get("SLURM_CONF")
+        if conf and not Path(conf).exists():
+            raise BadInput(
+                f"no such file, and {name} failed",
+                where=conf,
+                mend="Set paths.slurm_conf, or SLURM_CONF, to the cluster's slurm.conf",
+                code="slurm.no_conf",
             )
 
     def _started(self, name: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:

@@ -34,6 +34,18 @@ def test_defaults_without_a_file(monkeypatch, tmp_path):
     assert set(loaded.origins) == set(by_key())
 
 
+def test_slurm_conf_is_the_one_slurms_commands_read_unless_we_are_told_another(file):
+    environ = {"SLURM_CONF": "/opt/slurm/etc/slurm.conf"}
+    loaded = load(file(""), environ)
+    assert loaded.settings.paths.slurm_conf == Path("/opt/slurm/etc/slurm.conf")
+    assert str(loaded.origins["paths.slurm_conf"]) == "SLURM_CONF"
+    ours = file('[paths]\nslurm_conf = "/etc/ours.conf"\n')
+    assert load(ours, environ).settings.paths.slurm_conf == Path("/etc/ours.conf")
+    both = load(ours, {**environ, "ADVISOR_PATHS__SLURM_CONF": "/etc/mine.conf"})
+    assert both.settings.paths.slurm_conf == Path("/etc/mine.conf")
+    assert str(both.origins["paths.slurm_conf"]) == "ADVISOR_PATHS__SLURM_CONF"
+
+
 def test_the_default_place_is_read_where_it_exists(monkeypatch, file):
     path = file('[cluster]\nname = "hpc"\n')
     monkeypatch.setattr(loading_module, "DEFAULT_PATH", path)

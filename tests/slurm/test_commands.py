@@ -51,6 +51,25 @@ def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     assert caught.value.code == "slurm.timeout"
 
 
+@pytest.mark.parametrize("script", ["exec sleep 60", "exit 1"])
+def test_a_command_that_fails_for_want_of_a_slurm_conf(tmp_path: Path, script: str) -> None:
+    install(tmp_path, "squeue", script)
+    conf = tmp_path / "slurm.conf"
+    commands = Commands(tmp_path, conf, timeout=0.2)
+    with pytest.raises(BadInput, match="SLURM_CONF") as caught:
+        commands.text("squeue")
+    assert caught.value.code == "slurm.no_conf"
+    assert str(conf) in str(caught.value)
+    conf.touch()
+    with pytest.raises(RetryLater):
+        commands.text("squeue")
+
+
+def test_a_command_that_finds_a_slurm_conf_elsewhere(tmp_path: Path) -> None:
+    install(tmp_path, "squeue", "echo fine")
+    assert Commands(tmp_path, tmp_path / "slurm.conf").text("squeue") == "fine\n"
+
+
 def test_a_command_that_talks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands_module.Commands._run, "__defaults__", (10_000,))
     install(tmp_path, "squeue", "exec yes")
