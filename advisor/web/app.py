@@ -23,7 +23,7 @@ from advisor.web.site import Site
 
 log = structlog.get_logger(__name__)
 
-_THREADS: Final = 4
+_THREADS: Final = 8
 """Pages made at a time: they shall use one processor of the controller, not all."""
 _STATIC: Final = {"style.css": "text/css", "plots.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _KEPT: Final = "public, max-age=3600"

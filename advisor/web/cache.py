@@ -6,9 +6,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 _MOST: Final = 64
 _Value = TypeVar("_Value")
+
+
+class _Turn:
+    """Whose turn it is to make one value; there as long as somebody makes it or waits for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
 
 
 class Cache:
@@ -26,17 +34,19 @@ class Cache:
         self._monotonic = monotonic
         self._most = most
         self._values: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._turns: WeakValueDictionary[Hashable, _Turn] = WeakValueDictionary()
         self._lock = threading.Lock()
-        self._making = threading.Lock()
 
     def get(self, key: Hashable, seconds: float, make: Callable[[], _Value]) -> _Value:
         """The value of a key, made when there is none younger than ``seconds``.
 
-        One is made at a time: page views, however many, use one processor.
+        Each is made by one at a time. ``make`` may ask for other keys; what it raises is kept for nobody.
         """
         found = self._young(key, seconds)
         if found is None:
-            with self._making:
+            with self._lock:
+                turn = self._turns.setdefault(key, _Turn())
+            with turn.lock:
                 found = self._young(key, seconds)  # who waited for the same finds it made
                 if found is None:
                     found = (self._monotonic(), make())

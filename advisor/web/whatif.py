@@ -164,9 +164,9 @@ def _fields(settings: Settings) -> list[dict[str, Any]]:
         fields.append(
             {
                 "key": key,
-                "now": toml_text(values[key]).strip('"'),
+                "now": toml_text(values[key]).strip('"').removesuffix(".0"),
                 "unit": definition.unit,
-                "about": definition.reason,
+                "about": definition.reason.replace("`", ""),
                 "limits": describe(definition),
                 "choices": _choices(definition),
             }

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.history.records import AdviceRecord
-from advisor.model import Job, Mode, Placement
+from advisor.model import Estimate, Estimates, Job, Mode, Placement
 from advisor.service.ledger_report import MOST_POINTS, Errors, LedgerReport
 from advisor.service.ledger_report_page import about
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
@@ -77,7 +77,12 @@ def test_sums_by_hand() -> None:
         "mean_predicted_seconds": 55.0,
         "mean_actual_seconds": 40.0,
         "mean_absolute_error_seconds": 45.0,
+        "interval_jobs": 0,
+        "interval_coverage": None,
     }
+    assert [(one["reason"], one["jobs"], one["moved"]) for one in summary["outcomes_by_reason"]] == [
+        (row("a", late).reason, 3, 1)
+    ]
     assert summary["runs"]["jobs"] == 0
     assert summary["runs"]["mean_absolute_error_seconds"] is None
     assert [day["date"] for day in summary["days"]] == ["2024-10-04", "2024-10-05"]
@@ -110,3 +115,15 @@ def test_a_plot_has_room_for_so_many_points() -> None:
     assert MOST_POINTS / 2 < len(drawn) <= MOST_POINTS
     assert drawn[0] == (0.0, 1.0)
     assert Errors().drawn() == []
+
+
+def test_how_often_the_interval_held() -> None:
+    report = LedgerReport(MIDNIGHT, MIDNIGHT + 1.0, 0.0)
+    wide, narrow = (Estimate(seconds=100.0, variance=1.0, lower=low, upper=110.0) for low in (10.0, 90.0))
+    for advice_id, wait in (("a", wide), ("b", narrow), ("c", Estimate(seconds=100.0, variance=1.0))):
+        given = decision(advice_id, MIDNIGHT, make_job())
+        record = replace(given.record, estimates=Estimates(wait=wait))
+        report.decided([Decision(record=record, job_ids=(1,))])
+        report.ended([row(advice_id, MIDNIGHT)])
+    waits = report.summary()["waits"]
+    assert (waits["jobs"], waits["interval_jobs"], waits["interval_coverage"]) == (3, 2, 0.5)
