@@ -15,7 +15,9 @@ import numpy as np
 
 Progress = Callable[[str, int, int], None]
 
-IN_ALL: Final = "seconds in all"
+IN_ALL: Final = "in all"
+_PARTS: Final = 10_000
+"""Of the time expected in all. A bar whose end moves would forget how fast it went."""
 CUT: Final = "choices cut short by the budget"
 _PASS_BY_POLICIES: Final = 3.0
 """A pass with choices takes about so many times as long as all policies: the first guess."""
@@ -24,7 +26,7 @@ _SURE: Final = 0.05
 
 
 class Steps:
-    """Tells what is being done, and the seconds passed of those expected.
+    """Tells what is being done, and which part of the time expected in all is over.
 
     Parameters
     ----------
@@ -85,4 +87,4 @@ class Steps:
 
     def _say(self, whole: float) -> None:
         passed = self._clock() - self._began
-        self._tell(IN_ALL, round(passed), max(round(whole), round(passed)))
+        self._tell(IN_ALL, round(_PARTS * passed / max(whole, passed)) if passed else 0, _PARTS)
