@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jinja2
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
@@ -58,6 +59,7 @@ class Answers:
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("advisor.web"),
             autoescape=True,
+            finalize=printable,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -154,6 +156,13 @@ def clock(seconds: float | None) -> str:
 def percent(share: float | None) -> str:
     """A fraction."""
     return "-" if share is None or share != share else f"{share:.0%}"  # noqa: PLR0124 - NaN
+
+
+def printable(value: Any) -> Any:
+    """Words from outside without what a terminal or a reader's eye could be misled by."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in value)
 
 
 def tidy(text: object, limit: int = 80) -> str:

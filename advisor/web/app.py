@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -30,8 +31,8 @@ _KEPT: Final = "public, max-age=3600"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
-def create_app(site: Site) -> FastAPI:
-    """The application of a site; the what-if that runs ends with it."""
+def create_app(site: Site) -> Guard:
+    """The application of a site behind its guard; the what-if that runs ends with it."""
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -46,8 +47,7 @@ def create_app(site: Site) -> FastAPI:
         app.include_router(page.routes(site, answers))
     _add_static(app)
     _add_errors(app, answers)
-    app.add_middleware(Guard, hosts=own_names(site.first.web.address, site.first.web.hosts))
-    return app
+    return Guard(app, own_names(site.first.web.address, site.first.web.hosts))
 
 
 def _add_static(app: FastAPI) -> None:
@@ -88,5 +88,5 @@ def _add_errors(app: FastAPI, answers: Answers) -> None:
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:
-        log.error("web.broken", path=request.url.path, exc_info=error)
+        log.error("web.broken", path=request.url.path, traceback="".join(traceback.format_exception(error)))
         return answers.error(request, 500, "web.broken", "a fault of ours; the journal says more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -50,6 +51,9 @@ def run(
     log.info("web.ready", address=address, port=port)
     notifier = Notifier.from_environment(os.environ)
     notifier.ready(f"pages on {address} port {port}")
+    # uvicorn stops at these by itself and sends them again at its end, as if nobody had heard them
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     with listening:
         server.run(sockets=[listening])
     notifier.stopping()

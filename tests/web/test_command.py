@@ -1,0 +1,67 @@
+"""``advisor web`` as a program: where it listens, how it ends, what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from advisor.cli.main import run
+from advisor.model import BadInput
+from advisor.model.settings import WebSettings
+from advisor.web.run import listen
+from tests.web.conftest import COMMAND
+
+
+def test_it_serves_until_it_is_told_to_end(config: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "web", "--config", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "ADVISOR_WEB__PORT": "0", "NO_COLOR": "1"},
+    )
+    with process:
+        assert process.stdout is not None
+        ready = next(line for line in process.stdout if "web.ready" in line)
+        port = re.search(r"port=(\d+)", ready)
+        assert port is not None
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/jobs/11?format=json", timeout=60) as answer:
+            assert json.load(answer)["advice"]["advice_id"] == "advice-11"
+            assert "Server" not in answer.headers
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+    assert process.returncode == 0, rest
+
+
+def test_a_port_somebody_else_has_is_said_and_ends_with_2(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        monkeypatch.setenv("ADVISOR_WEB__PORT", str(holder.getsockname()[1]))
+        monkeypatch.setattr("sys.argv", ["advisor", "web", "--config", str(config)])
+        with pytest.raises(SystemExit) as caught:
+            run()
+    assert caught.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "web.address and web.port" in said
+    assert "Address already in use" in said
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "no such host"])
+def test_an_address_that_is_not_ours(address: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(address)):
+        listen(WebSettings(address=address, port=0))
+
+
+@pytest.mark.parametrize("path", ["burst", "/a b", "/a/", "/<script>", "//evil.example"])
+def test_a_path_that_is_none(path: str) -> None:
+    with pytest.raises(ValueError, match="path"):
+        WebSettings(path=path)

@@ -1,0 +1,192 @@
+"""Every page, for people and as data; the data are what the commands say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.service import status_file
+from tests.web.conftest import Ask
+
+PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/cloud", "/portfolio", "/whatif"]
+
+
+def data_of(client: TestClient, path: str) -> Any:
+    answer = client.get(path, params={"format": "json"})
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def said(config: Path, *arguments: str) -> Any:
+    done = CliRunner().invoke(app, [*arguments, "--config", str(config), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing_of_others(
+    client: TestClient, path: str
+) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<script>alert" not in answer.text
+    assert "\x1b" not in answer.text
+    assert not re.search(r"""(src|href|action)=["'](https?:)?//""", answer.text)
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", answer.text)
+    assert "set-cookie" not in answer.headers
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert client.head(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_data_where_data_are_asked_for(client: TestClient, path: str) -> None:
+    assert (
+        client.get(path, headers={"accept": "application/json"}).json().keys() == data_of(client, path).keys()
+    )
+    assert "html" in client.get(path, params={"format": "html"}, headers={"accept": "application/json"}).text
+
+
+def test_the_overview_is_advisor_status(client: TestClient, config: Path) -> None:
+    page, command = data_of(client, "/"), said(config, "status")
+    assert page.keys() - command.keys() == {"spend", "last_day"}
+    assert page["troubles"] == command["troubles"]
+    assert page["snapshot"].keys() == command["snapshot"].keys()
+    assert page["last_day"] == {
+        "placements": {"burst": 2, "on-premise": 1},
+        "stayed_because": {"rule.opt_out_comment": 1},
+    }
+    text = client.get("/").text
+    assert "3.00 USD" in text
+    assert "slurm.denied" in text
+
+
+def test_decisions_are_those_of_the_command_newest_first(client: TestClient, config: Path) -> None:
+    page, command = data_of(client, "/decisions"), said(config, "decisions")
+    assert page["decisions"] == command["decisions"][::-1]
+    assert (page["total"], page["placements"]) == (command["total"], command["placements"])
+
+
+def test_decisions_page_by_page(client: TestClient) -> None:
+    found, before = [], ""
+    while before is not None:
+        page = client.get("/decisions", params={"limit": 2, "before": before, "format": "json"}).json()
+        found += [row["advice_id"] for row in page["decisions"]]
+        before = page["before"]
+    assert found == ["advice-13", "advice-12", "advice-11"]
+    older = re.search(r'href="(\?[^"]*before[^"]*)"', client.get("/decisions?limit=2&user=ann").text)
+    assert older is None, "ann has two"
+    older = re.search(r'href="(\?[^"]*before[^"]*)"', client.get("/decisions?limit=1&user=ann").text)
+    assert older is not None
+    second = client.get("/decisions" + older[1].replace("&amp;", "&")).text
+    assert "/jobs/12" in second
+    assert "/jobs/13" not in second
+
+
+@pytest.mark.parametrize(
+    ("wanted", "jobs"),
+    [
+        ({"user": "ann"}, {12, 13}),
+        ({"placement": "on-premise"}, {12}),
+        ({"reason": "rule.opt_out_comment"}, {12}),
+        ({"job": "13"}, {13}),
+        ({"since": "1s"}, set()),
+    ],
+)
+def test_decisions_that_are_asked_for(client: TestClient, wanted: dict[str, str], jobs: set[int]) -> None:
+    page = client.get("/decisions", params={**wanted, "format": "json"}).json()
+    assert {job for row in page["decisions"] for job in row["job_ids"]} == jobs
+    assert page["total"] == len(jobs)
+
+
+def test_a_job_is_advisor_why_and_what_came_of_it(client: TestClient, config: Path) -> None:
+    page = data_of(client, "/jobs/11")
+    command = said(config, "why", "11")
+    assert {name: page[name] for name in command} == command
+    assert page["outcome"] == said(config, "ledger")["rows"][0]
+    text = client.get("/jobs/11").text
+    for words in ("2. Is the cloud faster, and are we sure?", "predicted wait", "1 h 58 min", "1.25 USD"):
+        assert words in text
+
+
+def test_a_job_that_was_never_advised_says_so(client: TestClient) -> None:
+    assert "never advised" in client.get("/jobs/7").text
+    assert data_of(client, "/jobs/7")["finished"]["end_time"] > 0
+    assert "has not ended" in client.get("/jobs/13").text
+    missing = client.get("/jobs/99")
+    assert missing.status_code == 404
+    assert "nothing is known of job 99" in missing.text
+    assert client.get("/jobs?job=11").headers["location"] == "/jobs/11"
+
+
+def test_the_ledger_is_the_command_and_its_report(client: TestClient, config: Path, tmp_path: Path) -> None:
+    page, command = data_of(client, "/ledger"), said(config, "ledger")
+    assert {name: page[name] for name in ("summary", "rows")} == {
+        name: command[name] for name in ("summary", "rows")
+    }
+    report = said(config, "report", "--since", "7d", "--out", str(tmp_path / "page.html"))
+    same = report.keys() - {"out", "since", "until"}
+    assert {name: page["report"][name] for name in same} == {name: report[name] for name in same}
+    plots = re.findall(
+        r'<script type="application/json" class="figure">(.*?)</script>', client.get("/ledger").text
+    )
+    assert len(plots) == 6
+    assert all(json.loads(plot)["data"] for plot in plots)
+
+
+def test_the_cloud_is_nodes_pools_and_spend(client: TestClient, config: Path) -> None:
+    page = data_of(client, "/cloud")
+    for name in ("nodes", "pools"):
+        assert page[name].keys() == said(config, name).keys()
+        assert page[name][name] == said(config, name)[name]
+    assert page["spend"]["jobs"] == said(config, "spend")["jobs"]
+    assert page["spend"]["by_account"] == said(config, "spend")["by_account"]
+
+
+def test_a_portfolio_in_charge_says_what_it_has_set(client: TestClient, config: Path) -> None:
+    assert data_of(client, "/portfolio")["error"]["code"] == "portfolio.off"
+    report = {
+        "enabled": True, "policy": "ODX-FCFS-FirstFit", "why": "the champion", "since": None,
+        "champion": None, "judged_jobs": 5, "billing": "second",
+        "nodes_rented": 1, "nodes_allowed": 2, "closed_nodes": ["b9"],
+        "reservation": "r", "nodes_kept": [], "no_more_because": "", "jobs_waiting": 0, "jobs_ordered": 0,
+        "scores": {}, "losses": {}, "chosen": {}, "undo": "advisor portfolio undo",
+    }  # fmt: skip
+    run = config.parent / "run"
+    status_file.write(run, {**status_file.read(run), "portfolio": report})
+    assert data_of(client, "/portfolio") | {"age_seconds": 0.0} == said(config, "portfolio", "show") | {
+        "age_seconds": 0.0
+    }
+    assert "ODX-FCFS-FirstFit" in client.get("/portfolio").text
+
+
+@pytest.mark.parametrize("name", ["style.css", "plots.js", "icon.svg"])
+def test_what_pages_are_drawn_with_is_ours(client: TestClient, name: str) -> None:
+    assert f"/static/{name}" in client.get("/ledger").text
+    assert client.get(f"/static/{name}").status_code == 200
+
+
+def test_the_drawing_library_comes_from_its_package(client: TestClient) -> None:
+    address = re.search(r'src="(/static/plotly-[^"]+)"', client.get("/ledger").text)
+    assert address is not None
+    answer = client.get(address[1])
+    assert answer.status_code == 200
+    assert "immutable" in answer.headers["cache-control"]
+    assert len(answer.content) > 1_000_000
+    assert client.get("/static/..%2fapp.py").status_code == 404
+
+
+def test_under_a_path_of_the_proxy_links_lead_there(empty: Path, ask_site: Ask) -> None:
+    empty.write_text(empty.read_text() + '[web]\npath = "/burst"\n')
+    text = ask_site(empty).get("/whatif").text
+    assert 'href="/burst/decisions"' in text
+    assert not re.search(r'(href|action|src)="/(?!burst)', text)
