@@ -20,7 +20,15 @@ from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._cluster import CHARGED, JOBS, SLOWDOWN, WORK
 from advisor.simulate.portfolio._state import Readiness
-from advisor.simulate.portfolio.arrivals import REMEMBERED, RENEWED, ExpectedJob, rate_of
+from advisor.simulate.portfolio.arrivals import (
+    NO_HINDRANCE,
+    REMEMBERED,
+    REMEMBERED_LONG,
+    RENEWED,
+    ExpectedJob,
+    Hindrance,
+    rate_of,
+)
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, Totals, replay_policy
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
 
@@ -243,6 +251,7 @@ class Expected:
     def __init__(self, options: Options) -> None:
         self._foresees = options.runtimes is Runtimes.ACTUAL
         self._next: ExpectedJob | None = None
+        self._hindrance = NO_HINDRANCE
         self._after = 0
 
     def ready(self, cluster: RentedCluster) -> Readiness:
@@ -250,9 +259,13 @@ class Expected:
         arrived = cluster.arrived
         job = cluster.state.job
         if self._next is None or arrived >= self._after + min(self._after, RENEWED):
-            recent = job[max(0, arrived - REMEMBERED) : arrived]
+            recent = job[max(0, arrived - REMEMBERED_LONG) : arrived]
             is_known = self._foresees | ~np.isnan(recent["end"])
             run = np.where(is_known, recent["run"], recent["estimate"])
-            self._next = ExpectedJob.of(recent["processors"], run, cluster.rules)
+            processors = recent["processors"]
+            self._next = ExpectedJob.of(processors[-REMEMBERED:], run[-REMEMBERED:], cluster.rules)
+            self._hindrance = Hindrance.of(
+                processors, run, cluster.now - float(recent["submit"][0]), cluster.rules.max_nodes
+            )
             self._after = arrived
-        return self._next.at(rate_of(job["submit"][:arrived], cluster.now))
+        return self._next.at(rate_of(job["submit"][:arrived], cluster.now), self._hindrance)

@@ -9,16 +9,26 @@ import numpy as np
 from advisor.model.job import JobOutcome
 from advisor.service.portfolio_sight import BurstSight, nodes_of
 from advisor.simulate.portfolio._state import Readiness, Rules
-from advisor.simulate.portfolio.arrivals import NOTHING, REMEMBERED, RENEWED, ExpectedJob, rate_of
+from advisor.simulate.portfolio.arrivals import (
+    NO_HINDRANCE,
+    NOTHING,
+    REMEMBERED,
+    REMEMBERED_LONG,
+    RENEWED,
+    ExpectedJob,
+    Hindrance,
+    rate_of,
+)
 
 
 class RecentJobs:
     """Jobs that ended in the burst partition, the last few; those that wait count as come, too."""
 
     def __init__(self) -> None:
-        self._ended: deque[JobOutcome] = deque(maxlen=REMEMBERED)
+        self._ended: deque[JobOutcome] = deque(maxlen=REMEMBERED_LONG)
         self._since = 0
         self._next: ExpectedJob | None = None
+        self._hindrance = NO_HINDRANCE
         self._made_for: tuple[Rules, int] | None = None
 
     def ended(self, outcome: JobOutcome) -> None:
@@ -35,8 +45,10 @@ class RecentJobs:
         if self._next is None or made_for != self._made_for or self._since >= RENEWED:
             nodes = [nodes_of(outcome.job, sight.processors_per_node) for outcome in self._ended]
             runs = [max(outcome.end_time - outcome.start_time, 1.0) for outcome in self._ended]
-            self._next = ExpectedJob.of(np.array(nodes), np.array(runs), rules)
+            first = min(outcome.job.submit_time for outcome in self._ended)
+            self._next = ExpectedJob.of(np.array(nodes[-REMEMBERED:]), np.array(runs[-REMEMBERED:]), rules)
+            self._hindrance = Hindrance.of(np.array(nodes), np.array(runs), now - first, rules.max_nodes)
             self._made_for, self._since = made_for, 0
         came = [outcome.job.submit_time for outcome in self._ended]
         came += [queued.job.submit_time for queued in sight.waiting]
-        return self._next.at(rate_of(np.sort(np.minimum(came, now)), now))
+        return self._next.at(rate_of(np.sort(np.minimum(came, now)), now), self._hindrance)

@@ -40,7 +40,7 @@ from advisor.simulate.portfolio._tick import (
 CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4, 5
 """Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait
 and of those expected later, seconds charged for the time from now on, paid hours' rest included, and what the
-plan's idle nodes spare jobs that are expected to come."""
+plan's idle nodes spare jobs that are expected to come, less what its busy ones cost them."""
 COLUMNS = 6
 STARTED, NEVER, HANDED_OVER = 0, 1, 2
 """How a plan ended: every job started, one never would, or its time is over."""
@@ -63,14 +63,72 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
 
 
 @numba.njit(cache=True)
+def _soonest(state: OnlineState, since: float, needed: int) -> None:
+    """When the busy nodes that are idle first get so, at least so many of them, and how many at a time.
+
+    Written into ``soon``, ascending. A job's nodes mostly stand together, so that there are few to sort.
+    """
+    it, moment, count = state.cluster[0], state.soon[0], state.soon[1]
+    size = 0
+    total = 0.0
+    at = 0
+    while at < it.nodes:
+        ready = state.node[at].ready
+        first = at
+        while at < it.nodes and state.node[at].ready == ready:
+            at += 1
+        if ready <= since or (total >= needed and ready >= moment[size - 1]):
+            continue
+        place = size
+        while place > 0 and moment[place - 1] > ready:
+            moment[place], count[place] = moment[place - 1], count[place - 1]
+            place -= 1
+        moment[place], count[place] = ready, at - first
+        size += 1
+        total += at - first
+        while total - count[size - 1] >= needed:
+            size -= 1
+            total -= count[size]
+
+
+@numba.njit(cache=True)
+def _hindered(state: OnlineState, rules: Rules, ready: Readiness, since: float, until: float) -> float:
+    """Slowdown of the jobs that come between two ticks and wait until enough nodes are idle.
+
+    They come before what waits already, as short ones do in every order but FCFS: so they wait until the
+    running jobs leave as many nodes as they need. Not counted is what they do to each other and to the queue.
+    """
+    it = state.cluster[0]
+    free = rules.max_nodes - it.nodes + it.idle
+    if len(ready.width) == 0 or ready.width[-1] <= free:
+        return 0.0
+    _soonest(state, since, ready.width[-1] - free)
+    slowdown = 0.0
+    at = 0
+    idle = state.soon[1, 0]
+    for place in range(len(ready.width)):
+        needed = ready.width[place] - free
+        if needed <= 0:
+            continue
+        while idle < needed:
+            at += 1
+            idle += state.soon[1, at]
+        wait = state.soon[0, at] - since
+        seconds = min(until - since, wait)
+        slowdown += ready.harm[place] * seconds * (wait - 0.5 * seconds)
+    return slowdown
+
+
+@numba.njit(cache=True)
 def _spared(
-    state: OnlineState, policy: Records, ready: Readiness, since: float, until: float
+    state: OnlineState, rules: Rules, policy: Records, ready: Readiness, since: float, until: float
 ) -> tuple[float, float]:
     """What the nodes that are idle between two ticks spare the jobs that come meanwhile: charge, slowdown.
 
-    While the next job is blocked that helps only those that soon come before it in the policy's order.
+    While the next job is blocked that helps only those that soon come before it in the policy's order. And
+    it spares boot and charge only of nodes that could be rented.
     """
-    idle = state.cluster[0].idle
+    idle = min(state.cluster[0].idle, rules.max_nodes - state.cluster[0].nodes)
     if idle == 0:
         return 0.0, 0.0
     if state.cluster[0].waiting > 0:
@@ -120,6 +178,7 @@ def _go(  # noqa: PLR0917  (compiled: no keywords)
         decide(state.node, state.waiting, state.cluster, state.start, state.scratch, rules, policy)
         all_started = it.waiting == 0 and it.arrived == len(job)
         if all_started and it.now >= least:
+            _add_spared(known, tail, outcome, 0.0, -_hindered(state, rules, ready, it.now, np.inf))
             return STARTED
         moment = next_moment(state.node, state.waiting, state.cluster, rules, policy)
         if it.arrived < len(job):
@@ -131,7 +190,8 @@ def _go(  # noqa: PLR0917  (compiled: no keywords)
         before = it.now
         it.now = tick_of(moment, it.now, rules.tick)
         if len(ready.slowdown) > 0:
-            charged, slowdown = _spared(state, policy, ready, before, it.now)
+            charged, slowdown = _spared(state, rules, policy, ready, before, it.now)
+            slowdown -= _hindered(state, rules, ready, before, it.now)
             _add_spared(known, tail, outcome, charged, slowdown)
         if it.now > until:
             return HANDED_OVER

@@ -72,22 +72,27 @@ class Rules(NamedTuple):
 
 
 class Readiness(NamedTuple):
-    """What idle nodes are worth a second to jobs that are expected to come; empty where none is.
+    """What idle nodes are worth a second to jobs that are expected to come, and what busy ones cost them.
 
-    ``slowdown``, ``charged``: bounded slowdown and node-seconds charged that so many idle nodes spare them,
-    shape (most nodes + 1,). ``weight``: their weights in each job order, ascending, shape (orders, k).
+    Empty where none is expected. ``slowdown``, ``charged``: bounded slowdown and node-seconds charged that so
+    many idle nodes spare them, shape (most nodes + 1,). ``weight``: their weights in each job order,
+    ascending, shape (orders, k). ``width``, ``harm``: classes of jobs by nodes, ascending, and the bounded
+    slowdown that those of one second suffer for each second they wait, shape (classes,).
     """
 
     slowdown: Floats
     charged: Floats
     weight: Floats
+    width: Ints
+    harm: Floats
 
 
 class OnlineState(NamedTuple):
-    """Room for one run of the online simulator."""
+    """Room for one run of the online simulator. ``soon``: moments and how many nodes get idle then."""
 
     node: Records
     waiting: Records
     cluster: Records
     start: Floats
     scratch: Floats
+    soon: Floats

@@ -114,6 +114,7 @@ class OnlineSimulator:
             cluster=np.zeros(1, CLUSTER),
             start=np.zeros(jobs),
             scratch=np.zeros(self._rules.max_nodes),
+            soon=np.zeros((2, self._rules.max_nodes + 1)),
         )
 
     def simulate(

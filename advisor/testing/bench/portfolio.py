@@ -18,7 +18,7 @@ from advisor.replay.portfolio import replay_selection
 from advisor.replay.portfolio_charge import Options, prepared
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._state import JOB, NODE
-from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob
+from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import PUBLISHED
@@ -87,7 +87,8 @@ def _timed(queued: int, situations: int) -> dict[str, float]:
     simulator = OnlineSimulator(PUBLISHED, rules)
     generator = np.random.default_rng(1)
     recent = log.select(slice(0, REMEMBERED))
-    ready = ExpectedJob.of(recent.processors, recent.run, rules).at(1.0 / 600.0)
+    hindrance = Hindrance.of(log.processors, log.run, float(log.submit[-1] - log.submit[0]), NODES)
+    ready = ExpectedJob.of(recent.processors, recent.run, rules).at(1.0 / 600.0, hindrance)
     every = np.arange(len(PUBLISHED))
     simulator.simulate(replace(situation(queued, log, generator), ready=ready), every)  # compiles
     core, clock = [], []

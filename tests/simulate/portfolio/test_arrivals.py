@@ -1,4 +1,4 @@
-"""What idle nodes are worth to jobs that may come: by hand, and in the online simulator."""
+"""What idle nodes are worth to jobs that may come, and what busy ones cost them: by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.simulate.portfolio._state import NODE, Rules
-from advisor.simulate.portfolio.arrivals import ExpectedJob, rate_of
+from advisor.simulate.portfolio.arrivals import ExpectedJob, Hindrance, rate_of
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation, empty_jobs
 from advisor.simulate.portfolio.policies import (
     JobOrder,
@@ -113,5 +113,63 @@ def test_nothing_is_spared_where_no_job_is_expected() -> None:
     policy = RentingPolicy(
         provisioning=Provisioning.ODA, order=JobOrder.FCFS, choice=NodeChoice.FIRST, headroom=2
     )
+    outcome = OnlineSimulator([policy], rules()).simulate(situation, np.array([0]))
+    assert outcome.spared_charged[0] == outcome.spared_slowdown[0] == 0.0
+
+
+def test_classes_are_powers_of_two_and_hurt_by_the_shortness_of_their_jobs() -> None:
+    """Within two days: one node 10 and 5 s (bound 10 s), three nodes 100 s, four 1,000 s, five: too many."""
+    found = Hindrance.of(
+        np.array([1, 3, 1, 4, 5]), np.array([10.0, 100.0, 5.0, 1000.0, 1.0]), 2 * DAY, max_nodes=4
+    )
+    assert found.width.tolist() == [1, 4]
+    assert found.harm * 2 * DAY == pytest.approx([0.2, 0.011])
+    # jobs of an hour do not come so often all day
+    assert Hindrance.of(np.array([2]), np.array([10.0]), HOUR, 4).harm == pytest.approx(0.1 / DAY)
+
+
+def hindered(width: int, waiting: tuple[int, float] | None = None) -> float:
+    """Slowdown per harm on four nodes, busy for 100, 100, 300 and 600 s, with a job of 20 s that waits."""
+    profile = np.zeros(4, NODE)
+    profile["since"] = profile["begun"] = -1000.0
+    profile["ready"] = [600.0, 100.0, 300.0, 100.0]
+    profile["estimate"] = profile["ready"] + 1000.0
+    jobs = empty_jobs(0 if waiting is None else 1)
+    if waiting is not None:
+        jobs["processors"], jobs["run"] = waiting
+        jobs["estimate"] = jobs["run"]
+    ready = ExpectedJob.of(np.array([9]), np.array([20.0]), rules()).at(
+        1.0, Hindrance(np.array([width]), np.array([1.0]))
+    )
+    policy = RentingPolicy(provisioning=Provisioning.ODB, order=JobOrder.LXF, choice=NodeChoice.FIRST)
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=len(jobs), ready=ready)
+    outcome = OnlineSimulator([policy], rules()).simulate(situation, np.array([0]))
+    assert outcome.spared_charged[0] == 0.0
+    return -float(outcome.spared_slowdown[0])
+
+
+@pytest.mark.parametrize(("width", "wait"), [(1, 100.0), (2, 100.0), (3, 300.0), (4, 600.0)])
+def test_jobs_that_come_to_a_full_cloud_wait_for_the_running_ones(width: int, wait: float) -> None:
+    """Nobody waits now: who comes after t seconds waits for what is left of ``wait``."""
+    assert hindered(width) == pytest.approx(wait**2 / 2)
+
+
+def test_a_plan_pays_for_the_nodes_that_it_takes_from_them() -> None:
+    """Two nodes for 800 s at second 100: then both others are idle at 600, the last two at 900."""
+    assert hindered(2, (2, 800.0)) == pytest.approx(100.0**2 / 2 + 500.0**2 / 2)
+    # before that start three would be idle at 300, afterwards at 900
+    assert hindered(3, (2, 800.0)) == pytest.approx(100.0 * 250.0 + 800.0**2 / 2)
+
+
+def test_what_cannot_be_rented_is_not_spared_either() -> None:
+    """All four nodes are rented, one is idle beside a job on two: it spares nobody a boot or an hour."""
+    profile = np.zeros(4, NODE)
+    profile["since"] = profile["begun"] = -1000.0
+    profile["ready"], profile["estimate"] = [0.0, 600.0, 600.0, 600.0], 1600.0
+    jobs = empty_jobs(1)
+    jobs["processors"], jobs["run"], jobs["estimate"] = 2, 1000.0, 1000.0
+    expected = ExpectedJob.of(np.array([1]), np.array([100.0]), rules())
+    policy = RentingPolicy(provisioning=Provisioning.ODB, order=JobOrder.LXF, choice=NodeChoice.FIRST)
+    situation = Situation(now=0.0, profile=profile, jobs=jobs, present=1, ready=expected.at(0.01))
     outcome = OnlineSimulator([policy], rules()).simulate(situation, np.array([0]))
     assert outcome.spared_charged[0] == outcome.spared_slowdown[0] == 0.0

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model.table import JobTable
-from advisor.simulate.portfolio.arrivals import ExpectedJob
+from advisor.simulate.portfolio.arrivals import ExpectedJob, Hindrance
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Outcomes, Situation
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
@@ -77,7 +77,8 @@ def test_plans_together_are_the_plans_alone(by_hand, seed, release, runtimes, bo
     cluster = RentedCluster(jobs, cloud, runtimes, EVERY)
     together = OnlineSimulator(EVERY, cluster.rules)
     together._known = together._known._replace(spared=np.zeros((len(EVERY), entries, 2)))
-    ready = ExpectedJob.of(jobs.processors, jobs.run, cluster.rules).at(0.002)
+    hindrance = Hindrance.of(jobs.processors, jobs.run, 1.0, cloud.max_nodes)
+    ready = ExpectedJob.of(jobs.processors, jobs.run, cluster.rules).at(0.002, hindrance)
     skipped = int(generator.integers(0, 25))
     while not cluster.advance(chooses=True):
         cluster.apply(int(generator.integers(0, len(EVERY))), 60.0)
