@@ -177,6 +177,7 @@ def test_second_run_changes_nothing(played: Played) -> None:
         ("etc/systemd/system/advisor-.service.d/site.conf", 0o644),
         ("etc/systemd/system/advisor-places.socket", 0o644),
         ("etc/systemd/system/advisor-places@.service.d/site.conf", 0o644),
+        ("etc/systemd/system/advisor-web.service.d/site.conf", 0o644),
         ("usr/local/lib/advisor/resume", 0o755),
         ("usr/local/lib/advisor/advisor_programs.conf", 0o644),
         ("run/advisor", 0o750),
@@ -245,7 +246,7 @@ def test_programs_are_this_releases(played: Played) -> None:
 
 def test_units_start_the_command_that_was_installed(played: Played) -> None:
     units = played.host.root / "etc" / "systemd" / "system"
-    for name in ("serve", "control", "retrain"):
+    for name in ("serve", "control", "retrain", "web"):
         unit = (units / f"advisor-{name}.service").read_text()
         (command,) = re.findall(r"^ExecStart=(\S+) (\w+)$", unit, re.MULTILINE)
         assert command == (f"{played.host.root}/opt/advisor/bin/advisor", name)
@@ -278,6 +279,14 @@ def test_the_helper_stays_root_and_only_the_services_user_may_ask(played: Played
     door = (units / "advisor-places.socket.d" / "site.conf").read_text()
     assert f"SocketUser={getpwuid(os.getuid()).pw_name}\n" in door
     assert "ListenStream=\nListenStream=/run/elsewhere.sock\n" in door
+
+
+def test_the_pages_may_write_nowhere(played: Played) -> None:
+    units = played.host.root / "etc" / "systemd" / "system"
+    pages = (units / "advisor-web.service.d" / "site.conf").read_text()
+    assert "ReadWritePaths=" not in pages.partition("[Service]")[2]
+    assert f"\nReadOnlyPaths=-{played.host.root}/var/lib/advisor -{played.host.root}/run/advisor\n" in pages
+    assert f"Environment=ADVISOR_CONFIG={played.host.root}/etc/advisor/advisor.toml\n" in pages
 
 
 def test_no_credential_reaches_a_file(played: Played) -> None:

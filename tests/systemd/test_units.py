@@ -13,8 +13,9 @@ from advisor.model.settings import Settings
 
 UNITS = Path(__file__).resolve().parent.parent.parent / "systemd"
 HELPER = UNITS / "advisor-places@.service"
-SERVICES = sorted(unit for unit in UNITS.glob("*.service") if unit != HELPER)
-ALL = [*SERVICES, HELPER, *sorted(UNITS.glob("*.timer")), *sorted(UNITS.glob("*.socket"))]
+PAGES = UNITS / "advisor-web.service"
+SERVICES = sorted(unit for unit in UNITS.glob("*.service") if unit not in {HELPER, PAGES})
+ALL = [*SERVICES, HELPER, PAGES, *sorted(UNITS.glob("*.timer")), *sorted(UNITS.glob("*.socket"))]
 HARDENING = {
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",
@@ -49,6 +50,7 @@ def test_all_are_there() -> None:
         "advisor-retrain.timer",
         "advisor-places@.service",
         "advisor-places.socket",
+        "advisor-web.service",
     }
 
 
@@ -71,6 +73,21 @@ def test_what_is_root_may_only_become_somebody_else_and_only_the_advisor_may_ask
     assert helper["ExecStart"] == ["/opt/advisor/bin/advisor place-helper"]
     assert (door["SocketUser"], door["SocketMode"], door["Accept"]) == (["advisor"], ["0600"], ["yes"])
     assert Settings().hedge.helper_socket == Path(door["ListenStream"][0])
+
+
+def test_the_pages_reach_nothing_that_acts() -> None:
+    """Nothing to write but their own cache, no Unix socket, no other machine: no credentials, no hand-over."""
+    pages = settings_of(PAGES)
+    expected = {name: value for name, value in HARDENING.items() if name != "StateDirectory"}
+    assert {name: pages.get(name) for name in expected} == {n: [v] for n, v in expected.items()}
+    assert not {"StateDirectory", "RuntimeDirectory", "ReadWritePaths"} & pages.keys()
+    assert str(Settings().paths.state) in pages["ReadOnlyPaths"][0]
+    assert str(Settings().paths.run) in pages["ReadOnlyPaths"][0]
+    assert pages["RestrictAddressFamilies"] == ["AF_INET AF_INET6"]
+    assert (pages["IPAddressDeny"], pages["IPAddressAllow"]) == (["any"], ["localhost"])
+    assert pages["ExecStart"] == ["/opt/advisor/bin/advisor web"]
+    others = [settings_of(unit)["CPUWeight"][0] for unit in SERVICES]
+    assert int(pages["CPUWeight"][0]) <= min(map(int, others))
 
 
 @pytest.mark.parametrize("name", ["advisor-serve", "advisor-control"])
