@@ -76,7 +76,7 @@ def test_what_is_root_may_only_become_somebody_else_and_only_the_advisor_may_ask
 
 
 def test_the_pages_reach_nothing_that_acts() -> None:
-    """Nothing to write but their own cache, no Unix socket, no other machine: no credentials, no hand-over."""
+    """Nothing to write but a cache of their own, no Unix socket, no other machine: no credentials."""
     pages = settings_of(PAGES)
     expected = {name: value for name, value in HARDENING.items() if name != "StateDirectory"}
     assert {name: pages.get(name) for name in expected} == {n: [v] for n, v in expected.items()}
