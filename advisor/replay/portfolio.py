@@ -280,7 +280,7 @@ def _run(
     while not cluster.advance(chooses=True):
         champion, leader = charge.after(known.checkpoints(cluster))
         told += 1
-        if told % 500 == 0:
+        if told % 50 == 0:
             steps.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))
             steps.cut(sum(one.use.cut for one in selections), told)
         if leader == CHAMPION:

@@ -47,7 +47,7 @@ class Steps:
         self._began = self._since = clock()
         self._policies = 0.0
         self._places: list[tuple[float, float]] = []
-        self._known: list[tuple[float, float]] = []
+        self._shares, self._seconds = np.zeros(0), np.zeros(0)
 
     def policies(self, done: int, count: int) -> None:
         """So many policies went through the log."""
@@ -67,7 +67,7 @@ class Steps:
         before = self._since - self._began
         self._say(before + whole * (len(self._passes) - at))
         if jobs == count:
-            self._known = [(0.0, 0.0), *self._places]
+            self._shares, self._seconds = np.array([(0.0, 0.0), *self._places]).T
             self._places = []
             self._since = self._clock()
 
@@ -78,9 +78,8 @@ class Steps:
 
     def _whole(self, share: float, taken: float) -> float:
         """Seconds that the present pass takes in all."""
-        if self._known:
-            shares, seconds = np.array(self._known).T
-            return max(taken + float(seconds[-1] - np.interp(share, shares, seconds)), taken)
+        if len(self._shares):
+            return taken + float(self._seconds[-1] - np.interp(share, self._shares, self._seconds))
         if share >= _SURE:
             return taken / share
         return max(_PASS_BY_POLICIES * self._policies, taken)
