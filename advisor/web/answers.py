@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import jinja2
 from markupsafe import Markup
@@ -93,9 +94,13 @@ class Answers:
         """One page: ``data`` as JSON, or the template drawn with it and with ``words``."""
         if wants_json(request):
             return JSONResponse(plain(data), status, headers)
-        settings = self._site.settings()
+        asked = [(name, text) for name, text in request.query_params.multi_items() if name != "format"]
         drawn = self._templates.get_template(template).render(
-            **data, **words, cluster=settings.cluster.name, here=request.url.path.strip("/").partition("/")[0]
+            **data,
+            **words,
+            cluster=self._site.settings().cluster.name,
+            here=request.url.path.strip("/").partition("/")[0],
+            as_data=urlencode([*asked, ("format", "json")]),
         )
         return HTMLResponse(drawn, status, headers)
 

@@ -17,7 +17,7 @@ from advisor.web.answers import Answers
 from advisor.web.asking import before_of, before_text, job_id_of, limit_of, placement_of, since_of, word_of
 from advisor.web.site import Site
 
-_COUNT_SECONDS: Final = 30.0
+_COUNT_SECONDS: Final = 60.0
 
 
 def routes(site: Site, answers: Answers) -> APIRouter:
@@ -27,7 +27,7 @@ def routes(site: Site, answers: Answers) -> APIRouter:
     @router.api_route("/decisions", methods=["GET", "HEAD"])
     def decisions(
         request: Request,
-        since: str = "7d",
+        since: str = "1d",
         user: str = "",
         placement: str = "",
         reason: str = "",

@@ -59,7 +59,8 @@ def _stays(site: Site, now: float) -> dict[str, Any]:
 def _serve(settings: Settings) -> dict[str, Any]:
     """What is known of the submit server: from itself, else from what `advisor control` shows of it.
 
-    The unit may open no Unix socket, so that no page can ever hand anything over to the other processes.
+    The unit may open no Unix socket, so that no page can ever hand anything over to the other processes;
+    ``running`` is None where nobody could be asked.
     """
     found = ask_serve(settings)
     if found["running"] or not settings.loops.metrics_port:

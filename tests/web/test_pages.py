@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.service import status_file
+from advisor.service.metrics_page import MetricsPage
 from tests.web.conftest import Ask
 
 PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/cloud", "/portfolio", "/whatif"]
@@ -190,3 +191,44 @@ def test_under_a_path_of_the_proxy_links_lead_there(empty: Path, ask_site: Ask) 
     text = ask_site(empty).get("/whatif").text
     assert 'href="/burst/decisions"' in text
     assert not re.search(r'(href|action|src)="/(?!burst)', text)
+
+
+SCRAPED = """# TYPE advisor_serve_up gauge
+advisor_serve_up 1.0
+# TYPE advisor_serve_advice counter
+advisor_serve_advice_total{placement="burst",reason="capacity.spot",mode="act"} 3.0
+advisor_serve_advice_total{placement="on-premise",reason="rule.gres",mode="act"} 4.0
+# TYPE advisor_serve_model_version gauge
+advisor_serve_model_version{kind="predictor"} 12.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("scraped", "expected"),
+    [
+        (SCRAPED, {"running": True, "advice_given": 7, "model_version": "00000012"}),
+        ("# TYPE advisor_serve_up gauge\nadvisor_serve_up 0.0\n", {"running": False}),
+        ("<html>another server's", {"running": None}),
+    ],
+)
+def test_without_a_socket_the_submit_server_is_seen_through_the_metrics(
+    empty: Path, ask_site: Ask, scraped: str, expected: dict[str, Any]
+) -> None:
+    page = MetricsPage(("127.0.0.1", 0), scraped.encode)
+    page.start()
+    empty.write_text(empty.read_text().replace("metrics_port = 0", f"metrics_port = {page.port}"))
+    try:
+        client = ask_site(empty)
+        found = data_of(client, "/")["serve"]
+        assert client.get("/").status_code == 200
+    finally:
+        page.stop()
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_the_link_to_the_data_asks_for_the_same(client: TestClient) -> None:
+    text = client.get("/decisions", params={"user": "ann", "limit": "1"}).text
+    link = re.search(r'href="(\?[^"]*format=json)"', text)
+    assert link is not None
+    page = client.get("/decisions" + link[1].replace("&amp;", "&")).json()
+    assert [row["user"] for row in page["decisions"]] == ["ann"]
