@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 from advisor.cli.main import app
 from advisor.service import status_file
 from advisor.service.metrics_page import MetricsPage
+from advisor.web.plots import figure_text
 from tests.web.conftest import Ask
 
 PAGES = ["/", "/decisions", "/jobs/11", "/jobs/7", "/ledger", "/cloud", "/portfolio", "/whatif"]
@@ -232,3 +235,10 @@ def test_the_link_to_the_data_asks_for_the_same(client: TestClient) -> None:
     assert link is not None
     page = client.get("/decisions" + link[1].replace("&amp;", "&")).json()
     assert [row["user"] for row in page["decisions"]] == ["ann"]
+
+
+def test_no_text_in_a_figure_ends_its_element() -> None:
+    figure = go.Figure(go.Bar(x=["</script><script>alert(1)//", "a&b"], y=[1.0, math.nan]))
+    text = figure_text(figure)
+    assert not set(text) & set("<>&")
+    assert json.loads(text)["data"][0]["x"] == ["</script><script>alert(1)//", "a&b"]

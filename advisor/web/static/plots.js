@@ -11,6 +11,8 @@
     for (const data of document.querySelectorAll("script.figure")) {
       const figure = JSON.parse(data.textContent);
       const layout = Object.assign({}, figure.layout, { font: { color: text, family: "system-ui, sans-serif", size: 12 }, autosize: true, height: 350 });
+      layout.margin = Object.assign({}, layout.margin, { b: 48, t: 52 });
+      layout.legend = Object.assign({}, layout.legend, { y: -0.28, yanchor: "top" });
       for (const axis of ["xaxis", "yaxis"]) {
         layout[axis] = Object.assign({ gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true }, layout[axis]);
       }
