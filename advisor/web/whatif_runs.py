@@ -107,9 +107,12 @@ class WhatIfRuns:
         ``advisor`` as it is started here.
     options : sequence of str
         Further ones, such as the settings file.
+    niceness : int
+        How far behind everything else it runs; 0: not at all.
     """
 
-    def __init__(self, command: Sequence[str], options: Sequence[str] = ()) -> None:
+    def __init__(self, command: Sequence[str], options: Sequence[str] = (), *, niceness: int = 19) -> None:
+        self._niceness = niceness
         self._command = tuple(command)
         self._options = tuple(options)
         self._lock = threading.Lock()
@@ -195,7 +198,8 @@ class WhatIfRuns:
             start_new_session=True,
         )
         with suppress(OSError):  # behind everything else; the first to go when memory is short
-            os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+            if self._niceness:
+                os.setpriority(os.PRIO_PROCESS, process.pid, self._niceness)
             Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="ascii")
         return process
 

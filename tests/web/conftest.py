@@ -138,7 +138,8 @@ def ask_site() -> Iterator[Ask]:
     opened: list[TestClient] = []
 
     def make(config: Path) -> TestClient:
-        runs = WhatIfRuns(COMMAND, (f"--config={config}",))
+        # not behind other tests: on a busy machine it would wait for them all
+        runs = WhatIfRuns(COMMAND, (f"--config={config}",), niceness=0)
         site = Site(settings_of(config), lambda: settings_of(config), runs)
         client = TestClient(create_app(site), base_url=ADDRESS, follow_redirects=False)
         client.site = site  # type: ignore[attr-defined]
