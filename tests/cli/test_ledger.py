@@ -149,7 +149,8 @@ def commands(folder, **answers):
         text = answers.get(name)
         path.write_text("#!/bin/sh\nexit 1\n" if text is None else f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
         path.chmod(0o755)
-    return {"ADVISOR_PATHS__SLURM_BIN": str(folder)}
+    (folder / "slurm.conf").touch()
+    return {"ADVISOR_PATHS__SLURM_BIN": str(folder), "ADVISOR_PATHS__SLURM_CONF": str(folder / "slurm.conf")}
 
 
 def test_why_reads_the_job_itself_where_the_ledger_cannot_be_reached(config, tmp_path, monkeypatch):
