@@ -61,7 +61,13 @@ def check(loaded: LoadedSettings, cluster_partitions: Collection[str] | None) ->
     list of Finding
         Errors first; empty when all is well.
     """
-    found = [*_partitions(loaded, cluster_partitions), *_paths(loaded), *_rules(loaded), *_burst(loaded)]
+    found = [
+        *_partitions(loaded, cluster_partitions),
+        *_paths(loaded),
+        *_rules(loaded),
+        *_burst(loaded),
+        *_web(loaded),
+    ]
     return sorted(found, key=lambda finding: finding.severity is not Severity.ERROR)
 
 
@@ -174,6 +180,18 @@ def _burst(loaded: LoadedSettings) -> Iterator[Finding]:
                 f"{account}: {cap} USD is below 0",
                 "0 means no cap; rules.deny_accounts keeps an account out of the cloud",
             )
+
+
+def _web(loaded: LoadedSettings) -> Iterator[Finding]:
+    web = loaded.settings.web
+    if not web.is_for_this_machine_alone:
+        yield _finding(
+            loaded,
+            "web.address",
+            f"other machines can reach {web.address}, and the pages have no login of their own",
+            "Leave them on 127.0.0.1 and put the site's proxy with its login before them",
+            warn=True,
+        )
 
 
 def _acts(settings: Settings) -> bool:

@@ -6,6 +6,7 @@ The loader, ``advisor config show|check`` and ``docs/settings.md`` are all made 
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 
 from pydantic import model_validator
@@ -214,6 +215,14 @@ class WebSettings(Section):
     whatif_seconds: float = setting(
         1800.0, "Longest a what-if may run before it is ended.", unit="s", gt=0.0, le=86400.0
     )
+
+    @property
+    def is_for_this_machine_alone(self) -> bool:
+        """Whether nobody on another machine can reach the address."""
+        try:
+            return ip_address(self.address).is_loopback
+        except ValueError:
+            return self.address.lower() == "localhost"
 
 
 class Settings(Section):

@@ -47,7 +47,7 @@ def create_app(site: Site) -> Guard:
         app.include_router(page.routes(site, answers))
     _add_static(app)
     _add_errors(app, answers)
-    return Guard(app, own_names(site.first.web.address, site.first.web.hosts))
+    return Guard(app, own_names(site.first.web))
 
 
 def _add_static(app: FastAPI) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from advisor.model.settings import WebSettings
 
 MOST_BODY_BYTES: Final = 16 * 1024
 _MOST_TARGET_BYTES: Final = 4096
@@ -105,14 +106,10 @@ def name_of(host: str) -> str:
         return ""
 
 
-def own_names(address: str, hosts: Iterable[str]) -> frozenset[str]:
-    """Names it is asked by: the proxy's, its address, and this machine's own where it listens there."""
-    names = {*hosts, name_of(address) or address, address.lower()}
-    try:
-        is_own = ip_address(address).is_loopback
-    except ValueError:
-        is_own = address.lower() == "localhost"
-    return frozenset(names | ({"localhost", "127.0.0.1", "::1"} if is_own else set()))
+def own_names(web: WebSettings) -> frozenset[str]:
+    """Names it is asked by: the proxy's, its address, and this machine's own where it listens there alone."""
+    names = {*web.hosts, name_of(web.address) or web.address, web.address.lower()}
+    return frozenset(names | ({"localhost", "127.0.0.1", "::1"} if web.is_for_this_machine_alone else set()))
 
 
 def is_token(found: str, token: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from advisor.model.settings import WebSettings
 from advisor.web import site as site_module
 from advisor.web.guard import name_of, own_names
 from tests.web.conftest import ADDRESS, Ask
@@ -118,8 +119,8 @@ def test_the_proxys_name_is_one_of_ours(empty: Path, ask_site: Ask) -> None:
 
 
 def test_names_of_an_address() -> None:
-    assert own_names("10.0.0.5", ()) == {"10.0.0.5"}
-    assert "localhost" in own_names("::1", ("a.example",))
+    assert own_names(WebSettings(address="10.0.0.5")) == {"10.0.0.5"}
+    assert "localhost" in own_names(WebSettings(address="::1", hosts=("a.example",)))
     assert name_of("[::1]:80") == "::1"
     assert name_of("localhost]") == name_of("") == ""
 
