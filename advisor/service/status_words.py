@@ -20,7 +20,7 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         answer = "" if seconds is None else f"answers in {1000 * seconds:.2f} ms, "
         rows.append(("serve", f"{serve['advice_given']:,} advised, {answer}model {model}"))
     elif serve["running"] is None:
-        rows.append(("serve", "not asked"))
+        rows.append(("serve", "not known"))
     else:
         rows.append(("serve", "not running"))
     if control["running"]:
