@@ -32,6 +32,12 @@ DatabaseOption = Annotated[
     str | None, typer.Option("--database", help="SQLAlchemy URL of the history; the settings' by default.")
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings file.", dir_okay=False)]
+RefuseOption = Annotated[
+    bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
+]
+WaitOption = Annotated[
+    float, typer.Option(min=0.0, help="Longest wait for another process that is writing, seconds.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -54,12 +60,8 @@ def ingest_swf(
     source: Annotated[
         str | None, typer.Option(help="Name to keep the jobs under; `swf:` and the file's name by default.")
     ] = None,
-    refuse_malformed: Annotated[
-        bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
-    ] = False,
-    wait: Annotated[
-        float, typer.Option(min=0.0, help="Longest wait for another process that is writing, seconds.")
-    ] = 10.0,
+    refuse_malformed: RefuseOption = False,
+    wait: WaitOption = 10.0,
     database: DatabaseOption = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
@@ -126,12 +128,8 @@ def ingest_lsb_acct(
     memory_unit: Annotated[
         MemoryUnits, typer.Option(help="The cluster's LSF_UNIT_FOR_LIMITS.", case_sensitive=False)
     ] = MemoryUnits.MB,
-    refuse_malformed: Annotated[
-        bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
-    ] = False,
-    wait: Annotated[
-        float, typer.Option(min=0.0, help="Longest wait for another process that is writing, seconds.")
-    ] = 10.0,
+    refuse_malformed: RefuseOption = False,
+    wait: WaitOption = 10.0,
     database: DatabaseOption = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
