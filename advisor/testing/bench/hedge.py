@@ -245,13 +245,17 @@ class _Run:
             self._lab.run("scontrol", "update", f"partitionname={partition}", f"state={state}")
 
     def _launching(self) -> bool:
-        """Whether a job has started of which no line is written yet."""
-        shown = self._lab.run("squeue", "-h", "--states=RUNNING,CONFIGURING", "-o", "%i %j", check=False)
+        """Whether a job has started that has not said so yet; one that came back said it in the cloud."""
+        shown = self._lab.run("squeue", "-h", "--states=RUNNING,CONFIGURING", "-o", "%i %P %j", check=False)
         return any(
-            not (self._lab.folder / "jobs" / f"{job}.out").exists()
-            for job, name in (line.split() for line in shown.stdout.splitlines())
+            not self._has_begun(job, partition)
+            for job, partition, name in (line.split() for line in shown.stdout.splitlines())
             if not name.startswith(PLACE_OF)
         )
+
+    def _has_begun(self, job: str, partition: str) -> bool:
+        path = self._lab.folder / "jobs" / f"{job}.out"
+        return path.exists() and f"begin {partition} " in path.read_text(encoding="utf-8")
 
     def _submit(self, arrival: Arrival, *, keeps_places: bool) -> None:
         script = _JOB.format(run=arrival.run_seconds, cloud=SLOWDOWN * arrival.run_seconds)
