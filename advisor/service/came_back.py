@@ -6,9 +6,8 @@ since their first submission; of all others nobody knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
-from advisor.model.job import PLACE_COMMENT
 from advisor.service.advice_of import moved_by_us
 from advisor.slurm.protocol import QueuedJob
 
@@ -28,12 +27,17 @@ class CameBack:
         self._submitted: dict[int, float] = {}
         self._turn_told: set[int] = set()
 
-    def look(self, jobs: Sequence[QueuedJob], concerns: Callable[[QueuedJob], bool]) -> None:
-        """Take in what Slurm shows; ``concerns`` tells which jobs wait or run here."""
+    def look(
+        self,
+        jobs: Sequence[QueuedJob],
+        places: Mapping[int, Sequence[QueuedJob]],
+        concerns: Callable[[QueuedJob], bool],
+    ) -> None:
+        """Take in what Slurm shows, its placeholders, and which jobs wait or run here."""
+        self._turn_told |= {
+            other for other, found in places.items() if any(place.holds_processors for place in found)
+        }
         for queued in jobs:
-            other = queued.job.keeps_place_of
-            if other is not None and queued.holds_processors and is_placeholder(queued):
-                self._turn_told.add(other)
             submitted = self._in_cloud.get(queued.job.job_id)
             if submitted is not None and queued.restarts and concerns(queued):
                 moved = moved_by_us(queued)
@@ -65,8 +69,3 @@ class CameBack:
         """Nothing more will be heard of the others."""
         self._submitted = {job_id: time for job_id, time in self._submitted.items() if job_id in under_way}
         self._turn_told &= self._submitted.keys() | self._in_cloud.keys()
-
-
-def is_placeholder(queued: QueuedJob) -> bool:
-    """Whether a job says that it keeps another's place; accounting will not tell of its end."""
-    return queued.job.keeps_place_of is not None and queued.job.comment == PLACE_COMMENT

@@ -26,7 +26,8 @@ from advisor.predict.forecaster import Bounds
 from advisor.predict.placement_features import EventKind, Submission
 from advisor.predict.queue_events import CODED, COLUMNS, KEY, KIND, TIME, Codes, event
 from advisor.predict.rolling import TARGETS
-from advisor.service.came_back import CameBack, is_placeholder
+from advisor.service.came_back import CameBack
+from advisor.service.placeholders import placeholders_of
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 
 Floats = NDArray[np.float64]
@@ -160,7 +161,8 @@ class QueueStream:
             self._total = total_processors
             self._number_names(snapshot.jobs)
             found = list(self._ends())
-            self._came_back.look(snapshot.jobs, self._concerns)
+            places = placeholders_of(snapshot.jobs)
+            self._came_back.look(snapshot.jobs, places, self._concerns)
             seen = self._without_ended(dict(self._rows(snapshot.jobs)))
             requeued = {queued.job.job_id for queued in snapshot.jobs if queued.restarts}
             come = requeued & (seen.keys() - self._live.keys())
@@ -172,7 +174,7 @@ class QueueStream:
             for key in left - self._places:
                 self._gone[key] = now, self._live[key]
                 found.append(event(EventKind.LEAVE, key, now))
-            self._places = {queued.job.job_id for queued in snapshot.jobs if is_placeholder(queued)}
+            self._places = {place.job.job_id for found in places.values() for place in found}
             for key, job in seen.items():
                 found += self._changes(key, job, now)
             found += self._forgotten(now)
