@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import lru_cache
+from types import FunctionType
+from typing import Annotated, Any, TypeVar, cast
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -19,3 +22,26 @@ class Section(BaseModel):
 
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def for_reading(section: AnySection) -> AnySection:
+    """The same settings, read ten times as fast: for whoever is asked inside ``sbatch``.
+
+    pydantic's models have a ``__getattr__``, which keeps Python from remembering where an attribute is: 50 ns
+    instead of 3 with warm caches, over a hundred times an answer. The values, and the sections' own methods
+    and properties, are the same; copying, dumping and checking are left to the original.
+    """
+    values = {name: for_reading(value) if isinstance(value, Section) else value for name, value in section}
+    return cast("AnySection", _reading(type(section))(**values))
+
+
+@lru_cache
+def _reading(section: type[Section]) -> type[msgspec.Struct]:
+    own = {
+        name: value
+        for name, value in vars(section).items()
+        if isinstance(value, FunctionType | property) and not name.startswith("_")
+    }
+    return msgspec.defstruct(section.__name__, list(section.model_fields), namespace=own, frozen=True)

@@ -24,6 +24,7 @@ from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.estimate import Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
+from advisor.model.settings_section import for_reading
 from advisor.service import snapshot as snapshots
 from advisor.service.live_placement import PlacementFollower
 from advisor.service.snapshot import Snapshot
@@ -80,7 +81,7 @@ class KnownNow:
     Attributes
     ----------
     settings : Settings
-        In force, but for what Slurm itself says of the same in the snapshot.
+        In force, but for what Slurm itself says of the same in the snapshot. For reading only.
     snapshot : Snapshot or None
         Last good look at the site.
     model : LoadedModel or None
@@ -107,7 +108,8 @@ class StateHolder:
     """
 
     def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:
-        self.current = KnownNow(settings=settings)
+        self._settings = settings
+        self.current = KnownNow(settings=for_reading(settings))
         self.errors: dict[str, int] = {}
         self.lock = threading.Lock()
         """Held while an answer is worked out: models are asked by one thread at a time."""
@@ -140,7 +142,8 @@ class StateHolder:
         with self._swap:
             if load_model is not None:
                 self._load_model, self._load_anew = load_model, True
-            self.current = replace(self.current, settings=as_slurm_has_it(settings, self.current.snapshot))
+            self._settings = as_slurm_has_it(settings, self.current.snapshot)
+            self.current = replace(self.current, settings=for_reading(self._settings))
             self._signature = None
             self._next_model_look = 0.0
 
@@ -179,7 +182,9 @@ class StateHolder:
         self._signature = signature
         snapshot = snapshots.read(path)
         with self._swap:
-            settings = as_slurm_has_it(self.current.settings, snapshot)
+            settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
+            if in_force is not self._settings:
+                self._settings, settings = in_force, for_reading(in_force)
             self.current = replace(self.current, snapshot=snapshot, settings=settings)
 
     def _look_at_models(self) -> None:

@@ -1,0 +1,48 @@
+"""Settings for whoever reads them inside sbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from advisor.model import Mode
+from advisor.model.settings import ClusterSettings, PathSettings, PlacementSettings, Settings, WebSettings
+from advisor.model.settings_section import Section, for_reading
+
+
+def all_values(section: Any, fields: type[Section], path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, info in fields.model_fields.items():
+        value = getattr(section, name)
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from all_values(value, info.annotation, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def test_every_value_is_the_same() -> None:
+    settings = Settings(
+        cluster=ClusterSettings(default_mode=Mode.ACT, modes={"fat": Mode.SHADOW}),
+        placement=PlacementSettings(overhead_per_processor=0.5),
+    )
+    assert dict(all_values(for_reading(settings), Settings)) == dict(all_values(settings, Settings))
+
+
+def test_methods_and_properties_are_the_same() -> None:
+    settings = Settings(cluster=ClusterSettings(modes={"fat": Mode.ACT}), web=WebSettings(address="::1"))
+    quick = for_reading(settings)
+    assert quick.cluster.mode_of("fat") is Mode.ACT
+    assert quick.cluster.mode_of(None) is settings.cluster.mode_of(None)
+    assert quick.placement.performance_ratio(7) == settings.placement.performance_ratio(7)
+    assert quick.placement.cutoff(7) == settings.placement.cutoff(7)
+    assert quick.paths.submit_socket == PathSettings().submit_socket
+    assert quick.web.is_for_this_machine_alone
+
+
+def test_they_are_for_reading_only() -> None:
+    quick = for_reading(Settings())
+    with pytest.raises(AttributeError):
+        quick.cluster.burst_partition = "other"
+    with pytest.raises(AttributeError):
+        quick.no_such_section  # type: ignore[attr-defined] # noqa: B018
