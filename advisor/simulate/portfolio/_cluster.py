@@ -232,7 +232,7 @@ def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> 
         if it.waiting == 0 and it.arrived == len(state.job):
             _close(state, rules)
             return DONE
-        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy)
+        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy, chooses)
         if chooses and it.waiting > 0:
             moment = min(moment, max(it.last_choice + it.period, it.now))
         if it.arrived < len(state.job):

@@ -180,7 +180,7 @@ def _go(  # noqa: PLR0917  (compiled: no keywords)
         if all_started and it.now >= least:
             _add_spared(known, tail, outcome, 0.0, -_hindered(state, rules, ready, it.now, np.inf))
             return STARTED
-        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy)
+        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy, True)
         if it.arrived < len(job):
             moment = min(moment, job[it.arrived].submit)
         if all_started:

@@ -421,11 +421,19 @@ def _paid_hour_over(node: Records, cluster: Records, rules: Rules) -> float:
 
 
 @numba.njit(cache=True)
-def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules, policy: Records) -> float:
+def next_moment(
+    node: Records,
+    waiting: Records,
+    cluster: Records,
+    rules: Rules,
+    policy: Records,
+    looks_on: bool,  # noqa: FBT001  (compiled: no keywords)
+) -> float:
     """When something may happen here next, arrivals apart.
 
     A node gets idle, a job's slowdown reaches 2, an idle node's paid hour ends, the head of the queue is
-    overtaken by a job that fits, or this tick's starts leave less idle than ODM or ODX want.
+    overtaken by a job that fits, or this tick's starts leave less idle than ODM or ODX want. ``looks_on``:
+    slowdowns count while all nodes are rented, too, when nothing comes of them but a tick.
     """
     it = cluster[0]
     kind = policy.provisioning
@@ -436,7 +444,7 @@ def next_moment(node: Records, waiting: Records, cluster: Records, rules: Rules,
     soonest = min(soonest, it.next_ready)
     if rules.release == _HOUR_KEPT and it.idle > 0:
         soonest = min(soonest, _paid_hour_over(node, cluster, rules))
-    if kind == _ODX:
+    if kind == _ODX and (looks_on or may_rent):
         for at in range(it.waiting):
             moment = waiting[it.first + at].submit + max(waiting[it.first + at].estimate, SLOWDOWN_BOUND)
             if moment > it.now:
