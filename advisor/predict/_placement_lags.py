@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final
@@ -9,21 +10,42 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict._placement_queue import COLUMNS
+from advisor.predict._addresses import Placed, address_of
+from advisor.predict._placement_queue import COLUMNS, HEAD, IS_ORDERED, ORDER, ROWS, TABLE
 
 Floats = NDArray[np.float64]
+
+_ROW: Final = struct.Struct(f"={COLUMNS}d")
 
 UNKNOWN: Final = -1.0
 """Stands for what is not known; every feature is 0 or more where it is known (`slack_processors` aside)."""
 
 
-class Rows:
-    """A table of jobs that can grow and shrink; removal moves the last row into the gap."""
+class Rows(Placed):
+    """A table of jobs that can grow and shrink; removal moves the last row into the gap.
+
+    Attributes
+    ----------
+    head : int64, shape (HEAD,)
+        Where the table is and what counts of it, for compiled code (see ``_placement_queue``): always in
+        force, at one place as long as this object lives.
+    """
 
     def __init__(self) -> None:
-        self._table = np.empty((256, COLUMNS))
+        self.head = np.zeros(HEAD, np.int64)
+        self._head = self.head.data
         self._slot: dict[Hashable, int] = {}
         self._keys: list[Hashable] = []
+        self._use(np.empty((256, COLUMNS)))
+
+    def _use(self, table: Floats) -> None:
+        self._table, self._order = table, np.empty(len(table), np.int64)
+        self._table_bytes = table.data
+        self.head[TABLE], self.head[ORDER] = address_of(table), address_of(self._order)
+
+    def _changed(self) -> None:
+        self._head[ROWS] = len(self._keys)
+        self._head[IS_ORDERED] = 0
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -33,18 +55,15 @@ class Rows:
         """The jobs, shape (n, 5); a view until the next change."""
         return self._table[: len(self._keys)]
 
-    @property
-    def room(self) -> Floats:
-        """The jobs and room for more, until the next change: the first ``len(self)`` rows count."""
-        return self._table
-
     def add(self, key: Hashable, row: tuple[float, ...]) -> None:
         """Put a job in."""
-        if len(self._keys) == len(self._table):
-            self._table = np.concatenate([self._table, np.empty_like(self._table)])
-        self._slot[key] = len(self._keys)
-        self._table[len(self._keys)] = row
+        slot = len(self._keys)
+        if slot == len(self._table):
+            self._use(np.concatenate([self._table, np.empty_like(self._table)]))
+        self._slot[key] = slot
+        _ROW.pack_into(self._table_bytes, slot * _ROW.size, *row)
         self._keys.append(key)
+        self._changed()
 
     def remove(self, key: Hashable) -> None:
         """Take a job out, if it is in."""
@@ -56,6 +75,7 @@ class Rows:
             self._table[slot] = self._table[len(self._keys)]
             self._keys[slot] = last
             self._slot[last] = slot
+        self._changed()
 
 
 Numbers = tuple[float, ...]

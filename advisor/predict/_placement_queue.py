@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.predict._addresses import by_address, doubles_at, words_at
 from advisor.predict._compile import compiled
 
 Floats = NDArray[np.float64]
@@ -46,6 +47,24 @@ QUEUE_FEATURES: Final = (
 )
 
 
+# A table's head, in words: where it is, how many rows count, where the rows' numbers are in the order in
+# which they end, whether that order is in force.
+TABLE, ROWS, ORDER, IS_ORDERED = range(4)
+HEAD: Final = 4
+
+
+@by_address
+def order_at(head_address: int) -> None:
+    """Order the rows of a table by when they end if they are asked for all their time, unless they are."""
+    head = words_at(head_address, HEAD)
+    if head[IS_ORDERED] != 0:
+        return
+    rows = head[ROWS]
+    table = doubles_at(head[TABLE], rows * COLUMNS).reshape((rows, COLUMNS))
+    words_at(head[ORDER], rows)[:] = np.argsort(table[:, SINCE] + table[:, REQUEST])
+    head[IS_ORDERED] = 1
+
+
 @compiled
 def queue_features(
     now: float,
@@ -53,9 +72,8 @@ def queue_features(
     job: Floats,
     waiting: Floats,
     running: Floats,
+    order: NDArray[np.int64],
     out: Floats,
-    waiting_jobs: int,
-    running_jobs: int,
 ) -> None:
     """Fill ``out`` (one number per `QUEUE_FEATURES`) for a job that is submitted now.
 
@@ -67,24 +85,21 @@ def queue_features(
         Its processors, requested seconds, submission, queue and user codes.
     waiting, running : float64, shape (n, 5)
         The same of jobs that wait (``SINCE``: submission) and run (``SINCE``: start).
+    order : int64, shape (n,)
+        The running jobs in the order in which their requested time ends.
     out : float64, shape (27,)
         Written.
-    waiting_jobs, running_jobs : int
-        How many of the rows count.
     """
-    waiting, running = waiting[:waiting_jobs], running[:running_jobs]
     out[:] = 0.0
     _look_at_waiting(now, job, waiting, out)
-    left = np.empty(len(running))
-    busy = _look_at_running(now, job, running, left, out)
+    busy = _look_at_running(now, job, running, out)
     free = total - busy
     out[0] = free
     out[1] = 1.0 if free >= job[PROCESSORS] else 0.0
     out[2] = free - job[PROCESSORS] - out[5]
     out[24] = (out[4] + out[20]) / max(total, 1.0)
-    order = np.argsort(left)
-    out[25] = _room_in(job[PROCESSORS], free, running, left, order)
-    out[26] = _room_in(min(0.95 * total, job[PROCESSORS] + out[5]), free, running, left, order)
+    out[25] = _room_in(now, job[PROCESSORS], free, running, order)
+    out[26] = _room_in(now, min(0.95 * total, job[PROCESSORS] + out[5]), free, running, order)
 
 
 @compiled
@@ -120,15 +135,15 @@ def _look_at_waiting(now: float, job: Floats, waiting: Floats, out: Floats) -> N
 
 
 @compiled
-def _look_at_running(now: float, job: Floats, running: Floats, left: Floats, out: Floats) -> float:
-    """Count, remaining work and age; ``left`` gets the requested time left. Returns busy processors."""
+def _look_at_running(now: float, job: Floats, running: Floats, out: Floats) -> float:
+    """Count, remaining work and age. Returns busy processors."""
     busy = 0.0
     for i in range(len(running)):
         other = running[i]
         busy += other[PROCESSORS]
-        left[i] = max(0.0, other[SINCE] + other[REQUEST] - now)
+        left = max(0.0, other[SINCE] + other[REQUEST] - now)
         out[19] += 1.0
-        out[20] += other[PROCESSORS] * left[i]
+        out[20] += other[PROCESSORS] * left
         out[21] += now - other[SINCE]
         if other[USER] == job[USER]:
             out[22] += 1.0
@@ -139,12 +154,12 @@ def _look_at_running(now: float, job: Floats, running: Floats, left: Floats, out
 
 
 @compiled
-def _room_in(needed: float, free: float, running: Floats, left: Floats, order: NDArray[np.int64]) -> float:
+def _room_in(now: float, needed: float, free: float, running: Floats, order: NDArray[np.int64]) -> float:
     """Seconds until so many processors are free, if every running job takes all the time it asked for."""
     room, at = free, 0.0
     for i in order:
         if room >= needed:
             break
         room += running[i, PROCESSORS]
-        at = left[i]
+        at = max(0.0, running[i, SINCE] + running[i, REQUEST] - now)
     return at

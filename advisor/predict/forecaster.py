@@ -9,32 +9,65 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.estimate import Estimate
+from advisor.predict._addresses import (
+    WORD_BYTES,
+    Placed,
+    address_of,
+    block,
+    by_address,
+    doubles_at,
+    entry,
+    integers_at,
+    singles_at,
+    words_at,
+)
 from advisor.predict._compile import compiled
 from advisor.predict.distribution import BINS, EDGES, LEVELS, DistributionForest, cut
 from advisor.predict.fitness import Target
 from advisor.predict.packed_trees import PackedTrees, average, descend
-from advisor.predict.placement_features import FEATURES
+from advisor.predict.placement_features import FEATURES, FEATURES_AT, PlacementFeatures, look_at
 from advisor.predict.rolling import COVERAGE, TARGETS, RollingForests
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int32]
 
 Bounds = Mapping[Target, tuple[float, float]]
 """Per target, the probabilities at which its interval is cut (:attr:`AdaptiveLevel.bounds`)."""
 
 _NUMBERS: Final = 4  # mean, variance, lower, upper
-_TOLD: Final = _NUMBERS + len(LEVELS)
-_ASKED_NUMBERS: Final = struct.Struct("=5d")
-_TOLD_NUMBERS: Final = struct.Struct(f"={2 * _TOLD}d")
+_LEVELS: Final = len(LEVELS)
+
+# The block of one forecast, in words: where the features are, and what to fill them from (0: they are there);
+# the trees; what is asked; what is told, of waits and then of run times; room to work in.
+(
+    _FEATURES,
+    _LOOK,
+    _ROOTS,
+    _TREES,
+    _OF_WAITS,
+    _PLACES,
+    _NODES,
+    _NODE_COUNT,
+    _LEAVES,
+    _LEAF_NUMBERS,
+    _ASKED,
+) = range(11)
+_BOUNDS: Final = _ASKED + 1
+_TOLD: Final = _BOUNDS + 2 * len(TARGETS)
+_QUANTILES: Final = _TOLD + 2 * _NUMBERS
+_MASS: Final = _QUANTILES + 2 * _LEVELS
+_SINGLE: Final = _MASS + BINS
+_BLOCK: Final = _SINGLE + (len(FEATURES) + 1) // 2
+_TOLD_NUMBERS: Final = struct.Struct(f"={2 * _NUMBERS}d")
+_TOLD_QUANTILES: Final = struct.Struct(f"={_LEVELS}d")
 
 
-class Forecaster:
+class Forecaster(Placed):
     """Forecasts of single jobs. Not thread-safe: it fills its own arrays.
 
     Parameters
@@ -63,12 +96,22 @@ class Forecaster:
         forecaster.forecast(np.zeros(len(FEATURES)), None, dict.fromkeys(TARGETS, (0.05, 0.95)))
 
     def use(self, trees: PackedTrees) -> None:
-        """Forecast by those trees; numbers go in and out by arrays that are made once."""
-        self._trees = trees
-        self._single = np.empty(len(FEATURES), np.float32)
-        self._mass = np.empty(BINS)
-        self._asked, self._told = np.empty(5), np.empty((2, _TOLD))
-        self._asked_bytes, self._told_bytes = self._asked.data, self._told.data
+        """Forecast by those trees; numbers go in and out by a block that is made once."""
+        self._trees = trees  # the block says where they are
+        words, numbers = block(_BLOCK)
+        words[_ROOTS], words[_TREES], words[_OF_WAITS] = (
+            address_of(trees.roots),
+            len(trees.roots),
+            trees.of_waits,
+        )
+        words[_PLACES] = address_of(trees.places)
+        words[_NODES], words[_NODE_COUNT] = address_of(trees.nodes), len(trees.nodes)
+        words[_LEAVES], words[_LEAF_NUMBERS] = address_of(trees.leaves), len(trees.leaves)
+        self._words, self._numbers = words.data, cast("memoryview[float]", numbers.data)
+        self._address = address_of(words)
+        self._run = entry(forecast_at)
+        self._bounds: Bounds | None = None
+        self._look: PlacementFeatures | None = None
 
     def forecast(
         self, features: Floats, requested_time: float | None, bounds: Bounds
@@ -82,105 +125,102 @@ class Forecaster:
         requested_time : float or None
             Seconds; no job runs longer.
         bounds : mapping
-            Where the intervals are cut.
+            Where the intervals are cut; not to be changed afterwards.
         """
-        longest = math.inf if requested_time is None or math.isnan(requested_time) else requested_time
-        _ASKED_NUMBERS.pack_into(self._asked_bytes, 0, longest, *bounds["wait"], *bounds["run"])
-        trees = self._trees
-        forecast_row(
-            features,
-            self._single,
-            trees.roots,
-            trees.of_waits,
-            trees.nodes,
-            trees.thresholds,
-            trees.leaves,
-            trees.masses,
-            trees.means,
-            trees.places,
-            self._mass,
-            self._asked,
-            LEVELS,
-            EDGES,
-            self._told,
+        self._look = None
+        features = np.ascontiguousarray(features, np.float64)
+        self._words[_FEATURES], self._words[_LOOK] = address_of(features), 0
+        return self._forecast(requested_time, bounds)
+
+    def forecast_asked(
+        self, look: PlacementFeatures, requested_time: float | None, bounds: Bounds
+    ) -> dict[Target, Estimate]:
+        """Forecast the job that was asked of `look` last: its features and the forecast are one call."""
+        if look is not self._look:
+            self._look = look
+            self._words[_LOOK] = look.address
+            self._words[_FEATURES] = look.address + WORD_BYTES * FEATURES_AT
+        return self._forecast(requested_time, bounds)
+
+    def _forecast(self, requested_time: float | None, bounds: Bounds) -> dict[Target, Estimate]:
+        numbers = self._numbers
+        if bounds is not self._bounds:
+            self._bounds = bounds
+            for at, bound in enumerate((*bounds["wait"], *bounds["run"]), start=_BOUNDS):
+                numbers[at] = bound
+        numbers[_ASKED] = math.inf if requested_time is None else requested_time
+        self._run(self._address)
+        mean, variance, lower, upper, run_mean, run_variance, run_lower, run_upper = (
+            _TOLD_NUMBERS.unpack_from(numbers, WORD_BYTES * _TOLD)
         )
-        told = _TOLD_NUMBERS.unpack_from(self._told_bytes)
-        return {"wait": _estimate(told[:_TOLD]), "run": _estimate(told[_TOLD:])}
+        return {
+            "wait": Estimate(
+                seconds=mean,
+                variance=variance,
+                lower=lower,
+                upper=upper,
+                coverage=COVERAGE,
+                neighbours=0,
+                quantiles=_TOLD_QUANTILES.unpack_from(numbers, WORD_BYTES * _QUANTILES),
+            ),
+            "run": Estimate(
+                seconds=run_mean,
+                variance=run_variance,
+                lower=run_lower,
+                upper=run_upper,
+                coverage=COVERAGE,
+                neighbours=0,
+                quantiles=_TOLD_QUANTILES.unpack_from(numbers, WORD_BYTES * (_QUANTILES + _LEVELS)),
+            ),
+        }
 
 
-def _estimate(told: tuple[float, ...]) -> Estimate:
-    mean, variance, lower, upper, *_ = told
-    return Estimate(
-        seconds=mean,
-        variance=variance,
-        lower=lower,
-        upper=upper,
-        coverage=COVERAGE,
-        neighbours=0,
-        quantiles=told[_NUMBERS:],
-    )
-
-
-@compiled
-def forecast_row(  # noqa: PLR0917 (compiled functions take positions only)
-    features: Floats,
-    single: NDArray[np.float32],
-    roots: Integers,
-    of_waits: int,
-    nodes: Integers,
-    thresholds: NDArray[np.float32],
-    leaves: Integers,
-    masses: NDArray[np.float32],
-    means: Floats,
-    places: Integers,
-    mass: Floats,
-    asked: Floats,
-    levels: Floats,
-    edges: Floats,
-    told: Floats,
-) -> None:
-    """Forecast one job's wait and run time in one call: what it costs inside sbatch is mostly the calling.
-
-    Parameters
-    ----------
-    features : float64, shape (features,)
-        Of the job.
-    single : float32, shape (features,)
-        Room for them in single precision, in which scikit-learn compares.
-    roots, of_waits, nodes, thresholds, leaves, masses, means, places
-        As in `PackedTrees`.
-    mass : float64, shape (bins,)
-        Room for the probability of each bin.
-    asked : float64, shape (5,)
-        Longest run time; the lower and upper level of the wait's interval, and of the run time's.
-    levels, edges
-        Of the quantiles, of the bins.
-    told : float64, shape (2, 4 + levels)
-        Filled, for wait and run time: mean, variance, lower and upper bound, quantiles.
-    """
-    for feature in range(len(features)):
+@by_address
+def forecast_at(address: int) -> None:
+    """Forecast one job's wait and run time in one call: what it costs inside sbatch is mostly the calling."""
+    words = words_at(address, _ASKED)
+    numbers = doubles_at(address, _SINGLE)
+    single = singles_at(address + WORD_BYTES * _SINGLE, len(FEATURES))
+    if words[_LOOK] != 0:
+        look_at(words[_LOOK])
+    features = doubles_at(words[_FEATURES], len(FEATURES))
+    for feature in range(len(FEATURES)):
         single[feature] = features[feature]
-    descend(single, roots, nodes, thresholds, places)
-    mean = average(places[:of_waits], leaves, masses, means, mass)
-    _summarise(mean, mass, math.inf, asked[1:3], levels, edges, told[0])
-    mean = average(places[of_waits:], leaves, masses, means, mass)
-    _summarise(mean, mass, asked[0], asked[3:5], levels, edges, told[1])
+    trees, of_waits = words[_TREES], words[_OF_WAITS]
+    places, roots = integers_at(words[_PLACES], trees), integers_at(words[_ROOTS], trees)
+    nodes, node_numbers = words[_NODE_COUNT], 4 * words[_NODE_COUNT]
+    descend(
+        single,
+        roots,
+        integers_at(words[_NODES], node_numbers).reshape((nodes, 4)),
+        singles_at(words[_NODES], node_numbers).reshape((nodes, 4)),
+        places,
+    )
+    count = words[_LEAF_NUMBERS]
+    leaves, masses = integers_at(words[_LEAVES], count), singles_at(words[_LEAVES], count)
+    means = doubles_at(words[_LEAVES], count // 2)
+    longest = numbers[_ASKED]
+    mass = numbers[_MASS:_SINGLE]
+    for target in range(2):
+        own = places[:of_waits] if target == 0 else places[of_waits:]
+        mean = average(own, leaves, masses, means, mass)
+        _summarise(
+            mean,
+            mass,
+            math.inf if target == 0 or np.isnan(longest) else longest,
+            numbers[_BOUNDS + 2 * target : _BOUNDS + 2 * target + 2],
+            numbers[_TOLD + _NUMBERS * target : _TOLD + _NUMBERS * (target + 1)],
+            numbers[_QUANTILES + _LEVELS * target : _QUANTILES + _LEVELS * (target + 1)],
+        )
 
 
 @compiled
 def _summarise(
-    mean: float,
-    mass: Floats,
-    longest: float,
-    bounds: Floats,
-    levels: Floats,
-    edges: Floats,
-    told: Floats,
+    mean: float, mass: Floats, longest: float, bounds: Floats, numbers: Floats, quantiles: Floats
 ) -> None:
-    """Fill ``told``: mean, variance, two bounds, quantiles. Nothing above ``longest``."""
-    numbers, quantiles = told[:4], told[4:]
-    cut(mass, levels, edges, quantiles)
-    cut(mass, bounds, edges, numbers[2:])
+    """Fill ``numbers`` (mean, variance, two bounds) and ``quantiles``. Nothing above ``longest``."""
+    cut(mass, LEVELS, EDGES, quantiles)
+    cut(mass, bounds, EDGES, numbers[2:])
     numbers[0] = min(mean, longest)
     numbers[2] = min(numbers[2], longest)
     numbers[3] = min(numbers[3], longest)

@@ -17,8 +17,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
+from advisor.predict._addresses import (
+    WORD_BYTES,
+    Placed,
+    address_of,
+    block,
+    by_address,
+    doubles_at,
+    entry,
+    words_at,
+)
 from advisor.predict._placement_lags import UNKNOWN, Lags, Numbers, Rows, back, mean, median
-from advisor.predict._placement_queue import COLUMNS, PROCESSORS, QUEUE_FEATURES, queue_features
+from advisor.predict._placement_queue import (
+    COLUMNS,
+    HEAD,
+    ORDER,
+    PROCESSORS,
+    QUEUE,
+    QUEUE_FEATURES,
+    REQUEST,
+    ROWS,
+    TABLE,
+    USER,
+    order_at,
+    queue_features,
+)
 
 Floats = NDArray[np.float64]
 
@@ -65,12 +88,25 @@ _HISTORY_FEATURES: Final = (
 FEATURES: Final = (*_REQUEST_FEATURES, *QUEUE_FEATURES, *_HISTORY_FEATURES)
 """Names of the columns, in order."""
 
-_REQUEST: Final = struct.Struct(f"={len(_REQUEST_FEATURES)}d")
-_HISTORY: Final = struct.Struct(f"={len(_HISTORY_FEATURES)}d")
-_QUEUE_JOB: Final = struct.Struct(f"={COLUMNS}d")
 _QUEUE_AT: Final = len(_REQUEST_FEATURES)
 _HISTORY_AT: Final = _QUEUE_AT + len(QUEUE_FEATURES)
-_DOUBLE_BYTES: Final = 8
+
+# The block of one submission, in words: heads of the tables of waiting and running jobs; what is asked; then
+# the features, of which those of the past are filled in beforehand.
+_WAITING, _RUNNING, _NOW, _TOTAL, _CLOCK, _JOB = range(6)
+_REQUESTED: Final = _JOB + COLUMNS
+_GROUP: Final = _REQUESTED + 1
+_EXECUTABLE: Final = _REQUESTED + 2
+FEATURES_AT: Final = _REQUESTED + 3
+"""Where in the block the features are."""
+_BLOCK: Final = FEATURES_AT + len(FEATURES)
+_LAST_JOB: Final = 5
+_PAST_BYTES: Final = WORD_BYTES * (len(_HISTORY_FEATURES) - _LAST_JOB)
+_ASKED: Final = struct.Struct(f"={FEATURES_AT - _NOW}d")
+_ASKED_OFFSET: Final = WORD_BYTES * _NOW
+_PAST: Final = struct.Struct(f"={len(_HISTORY_FEATURES) - _LAST_JOB}d")
+_HISTORY: Final = struct.Struct(f"={_PAST_BYTES}s{_LAST_JOB}d")
+_HISTORY_OFFSET: Final = WORD_BYTES * (FEATURES_AT + _HISTORY_AT)
 _ALL: Final = None
 """The one category of waits of whatever job."""
 
@@ -129,7 +165,7 @@ class _Live:
         self.end = math.nan
 
 
-class PlacementFeatures:
+class PlacementFeatures(Placed):
     """Features of each submission from everything known before it.
 
     Parameters
@@ -143,6 +179,8 @@ class PlacementFeatures:
     ----------
     total_processors : float
         May change: nodes are drained and come back.
+    address : int
+        Of the block from which :func:`look_at` works out the features of what was asked last (:meth:`ask`).
     """
 
     def __init__(self, total_processors: int, *, clock_offset_seconds: float = 0.0) -> None:
@@ -159,14 +197,15 @@ class PlacementFeatures:
         }
         self._waits = {name: Lags(4, _last_and_mean) for name in ("queue", "user", "queue_size")}
         self._recent_waits = Lags(20, _recent_means)
-        self._histories: dict[tuple[float, ...], Numbers] = {}
+        self._histories: dict[tuple[float, ...], bytes] = {}
         self._last: dict[int, _Live] = {}
         # the features are put together here: numpy's own ways are long for so few numbers
-        self._out = np.empty(len(FEATURES))
-        self._queue_out = self._out[_QUEUE_AT:_HISTORY_AT]
-        self._out_bytes = self._out.data
-        self._row = np.empty(COLUMNS)
-        self._row_bytes = self._row.data
+        words, numbers = block(_BLOCK)
+        words[_WAITING], words[_RUNNING] = address_of(self._waiting.head), address_of(self._running.head)
+        self._block_bytes = words.data
+        self._out = numbers[FEATURES_AT:]
+        self.address = address_of(words)
+        self._fill = entry(look_at)
 
     def submit(self, key: Hashable, submission: Submission) -> Floats:
         """Give the features of a job and put it into the queue.
@@ -322,49 +361,39 @@ class PlacementFeatures:
 
     def look(self, submission: Submission) -> Floats:
         """The same in an array that the next call fills anew: for one submission at a time."""
-        now, processors, _, user, group, queue, executable = submission
-        request = _request(submission)
-        _QUEUE_JOB.pack_into(self._row_bytes, 0, processors, request, now, queue, user)
-        waiting, running = self._waiting, self._running
-        queue_features(
-            now,
-            self.total_processors,
-            self._row,
-            waiting.room,
-            running.room,
-            self._queue_out,
-            len(waiting),
-            len(running),
-        )
-        clock = now + self._offset
-        _REQUEST.pack_into(
-            self._out_bytes,
-            0,
-            UNKNOWN if math.isnan(submission.request) else submission.request,
-            processors,
-            processors * request,
-            queue,
-            user,
-            group,
-            executable,
-            clock % 86_400.0,
-            clock // 86_400.0 % 7.0,
-            now,
-        )
-        _HISTORY.pack_into(
-            self._out_bytes,
-            _DOUBLE_BYTES * _HISTORY_AT,
-            *self._history(submission),
-            *self._last_job(submission),
-        )
+        self.ask(submission)
+        self._fill(self.address)
         return self._out
 
-    def _history(self, submission: Submission) -> Numbers:
+    def ask(self, submission: Submission) -> None:
+        """Put into the block what only Python knows; :func:`look_at` does the rest."""
+        now, processors, requested, user, group, queue, executable = submission
+        request = DEFAULT_REQUEST_SECONDS if requested != requested else requested  # noqa: PLR0124 (NaN)
+        _ASKED.pack_into(
+            self._block_bytes,
+            _ASKED_OFFSET,
+            now,
+            self.total_processors,
+            now + self._offset,
+            processors,
+            request,
+            now,
+            queue,
+            user,
+            requested,
+            group,
+            executable,
+        )
+        _HISTORY.pack_into(
+            self._block_bytes, _HISTORY_OFFSET, self._history(submission), *self._last_job(submission)
+        )
+
+    def _history(self, submission: Submission) -> bytes:
         """What the past says of such a job; the same words are asked again and again between two events."""
         said = submission[1:]
         found = self._histories.get(said)
         if found is None:
-            found = self._histories[said] = self._look_back(submission)
+            found = self._histories[said] = _PAST.pack(*self._look_back(submission))
         return found
 
     def _look_back(self, submission: Submission) -> Numbers:
@@ -396,6 +425,35 @@ class PlacementFeatures:
         if not math.isnan(last.start):
             return (since, float(is_alike), 2.0, now - last.start, last.start - before.time)
         return (since, float(is_alike), 3.0, 0.0, since)
+
+
+@by_address
+def look_at(address: int) -> None:
+    """Work out the features of the submission that a block asks about, but for the user's past."""
+    words = words_at(address, FEATURES_AT)
+    asked = doubles_at(address, FEATURES_AT)
+    out = doubles_at(address + WORD_BYTES * FEATURES_AT, _HISTORY_AT)
+    now, clock = asked[_NOW], asked[_CLOCK]
+    job = asked[_JOB:_REQUESTED]
+    out[0] = UNKNOWN if np.isnan(asked[_REQUESTED]) else asked[_REQUESTED]
+    out[1] = job[PROCESSORS]
+    out[2] = job[PROCESSORS] * job[REQUEST]
+    out[3], out[4], out[5], out[6] = job[QUEUE], job[USER], asked[_GROUP], asked[_EXECUTABLE]
+    out[7] = clock % 86_400.0
+    out[8] = clock // 86_400.0 % 7.0
+    out[9] = now
+    order_at(words[_RUNNING])
+    running = words_at(words[_RUNNING], HEAD)
+    waiting = words_at(words[_WAITING], HEAD)
+    queue_features(
+        now,
+        asked[_TOTAL],
+        job,
+        doubles_at(waiting[TABLE], waiting[ROWS] * COLUMNS).reshape((waiting[ROWS], COLUMNS)),
+        doubles_at(running[TABLE], running[ROWS] * COLUMNS).reshape((running[ROWS], COLUMNS)),
+        words_at(running[ORDER], running[ROWS]),
+        out[_QUEUE_AT:_HISTORY_AT],
+    )
 
 
 def _request(submission: Submission) -> float:

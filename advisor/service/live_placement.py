@@ -100,15 +100,15 @@ class LivePlacement:
 
     def features(self, job: Job) -> Floats:
         """What the forests look at, of a job that is submitted now."""
-        return self._look(job).copy()
+        return self._observer.features(self._submission(job))
 
     def forecast(self, job: Job) -> dict[Target, Estimate]:
         """Wait and run time of a job that is submitted now."""
-        return self._forecaster.forecast(self._look(job), job.requested_time, self._bounds)
+        self._observer.ask(self._submission(job))
+        return self._forecaster.forecast_asked(self._observer, job.requested_time, self._bounds)
 
-    def _look(self, job: Job) -> Floats:
-        submission = self._codes.submission(job, job.submit_time - self._origin, learn=False)
-        return self._observer.look(submission)
+    def _submission(self, job: Job) -> Submission:
+        return self._codes.submission(job, job.submit_time - self._origin, learn=False)
 
     def advised(self, job: Job, tasks: int) -> None:
         """A job joins the on-premise queue; a look will show it.

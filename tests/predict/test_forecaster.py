@@ -12,7 +12,7 @@ import pytest
 from advisor.predict import forecaster as forecaster_module
 from advisor.predict.distribution import LEVELS, ForestSettings
 from advisor.predict.forecaster import Forecaster
-from advisor.predict.placement_features import FEATURES, features_of
+from advisor.predict.placement_features import FEATURES, Submission, features_of, observer_of
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.replay.forecasts import ForecastColumns, forecast_rows
 from advisor.replay.sources import load_table
@@ -50,10 +50,11 @@ def test_one_by_one_as_in_columns(replayed: tuple[RollingForests, dict[str, Fore
 def test_compiled_and_as_python(
     replayed: tuple[RollingForests, dict[str, ForecastColumns]], interpreted: Callable[[ModuleType], None]
 ) -> None:
-    forecaster, features = Forecaster(replayed[0]), features_of(TABLE)
+    features = features_of(TABLE)
     bounds = dict.fromkeys(TARGETS, (0.05, 0.95))
 
     def forecasts() -> list[float]:
+        forecaster = Forecaster(replayed[0])
         found = [forecaster.forecast(features[row], 900.0, bounds) for row in ROWS[-5:]]
         return [
             number
@@ -65,6 +66,33 @@ def test_compiled_and_as_python(
     compiled = forecasts()
     interpreted(forecaster_module)
     assert forecasts() == pytest.approx(compiled, rel=1e-6)  # sums of single precision
+
+
+def test_asked_in_one_call_as_from_features(
+    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
+) -> None:
+    forecaster, bounds = Forecaster(replayed[0]), dict.fromkeys(TARGETS, (0.05, 0.95))
+    site = observer_of(TABLE)
+    for number, row in enumerate(ROWS[-60:]):
+        job = Submission(
+            float(TABLE.submit[row]),
+            int(TABLE.processors[row]),
+            900.0 + number,
+            int(TABLE.user[row]),
+            0,
+            0,
+            -1,
+        )
+        features = site.features(job)
+        site.ask(job._replace(processors=3))  # another question in between
+        site.ask(job)
+        asked = forecaster.forecast_asked(site, 900.0, bounds)
+        assert asked == forecaster.forecast(features, 900.0, bounds)
+        np.testing.assert_array_equal(site.submit(number, job), features)
+        if number % 2:
+            site.start(number, job.time)
+    narrow = dict.fromkeys(TARGETS, (0.4, 0.6))
+    assert forecaster.forecast_asked(site, 900.0, narrow)["wait"].upper < asked["wait"].upper
 
 
 def test_no_run_is_longer_than_it_may(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:

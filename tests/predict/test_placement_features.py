@@ -232,3 +232,50 @@ def test_a_log_with_requeued_jobs_teaches_what_it_knows(
     for target, label in (("wait", wait), ("run", run)):
         known = Known.of(table, target)
         assert known.labels[known.rows].tolist() == ([label] if label >= 0.0 else [])
+
+
+def _room_in(needed: float, free: float, running: list[tuple[float, ...]]) -> float:
+    """By the plain definition: sort by what is left."""
+    at = 0.0
+    for left, processors in sorted(running):
+        if free >= needed:
+            break
+        free, at = free + processors, left
+    return at
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.integers(1, 50)), max_size=600),
+    st.integers(1, 60),
+)
+@settings(max_examples=40, deadline=None)
+def test_room_is_found_in_the_order_of_ends_however_the_machine_changes(jobs, needed) -> None:
+    """The order is kept between changes: after each one it must be the one of those that run now."""
+    site, running = PlacementFeatures(64), dict[int, tuple[int, int, int]]()
+    now = 0.0
+    for number, (start, processors, request) in enumerate(jobs):
+        job = submission(float(start), processors=processors, request=float(request))
+        site.join(number, job)
+        site.start(number, float(start))
+        running[number] = start, processors, request
+        if number % 3 == 2:
+            gone = next(iter(running))
+            site.finish(gone, 41.0)
+            del running[gone]
+        if number % 50 == 49 or number == len(jobs) - 1:
+            now += 1.5
+            found = named(site.look(submission(now, processors=needed)))
+            left = [(max(0.0, begun + asked - now), float(width)) for begun, width, asked in running.values()]
+            free = 64.0 - sum(width for _, width in left)
+            assert found["free_processors"] == free
+            assert found["room_for_job_in"] == _room_in(needed, free, left)
+            assert found["room_for_queue_in"] == _room_in(min(0.95 * 64.0, needed), free, left)
+
+
+@given(st.floats(-1e9, 2e9), st.floats(-5e4, 5e4))
+@settings(max_examples=300, deadline=None)
+def test_the_clock_is_pythons(now: float, offset: float) -> None:
+    found = named(PlacementFeatures(16, clock_offset_seconds=offset).look(submission(now)))
+    clock = now + offset
+    assert found["time_of_day"] == clock % 86_400.0
+    assert found["day_of_week"] == clock // 86_400.0 % 7.0
