@@ -20,6 +20,7 @@ Rule: TypeAlias = Callable[[Job, CloudState, Settings], Answer | None]
 
 _WORD: Final = re.compile(r"[^\s,;:]+")
 _PARTITION_SEPARATOR: Final = ","
+_MAY_MOVE: Final = Answer(question=Question.MAY_MOVE, verdict=Verdict.YES, reason=Reason.MAY_MOVE)
 
 
 def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
@@ -39,11 +40,31 @@ def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
     Answer
         YES with ``rule.may_move``, or NO with the rule that objected.
     """
-    for rule in RULES:
+    for rule in RULES if is_special(job, settings) else RULES_FOR_ALL:
         objection = rule(job, cloud, settings)
         if objection is not None:
             return objection
-    return Answer(question=Question.MAY_MOVE, verdict=Verdict.YES, reason=Reason.MAY_MOVE)
+    return _MAY_MOVE
+
+
+def is_special(job: Job, settings: Settings) -> bool:
+    """Whether a job has anything that the rules beside `RULES_FOR_ALL` look at; hardly any has."""
+    return bool(
+        job.queue not in settings.cluster.on_premise_partitions
+        or job.comment
+        or job.features
+        or job.explicit_partition
+        or job.node_list
+        or job.reservation
+        or job.licenses
+        or job.gres
+        or job.burst_buffer
+        or job.dependency
+        or job.interactive
+        or job.heterogeneous
+        or (job.deferred and not settings.rules.move_deferred)
+        or job.keeps_place_of is not None
+    )
 
 
 def _no(reason: Reason, detail: str | None = "", **numbers: Quantity) -> Answer:
@@ -146,27 +167,28 @@ def _lists(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
 def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
     """A job the burst partition cannot hold would wait there for ever."""
     limit = settings.rules.max_processors
-    processors = Quantity(float(job.processors), "cores")
     if limit and job.processors > limit:
         return _no(
-            Reason.TOO_MANY_PROCESSORS, processors=processors, max_processors=Quantity(float(limit), "cores")
+            Reason.TOO_MANY_PROCESSORS,
+            processors=Quantity(float(job.processors), "cores"),
+            max_processors=Quantity(float(limit), "cores"),
         )
     nodes = cloud.nodes_needed(job)
     if cloud.nodes_total and nodes is not None and nodes > cloud.nodes_total:
         return _no(
             Reason.LARGER_THAN_BURST,
-            processors=processors,
+            processors=Quantity(float(job.processors), "cores"),
             nodes_needed=Quantity(float(nodes), "nodes"),
             burst_nodes=Quantity(float(cloud.nodes_total), "nodes"),
         )
-    return _memory(job, cloud, nodes or 1)
+    return _memory(job, cloud, nodes or 1) if cloud.memory_mb_per_node else None
 
 
 def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
     """As a whole, and on each node where the user counted by nodes: there is no sharing between them."""
     node = cloud.memory_mb_per_node
     for asked, available in ((job.memory_mb_per_node, node), (job.memory_mb, nodes * node)):
-        if node and asked and asked > available:
+        if asked and asked > available:
             return _no(
                 Reason.MORE_MEMORY_THAN_BURST,
                 memory=Quantity(float(asked), "MiB"),
@@ -191,3 +213,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _size,
     _features,
 )
+
+# Those of them that any job may meet. The others need something that the job has (`is_special`): asking them
+# of a job that has none of it cost a tenth of the decision inside sbatch, and changes no answer.
+RULES_FOR_ALL: Final[tuple[Rule, ...]] = (_lists, _size)

@@ -17,7 +17,9 @@ _PLACEHOLDER: Final = re.compile(re.escape(PLACE_OF) + r"(\d{1,10})")
 
 def place_named(name: str | None) -> int | None:
     """Tell from a job's name whose place it keeps; None for a job that does work of its own."""
-    match = _PLACEHOLDER.fullmatch(name or "")
+    if not name or not name.startswith(PLACE_OF):
+        return None
+    match = _PLACEHOLDER.fullmatch(name)
     return int(match[1]) if match else None
 
 

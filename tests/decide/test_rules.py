@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.decide.reasons import Reason
-from advisor.decide.rules import may_move, partitions_of
+from advisor.decide.rules import RULES, may_move, partitions_of
 from advisor.model import Placement, Verdict
 from tests.decide.cases import ask, make_cloud, make_job, make_settings
 
@@ -101,6 +103,68 @@ def test_no_rule_objects(job, rules, cloud):
     assert advice.answers[0].reason == Reason.MAY_MOVE
     assert advice.placement is Placement.BURST
     assert advice.partition == "burst"
+
+
+ODDITIES = [
+    {"processors": 500},
+    {"nodes": 3},
+    {"memory_mb": 10**6},
+    {"memory_mb_per_node": 10**6},
+    *({"features": names} for names in (("onprem",), ("avx",), ("avx", "OnPrem"))),
+    *({"comment": words} for words in ("no-burst", "say No-Burst", "hello")),
+    *({"name": name} for name in ("place-of-7", "place-of-")),
+    *(
+        {"queue": queue}
+        for queue in ("fat", "onprem,fat", " fat ", "burst", "onprem,burst", "other", ",", "")
+    ),
+    *({field: name} for field in ("user", "account", "qos") for name in ("ann", "eve")),
+    *({field: "x:1"} for field in ("licenses", "reservation", "dependency", "gres", "node_list")),
+    {"burst_buffer": "#BB"},
+    *({field: True} for field in ("interactive", "explicit_partition", "heterogeneous", "deferred")),
+]
+JOBS = st.lists(st.sampled_from(ODDITIES), max_size=3).map(
+    lambda odd: make_job(
+        **{key: value for one in [{"queue": "onprem", "name": "sim"}, *odd] for key, value in one.items()}
+    )
+)
+NAMES = ("ann", "eve")
+SITES = st.builds(
+    lambda partitions, rules: make_settings(cluster={"on_premise_partitions": partitions}, rules=rules),
+    st.sampled_from((("onprem",), ("fat", "onprem"))),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "opt_out_comment": st.sampled_from(("", "NO-BURST")),
+            "opt_out_feature": st.just(""),
+            "max_processors": st.just(64),
+            **dict.fromkeys(
+                ("allow_users", "deny_users", "allow_accounts", "deny_accounts", "deny_qos"),
+                st.lists(st.sampled_from(NAMES), max_size=2),
+            ),
+            **dict.fromkeys(
+                ("move_explicit_partition", "move_interactive", "move_dependent", "move_deferred"),
+                st.just(True),
+            ),
+        },
+    ),
+)
+CLOUDS = st.builds(
+    make_cloud,
+    nodes_total=st.sampled_from((0, 2, 100)),
+    processors_per_node=st.sampled_from((0, 4)),
+    memory_mb_per_node=st.sampled_from((0, 8000)),
+    features=st.sampled_from(((), ("avx",))),
+)
+
+
+@given(job=JOBS, cloud=CLOUDS, settings=SITES)
+def test_rules_that_are_left_out_had_nothing_to_object_to(job, cloud, settings):
+    objections = (rule(job, cloud, settings) for rule in RULES)
+    first = next((objection for objection in objections if objection is not None), None)
+    if first is None:
+        assert may_move(job, cloud, settings).verdict is Verdict.YES
+    else:
+        assert may_move(job, cloud, settings) == first
 
 
 def test_the_users_own_word_is_the_reason_told_before_the_sites():
