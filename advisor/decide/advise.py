@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
-from advisor.decide import capacity as question_4
+from advisor.decide.capacity import choose, must_be_stable, stable_feature
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculated, speculation_of
 from advisor.decide.placement import as_case, state_unknown
@@ -19,6 +20,15 @@ from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
+
+# Members of an enumeration, taken off their class once: Python 3.11 goes through `EnumType.__getattr__` for
+# each, 80 ns instead of 2. So do other modules that run inside sbatch.
+_ACT: Final = Mode.ACT
+_BURST: Final = Placement.BURST
+_ON_PREMISE: Final = Placement.ON_PREMISE
+_UNSURE: Final = Verdict.UNSURE
+_EXPLICIT_BURST: Final = Reason.EXPLICIT_BURST
+_FEATURES: Final = {capacity: (capacity.value,) for capacity in Capacity}
 
 
 def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings, *, advice_id: str) -> Advice:
@@ -46,42 +56,42 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         In shadow mode the same answers with nothing to change: no partition, features or priority.
     """
     answers, chosen, hedge = _answers(job, state, estimates, settings)
-    placement = _placement_of(answers)
-    moved = placement is Placement.BURST and chosen is not None
+    moved = chosen is not None
+    # in the cloud when every question let it go there, or when the user asked for the burst partition
+    bursts = moved or answers[-1].reason == _EXPLICIT_BURST
     mode = settings.cluster.mode_of(job.queue)
-    acts = mode is Mode.ACT
-    # a placeholder does no work: how long it runs says nothing, and its place is another job's
-    size = "unknown" if job.keeps_place_of is not None else _size_word(estimates, settings)
+    acts = mode is _ACT
+    moves = moved and acts
+    size = _size_word(job, estimates, settings)
     return Advice(
         advice_id=advice_id,
         time=state.time,
-        placement=placement,
-        partition=settings.cluster.burst_partition if moved and acts else None,
-        capacity=chosen if moved else None,
+        placement=_BURST if bursts else _ON_PREMISE,
+        partition=settings.cluster.burst_partition if moves else None,
+        capacity=chosen,
         mode=mode,
-        answers=tuple(answers),
+        answers=answers,
         size=size,
-        prefer=_preferred_features(job, estimates, state, settings, chosen if moved else None)
-        if acts and placement is Placement.BURST
-        else (),
-        require=_required_features(job, state.cloud, settings) if moved and acts else (),
-        priority_offset=_priority_offset(placement, size, settings) if acts else 0,
-        time_limit=stretched(job, settings.placement) if moved and acts else None,
-        hedge=hedge if moved and acts else None,
-        origin=_origin(job, settings) if moved and acts else None,
+        prefer=_preferred_features(job, estimates, state, settings, chosen) if bursts and acts else (),
+        require=_required_features(job, state.cloud) if moves and must_be_stable(job, settings) else (),
+        # small jobs first (Zrigui et al., section 4): only in the on-premise queue, where there is one
+        priority_offset=settings.size.small_priority_offset if size == "small" and acts and not bursts else 0,
+        time_limit=stretched(job, settings.placement) if moves else None,
+        hedge=hedge if moves else None,
+        origin=_origin(job, settings) if moves else None,
     )
 
 
 def _answers(
     job: Job, state: SiteState, estimates: Estimates, settings: Settings
-) -> tuple[list[Answer], Capacity | None, Hedge | None]:
-    """Ask until one keeps the job here; a doubt may be hedged."""
+) -> tuple[tuple[Answer, ...], Capacity | None, Hedge | None]:
+    """Ask until one keeps the job here; a doubt may be hedged. A capacity where none does."""
     cloud = state.cloud
-    answers = [may_move(job, cloud, settings)]
-    if _stays(answers[-1]):
-        return answers, None, None
+    first = may_move(job, cloud, settings)
+    if first.verdict in STAYS:
+        return (first,), None, None
     if state.cluster is None:
-        return [*answers, state_unknown()], None, None
+        return (first, state_unknown()), None, None
     case = as_case(
         processors=job.processors,
         requested_time=job.requested_time,
@@ -91,56 +101,36 @@ def _answers(
         record=state.record,
         tasks=job.array_tasks,
     )
-    hedge, answer = hedge_of(job, cloud, settings), faster(case)
-    if answer.verdict is Verdict.UNSURE:
+    second, hedge = faster(case), hedge_of(job, cloud, settings)
+    if hedge is not None and second.verdict is _UNSURE:
         hedge = priced(hedge, case, state.hedge_price)
-    answers.append(in_doubt(answer, job, state.cluster, hedge))
-    if _stays(answers[-1]):
-        return answers, None, None
+        second = in_doubt(second, job, state.cluster, hedge)
+    if second.verdict in STAYS:
+        return (first, second), None, None
     cloud_run = case.performance_ratio * estimates.run.seconds
     # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
-    chosen, capacity_answer = question_4.choose(job, cloud_run, cloud, settings)
-    cost = _predicted_cost(job, cloud_run, chosen, cloud, settings)
-    worth = worth_paying(job, estimates, cost, cloud, settings.waiting)
+    # Where there is none nothing will be paid; question 4 says why.
+    chosen, fourth = choose(job, cloud_run, cloud, settings)
+    cost = 0.0 if chosen is None else cost_usd(job, cloud_run, chosen, cloud, settings)
+    cost = cost if math.isfinite(cost) else math.nan
+    third = worth_paying(job, estimates, cost, cloud, settings.waiting)
     chance = speculation_of(job, estimates, case.performance_ratio, settings)
-    answers.append(speculated(worth, chance))
-    if _stays(answers[-1]):
-        return answers, None, None
-    return [*answers, capacity_answer], chosen, hedge if answers[-1] is worth else chance
+    if chance is not None and (found_out := speculated(third, chance)) is not third:
+        third, hedge = found_out, chance
+    if third.verdict in STAYS:
+        return (first, second, third), None, None
+    return (first, second, third, fourth), chosen, hedge
 
 
-def _stays(answer: Answer) -> bool:
-    return answer.verdict in STAYS
-
-
-def _predicted_cost(
-    job: Job, cloud_run: float, chosen: Capacity | None, cloud: CloudState, settings: Settings
-) -> float:
-    if chosen is None:  # nothing will be paid; question 4 says why
-        return 0.0
-    cost = cost_usd(job, cloud_run, chosen, cloud, settings)
-    return cost if math.isfinite(cost) else math.nan
-
-
-def _placement_of(answers: list[Answer]) -> Placement:
-    """In the cloud when every question let it go there, or when the user asked for the burst partition."""
-    if answers[-1].reason == Reason.EXPLICIT_BURST:
-        return Placement.BURST
-    return Placement.ON_PREMISE if _stays(answers[-1]) else Placement.BURST
-
-
-def _size_word(estimates: Estimates, settings: Settings) -> str:
+def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:
     """``unknown`` while there is no divider: the first week, or size classes switched off."""
-    if not settings.size.enabled or math.isnan(estimates.size.divider_seconds):
+    # a placeholder does no work: how long it runs says nothing, and its place is another job's
+    if job.keeps_place_of is not None or not settings.size.enabled:
         return "unknown"
-    return "small" if estimates.size.is_small else "large"
-
-
-def _priority_offset(placement: Placement, size: str, settings: Settings) -> int:
-    """Small jobs first (Zrigui et al., section 4): only in the on-premise queue, where there is one."""
-    if placement is Placement.ON_PREMISE and size == "small":
-        return settings.size.small_priority_offset
-    return 0
+    size = estimates.size
+    if math.isnan(size.divider_seconds):
+        return "unknown"
+    return "small" if size.is_small else "large"
 
 
 def _origin(job: Job, settings: Settings) -> str | None:
@@ -149,10 +139,8 @@ def _origin(job: Job, settings: Settings) -> str | None:
     return job.queue if job.queue and job.queue != first else None
 
 
-def _required_features(job: Job, cloud: CloudState, settings: Settings) -> tuple[str, ...]:
-    if not question_4.must_be_stable(job, settings):
-        return ()
-    feature = question_4.stable_feature(job, cloud)
+def _required_features(job: Job, cloud: CloudState) -> tuple[str, ...]:
+    feature = stable_feature(job, cloud)
     return () if feature is None else (feature,)
 
 
@@ -162,4 +150,4 @@ def _preferred_features(
     """An idle node that will stay, where a long job can have one: nothing is launched then, of no kind."""
     if state.cluster is not None and (steady := steady_wish(job, estimates, state.cloud, settings)):
         return steady
-    return (chosen.value,) if chosen is not None and settings.capacity.prefer_features else ()
+    return _FEATURES[chosen] if chosen is not None and settings.capacity.prefer_features else ()

@@ -14,6 +14,10 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
 _STABLE: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
+_SPOT: Final = (Capacity.SPOT, Reason.SPOT)
+_ON_DEMAND: Final = (Capacity.ON_DEMAND, Reason.ON_DEMAND)
+_CAPACITY: Final = Question.CAPACITY
+_YES: Final = Verdict.YES
 
 
 def choose(
@@ -42,21 +46,19 @@ def choose(
     """
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
-    run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
     if must_be_stable(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
-    if _fits_reserved(job, cloud):
+    run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
+    if cloud.reserved_free_nodes and _fits_reserved(job, cloud):
         free = ("reserved_free", Quantity(float(cloud.reserved_free_nodes), "nodes"))
         return Capacity.RESERVED, _answer(Verdict.YES, Reason.RESERVED, run, free)
     limit = ("spot_max_run", Quantity(settings.capacity.spot_max_run_seconds))
     obstacle = _spot_obstacle(job, cloud_run_seconds, cloud, settings)
-    if not obstacle:
-        price = _price(Capacity.SPOT, cloud, settings)
-        return Capacity.SPOT, _answer(Verdict.YES, Reason.SPOT, run, limit, price)
-    if cloud.on_demand_open:
-        price = _price(Capacity.ON_DEMAND, cloud, settings)
-        return Capacity.ON_DEMAND, _answer(Verdict.YES, Reason.ON_DEMAND, run, limit, price, detail=obstacle)
-    return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
+    if obstacle and not cloud.on_demand_open:
+        return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
+    capacity, reason = _ON_DEMAND if obstacle else _SPOT
+    price = ("price", Quantity(usd_per_core_hour(capacity, cloud, settings), "USD/core-h"))
+    return capacity, _answer(_YES, reason, run, limit, price, detail=obstacle)
 
 
 def must_be_stable(job: Job, settings: Settings) -> bool:
@@ -94,11 +96,7 @@ def too_often_interrupted(job: Job, settings: Settings) -> bool:
 
 
 def _answer(verdict: Verdict, reason: Reason, *numbers: tuple[str, Quantity], detail: str = "") -> Answer:
-    return Answer(question=Question.CAPACITY, verdict=verdict, reason=reason, numbers=numbers, detail=detail)
-
-
-def _price(capacity: Capacity, cloud: CloudState, settings: Settings) -> tuple[str, Quantity]:
-    return "price", Quantity(usd_per_core_hour(capacity, cloud, settings), "USD/core-h")
+    return Answer(question=_CAPACITY, verdict=verdict, reason=reason, numbers=numbers, detail=detail)
 
 
 def _fits_reserved(job: Job, cloud: CloudState) -> bool:
@@ -112,7 +110,7 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
         return "spot is switched off"
     if not requeueable(job, settings):
         return "the job may not be requeued"
-    if too_often_interrupted(job, settings):
+    if job.interruptions and too_often_interrupted(job, settings):
         return f"EC2 took its node back {job.interruptions} times"
     if not cloud.spot_open:
         return "every spot pool is closed"

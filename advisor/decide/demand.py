@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from advisor.model.advice import Capacity
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+
+_RESERVED: Final = Capacity.RESERVED
+_SPOT: Final = Capacity.SPOT
 
 
 def boot_seconds(cloud: CloudState, settings: Settings) -> float:
@@ -24,9 +29,9 @@ def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings)
     Without a price seen, the setting's price of an instance is shared by its processors; while their number
     is unknown one core pays for all of it, which errs on the dear side.
     """
-    if capacity is Capacity.RESERVED:
+    if capacity is _RESERVED:
         return 0.0
-    on_spot = capacity is Capacity.SPOT
+    on_spot = capacity is _SPOT
     seen = cloud.spot_usd_per_core_hour if on_spot else cloud.on_demand_usd_per_core_hour
     if seen is not None:
         return seen

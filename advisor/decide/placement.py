@@ -24,6 +24,8 @@ from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import TrackRecord
 
+_FASTER: Final = Question.FASTER
+
 
 class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a placement rule may look at: one job's predictions and what the cloud would do to it.
@@ -96,7 +98,7 @@ def answer(
 ) -> Answer:
     """Answer question 2 with the numbers it rests on, and what a rule adds to them."""
     wait, run = case.wait, case.run
-    numbers = [
+    numbers = (
         ("predicted_wait", Quantity(wait.seconds)),
         ("wait_deviation", Quantity(wait.deviation)),
         ("predicted_run", Quantity(run.seconds)),
@@ -104,11 +106,11 @@ def answer(
         ("performance_ratio", Quantity(case.performance_ratio, "")),
         ("boot", Quantity(case.boot_seconds)),
         ("predicted_saving", Quantity(wait.seconds - case.penalty_seconds(run.seconds))),
-    ]
+    )
     if case.settings.use_cutoff:
-        numbers.append(("wait_variance", Quantity(wait.variance, "s^2")))
-        numbers.append(("cutoff", Quantity(case.settings.cutoff(case.processors), "s^2")))
-    return Answer(question=Question.FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
+        variance, cutoff = Quantity(wait.variance, "s^2"), case.settings.cutoff(case.processors)
+        more = (("wait_variance", variance), ("cutoff", Quantity(cutoff, "s^2")), *more)
+    return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
 
 
 def state_unknown() -> Answer:

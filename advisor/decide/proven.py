@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from itertools import repeat
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,6 +25,9 @@ from advisor.decide.reasons import Reason
 from advisor.decide.record import trusted_seconds
 from advisor.model.advice import Answer, Quantity, Verdict
 from advisor.model.site import TrackRecord
+
+_YES: Final = Verdict.YES
+_CLOUD_FASTER: Final = Reason.CLOUD_FASTER
 
 
 def win_probability(case: PlacementCase) -> float:
@@ -68,7 +72,7 @@ def proven(case: PlacementCase) -> Answer:
         refused = _refused_stake(case, case.record, chance, stake, trusted)
     if refused is not None:
         return answer(case, Verdict.UNSURE, refused, numbers)
-    return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
+    return answer(case, _YES, _CLOUD_FASTER, numbers)
 
 
 def _gains(case: PlacementCase) -> bool:

@@ -132,34 +132,35 @@ def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: fl
     float
         Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
     """
-    edges, _ = bands(settings.win_probability)
-    if len(record.bands) != len(edges):
-        return 0.0
-    return _by_band(record.bands, settings)[bisect_right(edges, chance) - 1]
+    global _last  # noqa: PLW0603 (remembers a pure function's last answer; replaced as a whole)
+    worked = _last
+    if worked is None or worked.bands is not record.bands or worked.settings is not settings:
+        # kept: a record stays for many submissions
+        worked = _last = _work_out(record.bands, settings)
+    return worked.trusted[bisect_right(worked.edges, chance) - 1] if worked.trusted else 0.0
 
 
 class _Worked(NamedTuple):
-    """What was worked out last, and of what."""
+    """What was worked out last, and of what: what counts for a job in each band; nothing for other bands."""
 
     bands: tuple[Earned, ...]
     settings: PlacementSettings
+    edges: tuple[float, ...]
     trusted: tuple[float, ...]
 
 
 _last: _Worked | None = None
 
 
-def _by_band(earned: tuple[Earned, ...], settings: PlacementSettings) -> tuple[float, ...]:
-    """What counts for a job in each band; kept, for a record stays for many submissions."""
-    global _last  # noqa: PLW0603 (remembers a pure function's last answer; replaced as a whole)
-    last = _last
-    if last is None or last.bands is not earned or last.settings is not settings:
-        last = _last = _Worked(earned, settings, tuple(_trusted(earned, settings)))
-    return last.trusted
-
-
-def _trusted(earned: tuple[Earned, ...], settings: PlacementSettings) -> list[float]:
+def _work_out(earned: tuple[Earned, ...], settings: PlacementSettings) -> _Worked:
     edges, likely = bands(settings.win_probability)
+    trusted = _trusted(earned, settings, edges, likely) if len(earned) == len(edges) else ()
+    return _Worked(earned, settings, edges, tuple(trusted))
+
+
+def _trusted(
+    earned: tuple[Earned, ...], settings: PlacementSettings, edges: tuple[float, ...], likely: int
+) -> list[float]:
     trusted = [0.0] * len(edges)
     for first, last in ((0, likely), (likely, len(edges))):
         kept = squared = 0.0

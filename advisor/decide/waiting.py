@@ -7,6 +7,7 @@ longer than ``t`` waits. Then the site's purse: what was spent today and what th
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
@@ -14,6 +15,10 @@ from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import WaitingSettings
 from advisor.model.site import CloudState
+
+_QUESTION: Final = Question.WORTH_PAYING
+_SKIPPED: Final = Verdict.SKIPPED
+_NO_GATE: Final = Reason.NO_GATE
 
 
 def worth_paying(
@@ -34,6 +39,9 @@ def worth_paying(
     settings : WaitingSettings
         b, t and the caps.
     """
+    if not _has_gate(settings):
+        cost = ("predicted_cost", Quantity(cost_usd, "USD"))
+        return Answer(question=_QUESTION, verdict=_SKIPPED, reason=_NO_GATE, numbers=(cost,))
     return (
         _short_wait(estimates, settings)
         or _long_job(estimates, settings)
@@ -43,7 +51,7 @@ def worth_paying(
 
 def _answer(verdict: Verdict, reason: Reason, detail: str = "", **numbers: Quantity) -> Answer:
     return Answer(
-        question=Question.WORTH_PAYING,
+        question=_QUESTION,
         verdict=verdict,
         reason=reason,
         detail=detail,
@@ -104,9 +112,7 @@ def _purse(job: Job, cost_usd: float, cloud: CloudState, settings: WaitingSettin
                 spent_today=Quantity(spent, "USD"),
                 daily_cap=Quantity(cap, "USD"),
             )
-    if _has_gate(settings):
-        return _answer(Verdict.YES, Reason.WORTH_PAYING, predicted_cost=cost)
-    return _answer(Verdict.SKIPPED, Reason.NO_GATE, predicted_cost=cost)
+    return _answer(Verdict.YES, Reason.WORTH_PAYING, predicted_cost=cost)
 
 
 def _has_gate(settings: WaitingSettings) -> bool:
