@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -49,9 +49,9 @@ def clean(text: str, limit: int = _DETAIL_LIMIT) -> str:
 
 def duration(seconds: float) -> str:
     """A time for people: ``45 s``, ``12 min``, ``2 h 05 min``, ``3 d 04 h``; NaN is ``unknown``."""
-    if math.isnan(seconds):
-        return "unknown"
-    if math.isinf(seconds):
+    if not math.isfinite(seconds):
+        if math.isnan(seconds):
+            return "unknown"
         return "unlimited" if seconds > 0 else "-unlimited"
     sign, whole = ("-" if seconds < 0 else ""), abs(seconds)
     if whole < 99.5:
@@ -127,8 +127,7 @@ def message(
     if advice.partition is None:
         return None
     values = advice.values() if values is None else values
-    capacity = f" ({advice.capacity} node)" if advice.capacity else ""
-    line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{capacity}"
+    line = _start_of_message(advice.partition, advice.capacity)
     wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
     if wait is not None:
         line += f": expected wait here {duration(wait)}"
@@ -137,9 +136,20 @@ def message(
     if advice.hedge:
         line += f". {hedge_sentence(advice.hedge)}"
     if opt_out_comment:
-        line += f". To stay: --comment={clean(opt_out_comment)}"
+        line += _end_of_message(opt_out_comment)
     # of parts that are clean it only has to be short enough
     return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
+
+
+@lru_cache(maxsize=64)
+def _start_of_message(partition: str, capacity: str | None) -> str:
+    node = f" ({capacity} node)" if capacity else ""
+    return f"Burst Advisor: starts in the cloud, partition {clean(partition)}{node}"
+
+
+@lru_cache(maxsize=64)
+def _end_of_message(opt_out_comment: str) -> str:
+    return f". To stay: --comment={clean(opt_out_comment)}"
 
 
 def explanation(advice: Advice) -> str:
@@ -245,35 +255,36 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
     advice's ``values()``, where the caller has them.
     """
     decisive = advice.decisive
-    record: dict[str, Any] = {
-        "burst_advisor": _COMMENT_VERSION,
-        "id": advice.advice_id,
-        "to": advice.placement,
-        "mode": advice.mode,
-        "why": clean(decisive.reason),
-        "size": clean(advice.size),
-    }
-    if advice.capacity:
-        record["on"] = advice.capacity
+    words = _decided(advice.placement, advice.mode, decisive.reason, advice.size, advice.capacity)
+    text = f'{{"burst_advisor":{_COMMENT_VERSION},"id":{_ascii_json(advice.advice_id)},{words}'
     if limit := advice.time_limit:
         # never cut either: without it a user's limit would be learned wrong from the accounting
-        record["limit"] = [round(limit.asked_seconds), round(limit.given_seconds)]
+        text += f',"limit":[{round(limit.asked_seconds)},{round(limit.given_seconds)}]'
     if advice.hedge:
         stop = advice.hedge.stop_seconds
-        record["hedge"] = [advice.hedge.kind, round(stop, 1) if math.isfinite(stop) else None]
+        kept = [advice.hedge.kind, round(stop, 1) if math.isfinite(stop) else None]
+        text += f',"hedge":{_ascii_json(kept)}'
     if advice.origin:
-        record["from"] = advice.origin
-    if decisive.detail and (detail := clean(decisive.detail)):
-        record["d"] = detail
+        text += f',"from":{_ascii_json(advice.origin)}'
+    detail = ""
+    if decisive.detail and (cleaned := clean(decisive.detail)):
+        detail = f',"d":{_ascii_json(cleaned)}'
     names, numbers = _writable(advice.values() if values is None else values)
-    while True:
-        text = f'{_ascii_json(record)[:-1]},"n":{{{_layout(names) % numbers}}}}}'
-        if len(text) < ADMIN_COMMENT_LIMIT:
-            return text
+    while len(whole := f'{text}{detail},"n":{{{_layout(names) % numbers}}}}}') >= ADMIN_COMMENT_LIMIT:
         if names:
             names, numbers = names[:-1], numbers[:-1]
-        elif record.pop("d", None) is None:
-            return text
+        elif detail:
+            detail = ""
+        else:
+            break
+    return whole
+
+
+@lru_cache(maxsize=256)
+def _decided(placement: str, mode: str, reason: str, size: str, capacity: str | None) -> str:
+    """The words of an AdminComment of which there are few: kept, and not put together inside sbatch."""
+    words = {"to": placement, "mode": mode, "why": clean(reason), "size": clean(size)}
+    return _ascii_json(words | {"on": capacity} if capacity else words)[1:-1]
 
 
 def _writable(values: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -301,9 +312,9 @@ def _layout(names: tuple[str, ...]) -> str:
     return ",".join(f'"{name}":%.4g' for name in names)
 
 
-def _ascii_json(record: Mapping[str, Any]) -> str:
-    text = _encoder.encode(record).decode()
-    return text if text.isascii() else json.dumps(record, separators=(",", ":"))
+def _ascii_json(value: object) -> str:
+    text = _encoder.encode(value).decode()
+    return text if text.isascii() else json.dumps(value, separators=(",", ":"))
 
 
 def parse_admin_comment(text: str | None) -> RecordedAdvice | None:

@@ -84,13 +84,16 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def committed(self, usd: float, by_account: Mapping[str, float], reserved_nodes: int) -> CloudState:
         """The cloud with so many dollars more promised today, and so many reserved nodes taken."""
-        spent = dict(self.spent_today_by_account)
-        for account, more in by_account.items():
-            spent[account] = spent.get(account, 0.0) + more
+        by_account_now = self.spent_today_by_account
+        if by_account:
+            spent = dict(by_account_now)
+            for account, more in by_account.items():
+                spent[account] = spent.get(account, 0.0) + more
+            by_account_now = MappingProxyType(spent)
         return replace(
             self,
             spent_today_usd=self.spent_today_usd + usd,
-            spent_today_by_account=MappingProxyType(spent),
+            spent_today_by_account=by_account_now,
             reserved_free_nodes=max(0, self.reserved_free_nodes - reserved_nodes),
         )
 

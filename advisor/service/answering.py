@@ -30,6 +30,8 @@ from advisor.service.state_holder import KnownNow, StateHolder
 from advisor.service.submission import LONGEST_CONSTRAINT, job_of
 
 _NO_CLOUD: Final = CloudState()
+_ACT: Final = Mode.ACT
+_RESERVED: Final = Capacity.RESERVED
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
@@ -136,7 +138,7 @@ def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> 
 
 def starts_hedged(advice: Advice) -> bool:
     """Whether an advised job will start in the cloud and keep its place on-premise."""
-    return advice.mode is Mode.ACT and advice.partition is not None and advice.hedge is not None
+    return advice.hedge is not None and advice.partition is not None and advice.mode is _ACT
 
 
 def submission_of(
@@ -146,26 +148,32 @@ def submission_of(
 
     `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
     """
-    moved = advice.mode is Mode.ACT and advice.partition is not None
-    burst_by_hand = job.queue == settings.cluster.burst_partition
-    managed = any(name in settings.cluster.on_premise_partitions for name in (job.queue or "").split(","))
-    reserved = 0
-    if moved and advice.capacity is Capacity.RESERVED:
-        reserved = job.array_tasks * cloud.nodes_at_most(job)
+    tasks, seconds = job.array_tasks, job.requested_time or 0.0
+    if advice.mode is _ACT and advice.partition is not None:
+        # one that keeps its place here loses no time
+        stake = _known(values.get("stake")) if advice.hedge is None else 0.0
+        return Submission(
+            time=advice.time,
+            processors=job.processors,
+            tasks=tasks,
+            requested_seconds=seconds,
+            on_premise=False,
+            committed_usd=_known(values.get("predicted_cost")),
+            at_risk_seconds=tasks * stake,
+            account=job.account,
+            reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
+        )
+    queue, ours = job.queue or "", settings.cluster.on_premise_partitions
+    burst_by_hand = queue == settings.cluster.burst_partition
+    # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
+    counts = burst_by_hand or queue in ours or any(name in ours for name in queue.split(","))
     return Submission(
         time=advice.time,
-        # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
         processors=job.processors,
-        tasks=job.array_tasks if managed or moved or burst_by_hand else 0,
-        requested_seconds=job.requested_time or 0.0,
-        on_premise=not moved and not burst_by_hand,
-        committed_usd=_known(values.get("predicted_cost")) if moved else 0.0,
-        # one that keeps its place here loses no time
-        at_risk_seconds=job.array_tasks * _known(values.get("stake"))
-        if moved and advice.hedge is None
-        else 0.0,
+        tasks=tasks if counts else 0,
+        requested_seconds=seconds,
+        on_premise=not burst_by_hand,
         account=job.account,
-        reserved_nodes=reserved,
     )
 
 
@@ -180,7 +188,7 @@ def reply_to(
     settings = knowledge.settings
     cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud
     features, prefer = _node_features(request, job, advice, cloud)
-    acts = advice.mode is Mode.ACT
+    acts = advice.mode is _ACT
     offset = advice.priority_offset if acts else 0
     partition = advice.partition if acts else None
     limit = advice.time_limit if partition is not None else None
@@ -219,6 +227,8 @@ def _node_features(
     may not be requeued stays here then).
     """
     if not job.plain_constraint:
+        return None, None
+    if not (advice.prefer or advice.require):
         return None, None
     own = (request.features,) if request.features else ()
     if advice.require:

@@ -101,7 +101,8 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
     group_names : mapping
         Names of group ids; an unknown one is None in the job.
     """
-    processors = processors_of(request)
+    processors, constraint = processors_of(request), request.features
+    has_memory = request.memory_per_cpu or request.memory_per_node
     return Job(
         job_id=0,
         submit_time=now,
@@ -111,14 +112,14 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         queue=request.partition or request.default_partition or default_queue,
         requested_time=requested_seconds(request),
         nodes=request.min_nodes,
-        memory_mb=memory_of(request, processors),
+        memory_mb=memory_of(request, processors) if has_memory else None,
         name=request.name,
         account=request.account,
         qos=request.qos,
         comment=request.comment,
-        features=feature_words(request.features),
+        features=feature_words(constraint) if constraint else (),
         requeue=request.requeue,
-        array_tasks=count_array_tasks(request.array),
+        array_tasks=count_array_tasks(request.array) if request.array else 1,
         licenses=request.licenses,
         reservation=request.reservation,
         dependency=request.dependency,
@@ -128,7 +129,7 @@ def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_name
         explicit_time_limit=request.time_limit is not None,
         deferred=request.held or (request.begin_time or 0) > now,
         burst_buffer=request.burst_buffer,
-        plain_constraint=is_plain(request.features),
+        plain_constraint=not constraint or is_plain(constraint),
         gres=request.generic_resources,
         node_list=request.req_nodes,
     )
