@@ -91,7 +91,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
 
     from advisor.decide.portfolio import Budget
     from advisor.replay import portfolio as replay
-    from advisor.replay.portfolio_charge import Options, usual_margins, usual_policies
+    from advisor.replay.portfolio_charge import Options, usual_evidence, usual_margins, usual_policies
     from advisor.replay.sources import load_table
     from advisor.simulate.portfolio.cluster import Cloud
     from advisor.simulate.portfolio.cluster import Runtimes as Known
@@ -104,6 +104,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         cloud=Cloud(release=release),
         runtimes=Known(runtimes.value),
         margins=usual_margins(Known(runtimes.value)),
+        evidence=usual_evidence(Known(runtimes.value)),
         budget=Budget(policies=simulate, seconds=budget_ms / 1000.0, clock=time.perf_counter),
         alpha=alpha,
         beta=beta,

@@ -170,7 +170,8 @@ def standing(known: JobTable, options: Options, steps: Steps, before: Floats) ->
     leaders = np.full(len(champions), CHAMPION, np.int64)
     if selections:
         leaders = leaders_of(
-            [shadows[champion][1][k] for k, champion in enumerate(champions[1:])],
+            [checkpoints for _, checkpoints in shadows],
+            champions,
             [run.checkpoints for run in selections],
             before[champions[0]],
             options,

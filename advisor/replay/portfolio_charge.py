@@ -45,6 +45,14 @@ PRIOR_JOBS_EXACT: Final = 150.0
 PRIOR_JOBS_WARM: Final = 100.0
 """The same among policies that differ by how many nodes they keep warm alone: a matter of degree, in which
 no burst refutes a neighbour dearly."""
+EVIDENCE_GUESSED: Final = 2.0
+"""So many standard errors the days of a selection must be better than the champion's, where run times are
+guessed. One burst decides totals, and who was better in the last one is not in the next; days tell sooner."""
+_EVIDENCE_KEPT: Final = 0.5
+"""It leads on while half of that is left."""
+_DAY_SECONDS: Final = 86_400.0
+_DAY_JOBS: Final = 5.0
+"""Days of fewer jobs tell nothing."""
 CHAMPION: Final = -1
 """Leader's index that stands for the champion."""
 
@@ -76,6 +84,8 @@ class Options:
     hurdle : float
         A selection leads only while its utility is better than the champion's by this share, and the leader's
         loyalty.
+    evidence : float
+        And only where its days are better than the champion's by so many standard errors (`evidence_of`).
     checkpoint_seconds : float
         The leader is looked for so often.
     seed : int
@@ -93,6 +103,7 @@ class Options:
     hold_seconds: float = 300.0
     margins: tuple[float, ...] = (0.0, 0.05)
     hurdle: float = 0.0
+    evidence: float = 0.0
     checkpoint_seconds: float = 3600.0
     seed: int = 1
 
@@ -105,6 +116,11 @@ def usual_policies(release: Release) -> tuple[RentingPolicy, ...]:
 def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
     """Selections that may lead: where run times are guessed only the one that is hard to persuade."""
     return (0.0, 0.05) if runtimes is Runtimes.ACTUAL else (0.05,)
+
+
+def usual_evidence(runtimes: Runtimes) -> float:
+    """How surely a selection must be better to lead: with exact run times its total says enough."""
+    return 0.0 if runtimes is Runtimes.ACTUAL else EVIDENCE_GUESSED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,28 +205,86 @@ def _best_so_far(utility: Floats) -> NDArray[np.int64]:
 
 
 def leaders_of(
-    champion: Sequence[Floats], contenders: Sequence[Floats], before: Floats, options: Options
+    alone: Sequence[Floats],
+    champions: NDArray[np.int64],
+    contenders: Sequence[Floats],
+    before: Floats,
+    options: Options,
 ) -> NDArray[np.int64]:
     """Who leads when 0, 1, ... checkpoints are known: index of a selection, or ``CHAMPION``.
 
     Parameters
     ----------
-    champion : sequence of ndarray, shape (4,)
-        At each checkpoint that of the policy that is then the champion.
+    alone : sequence of ndarray, shape (c, 4)
+        Checkpoints of each policy.
+    champions : ndarray of int, shape (c + 1,)
+        Champion when 0, 1, ... are known.
     contenders : sequence of ndarray, shape (c, 4)
-        Of each selection.
+        Checkpoints of each selection.
     before : ndarray, shape (4,)
         Added to each.
     options : Options
-        Of the utility.
+        Of the utility, and what a selection needs to lead.
     """
-    shape = (1, len(champion), 4)
-    utility = utility_of(
-        np.concatenate([np.reshape(champion, shape), np.stack(contenders)]) + before, options
-    )
+    reigning = champions[1:]
+    champion = np.array([alone[policy][k] for k, policy in enumerate(reigning)]).reshape(-1, 4)
+    utility = utility_of(np.stack([champion, *contenders]) + before, options)
     utility[1:] /= 1.0 + options.hurdle
+    if options.evidence > 0.0:
+        for row, contender in zip(utility[1:], contenders, strict=True):
+            evidence = evidence_of(alone, reigning, contender, options)
+            row[~_may_lead(evidence, options.evidence)] = -np.inf
     leader = Leader(first=0)
     return np.array([0, *(leader.after(utility[:, k]) for k in range(utility.shape[1]))], np.int64) - 1
+
+
+def evidence_of(
+    alone: Sequence[Floats], reigning: NDArray[np.int64], contender: Floats, options: Options
+) -> Floats:
+    """How many standard errors a contender's days are better than the champion's, when 1, 2, ... are known.
+
+    A day's gain is the logarithm of how much less was charged and suffered on that day alone, so that a burst
+    counts no more than any other day; utilities of whole logs hang on two or three of them.
+
+    Parameters
+    ----------
+    alone, contender
+        Checkpoints, as of `leaders_of`.
+    reigning : ndarray of int, shape (c,)
+        Champion at each checkpoint; a day is compared with the one that reigns at its end.
+    options : Options
+        Of the utility.
+    """
+    each = max(round(_DAY_SECONDS / options.checkpoint_seconds), 1)
+    ends = np.arange(each - 1, len(reigning), each)
+    other = _since(contender, ends, each)
+    own = np.array([_since(alone[reigning[end]], ends[at : at + 1], each)[0] for at, end in enumerate(ends)])
+    own = own.reshape(-1, 4)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        less = np.log(own / other)
+        gain = options.alpha * less[:, CHARGED] + options.beta * less[:, SLOWDOWN]
+        tells = np.isfinite(gain) & (np.minimum(own, other)[:, JOBS] >= _DAY_JOBS)
+        gain = np.where(tells, gain, 0.0)
+        evidence = np.nan_to_num(np.cumsum(gain) / np.sqrt(np.cumsum(gain**2)))
+    days = (np.arange(len(reigning)) + 1) // each
+    known: Floats = np.concatenate([[0.0], evidence])[days]
+    return known
+
+
+def _since(checkpoints: Floats, ends: NDArray[np.int64], each: int) -> Floats:
+    """What came about in the so many checkpoints up to each end."""
+    before = np.where((ends >= each)[:, None], checkpoints[ends - each], 0.0)
+    return checkpoints[ends] - before
+
+
+def _may_lead(evidence: Floats, least: float) -> NDArray[np.bool_]:
+    """From where the evidence is enough until half of it is gone."""
+    may = np.zeros(len(evidence), np.bool_)
+    leads = False
+    for at, found in enumerate(evidence):
+        leads = found >= (least * _EVIDENCE_KEPT if leads else least)
+        may[at] = leads
+    return may
 
 
 def utility_of(at: Floats, options: Options) -> Floats:

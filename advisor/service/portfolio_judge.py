@@ -29,6 +29,7 @@ from advisor.replay.portfolio_charge import (
     Floats,
     Options,
     prior_of,
+    usual_evidence,
     usual_margins,
     utility_of,
 )
@@ -100,6 +101,7 @@ def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
         ),
         runtimes=Runtimes.OURS,
         margins=usual_margins(Runtimes.OURS),
+        evidence=usual_evidence(Runtimes.OURS),
         alpha=ours.alpha,
         beta=ours.beta,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +19,10 @@ from advisor.replay.portfolio_charge import (
     Knowledge,
     Options,
     champions_of,
+    evidence_of,
     leaders_of,
     prepared,
+    usual_evidence,
     usual_margins,
     usual_policies,
 )
@@ -60,11 +64,72 @@ def test_a_policy_of_another_kind_has_the_whole_prior():
 
 def test_a_selection_leads_only_beyond_the_hurdle():
     """Five per cent, on top of a per cent's loyalty."""
-    before = np.zeros(4)
     led = leaders_of(
-        list(checkpoints(0.5, 0.5, 0.5)), [checkpoints(0.52, 0.56, 0.50)], before, Options(hurdle=0.05)
+        [checkpoints(0.5, 0.5, 0.5)],
+        np.zeros(4, np.int64),
+        [checkpoints(0.52, 0.56, 0.50)],
+        np.zeros(4),
+        Options(hurdle=0.05),
     )
     assert led.tolist() == [CHAMPION, CHAMPION, 0, CHAMPION]
+
+
+def days(*charged: float):
+    """Checkpoints once a day: ten jobs each, so much charged for them, the same slowdown."""
+    one = np.array([[0.0, 1000.0, 10.0, 10.0]] * len(charged))
+    one[:, 0] = charged
+    return np.cumsum(one, axis=0)
+
+
+DAILY = Options(checkpoint_seconds=86_400.0)
+
+
+def test_one_day_of_great_gains_is_no_evidence():
+    champion = days(*[100.0] * 9)
+    reigning = np.zeros(9, np.int64)
+    lucky = evidence_of([champion], reigning, days(100, 100, 101, 99, 20, 101, 99, 101, 101), DAILY)
+    steady = evidence_of([champion], reigning, days(*[98.0] * 9), DAILY)
+    assert lucky[-1] < 1.0
+    assert steady[-1] == pytest.approx(math.sqrt(9.0))
+    assert evidence_of([champion], reigning, champion, DAILY).tolist() == [0.0] * 9
+
+
+def test_evidence_is_of_the_champion_that_reigns():
+    worse, better = days(*[200.0] * 9), days(*[100.0] * 9)
+    contender = days(*[150.0] * 9)
+    reigns = np.array([0] * 9), np.array([1] * 9)
+    first, second = (evidence_of([worse, better], reign, contender, DAILY)[-1] for reign in reigns)
+    assert first == pytest.approx(-second)
+    assert first > 2.0
+
+
+def test_evidence_of_hours_counts_whole_days():
+    hours = np.cumsum([[100.0, 1.0, 10.0, 10.0]] * 72, axis=0)
+    found = evidence_of([hours], np.zeros(len(hours), np.int64), hours * [0.9, 1.0, 1.0, 1.0], Options())
+    assert found[:23].tolist() == [0.0] * 23
+    assert found[23:47] == pytest.approx(1.0)
+    assert found[47:] == pytest.approx([math.sqrt(2.0)] * 24 + [math.sqrt(3.0)])
+
+
+def test_days_with_hardly_a_job_tell_nothing():
+    idle = days(*[100.0] * 9)
+    idle[:, 3] = np.arange(9)
+    assert evidence_of([idle], np.zeros(9, np.int64), days(*[50.0] * 9), DAILY).tolist() == [0.0] * 9
+
+
+def test_a_selection_leads_from_enough_evidence_until_half_of_it_is_gone():
+    champion = days(*[100.0] * 12)
+    contender = days(*[80.0] * 6, *[105.0] * 2, *[125.0] * 4)
+    reigns = np.zeros(13, np.int64)
+    options = replace(DAILY, evidence=1.9)
+    evidence = evidence_of([champion], reigns[1:], contender, options)
+    led = leaders_of([champion], reigns, [contender], np.zeros(4), options)
+    assert led[:4].tolist() == [CHAMPION] * 4
+    assert evidence[3] == pytest.approx(2.0)
+    kept = evidence[4:] >= 0.95
+    assert 0 < kept.sum() < len(kept)
+    assert led[4:].tolist() == [0, *np.where(kept, 0, CHAMPION)]
+    assert leaders_of([champion], reigns, [contender], np.zeros(4), DAILY)[2] == 0
 
 
 def test_the_last_charge_holds_on():
@@ -121,6 +186,9 @@ def test_usual_policies():
 def test_only_exact_run_times_are_worth_any_deviation():
     assert usual_margins(Runtimes.ACTUAL) == (0.0, 0.05)
     assert all(usual_margins(known) == (0.05,) for known in Runtimes if known is not Runtimes.ACTUAL)
+    assert [usual_evidence(known) == 0.0 for known in Runtimes] == [
+        known is Runtimes.ACTUAL for known in Runtimes
+    ]
 
 
 @pytest.mark.parametrize("billing", ["hour", "second"])
