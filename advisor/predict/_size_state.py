@@ -91,6 +91,13 @@ def with_room(state: State, categories: int) -> State:
     return grown._replace(slots=state.slots, counters=state.counters)
 
 
+def indexed_anew(state: State) -> State:
+    """The same with an index of the size that its categories need; a replayed log leaves a far larger one."""
+    fresh = empty_state(max(1024, len(state.stats)), submissions=0)
+    _insert_all(fresh, state.index_keys, state.index_rows)
+    return state._replace(index_keys=fresh.index_keys, index_rows=fresh.index_rows)
+
+
 @compiled
 def insert(state: State, key: np.uint64, row: int) -> None:
     """Put a category into the index."""

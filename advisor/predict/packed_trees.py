@@ -68,10 +68,10 @@ class PackedTrees:
         for forest, part, node, leaf, (_, begins) in zip(
             forests, parts, (0, inner[0]), first_leaf, leaves, strict=True
         ):
-            _lay_out(
+            lay_out(
                 forest.roots,
                 forest.feature,
-                _rounded_down(forest.threshold).view(np.int32),
+                rounded_down(forest.threshold).view(np.int32),
                 forest.children,
                 begins[forest.leaf] + np.int32(leaf),
                 node,
@@ -91,7 +91,8 @@ class PackedTrees:
         )
 
 
-def _rounded_down(threshold: Floats) -> NDArray[np.float32]:
+def rounded_down(threshold: Floats) -> NDArray[np.float32]:
+    """Thresholds with which numbers of single precision compare as with the exact ones."""
     single = threshold.astype(np.float32)
     return np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
 
@@ -112,7 +113,7 @@ def _leaves_of(forest: DistributionForest) -> tuple[Integers, Integers]:
 
 
 @compiled
-def _lay_out(
+def lay_out(
     roots: Integers,
     feature: Integers,
     threshold_bits: Integers,

@@ -31,7 +31,8 @@ from advisor.model.job import Job, JobOutcome
 from advisor.model.table import JobTable
 from advisor.predict import _size_rows as kernel
 from advisor.predict import _size_state
-from advisor.predict._size_state import KINDS, State, empty_state, with_room
+from advisor.predict._addresses import WORD_BYTES, Placed, address_of, block, entry
+from advisor.predict._size_state import KINDS, State, empty_state, indexed_anew, with_room
 
 Flavour: TypeAlias = Literal["paper", "advisor"]
 WEEK_SECONDS: Final = 7 * 86400.0
@@ -41,8 +42,10 @@ NO_DIVIDER: Final = 1e9
 _NAMES = {"paper": kernel.PAPER_NAMES, "advisor": kernel.ADVISOR_NAMES}
 _EVENTS_AT_ONCE = 20_000
 _COUNTER = re.compile(r"\d+")
-_NAMES_ASKED: Final = struct.Struct("=3Q")
-_NUMBERS_ASKED: Final = struct.Struct("=6d")
+_HASHES: Final = struct.Struct("=3Q")
+_ASKED: Final = struct.Struct(f"={_HASHES.size}s5d")
+_ASKED_OFFSET: Final = WORD_BYTES * kernel.NAMES
+_MOST_NAMED: Final = 65_536
 
 
 def feature_names(flavour: Flavour) -> tuple[str, ...]:
@@ -291,7 +294,7 @@ def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Fla
     return Replayed(rows, state, submissions)
 
 
-class LiveFeatures:
+class LiveFeatures(Placed):
     """The ``advisor`` features kept up job by job: the same functions, one event at a time.
 
     Parameters
@@ -302,32 +305,67 @@ class LiveFeatures:
         Epoch seconds of time 0; 0 when times are epoch seconds.
     utc_offset_seconds : float
         The site's offset from UTC.
+
+    Attributes
+    ----------
+    address : int
+        Of the block that :func:`advisor.predict._size_rows.row_at` fills a row of for who was asked last.
     """
 
     def __init__(
         self, state: State | None = None, *, start_of_log: float = 0.0, utc_offset_seconds: float = 0.0
     ) -> None:
-        self._state = state if state is not None else empty_state()
         self._clock = start_of_log + utc_offset_seconds
         self.start_of_log = start_of_log
         self.utc_offset_seconds = utc_offset_seconds
-        # numbers go into compiled code by arrays that are made once
-        self._names, self._asked = np.empty(3, np.uint64), np.empty(6)
-        self._names_bytes, self._asked_bytes = self._names.data, self._asked.data
+        # the hashes of names that come together; looked up in one step
+        self._named: dict[tuple[str | None, str | None, str | None], bytes] = {}
+        # numbers go into and out of compiled code by a block that is made once
+        words, numbers = block(kernel.BLOCK)
+        self._words, self._bytes = words, words.data
+        self._row = numbers[kernel.ROW :].view(np.float32)[: len(kernel.ADVISOR_NAMES)]
+        self.address = address_of(words)
+        self._fill = entry(kernel.row_at)
+        self._use(state if state is not None else empty_state())
+
+    def _use(self, state: State) -> None:
+        self._state, words = state, self._words
+        words[kernel.INDEX_KEYS], words[kernel.INDEX_ROWS] = map(address_of, state[:2])
+        words[kernel.STATS], words[kernel.SLOTS], words[kernel.COUNTERS] = map(address_of, state[2:])
+        words[kernel.PLACES], words[kernel.CATEGORIES] = len(state.index_keys), len(state.stats)
+        words[kernel.SUBMISSIONS] = len(state.slots)
 
     def row(self, job: Job, divider: float) -> NDArray[np.float32]:
         """Features of a submission, shape (features,)."""
-        hour, day = self._hour_and_day(job)
-        _NAMES_ASKED.pack_into(self._names_bytes, 0, *hashes_of(job))
-        asked = (job.submit_time, job.requested_time or 0.0, job.processors, hour, day, divider)
-        _NUMBERS_ASKED.pack_into(self._asked_bytes, 0, *asked)
-        row = np.empty(len(kernel.ADVISOR_NAMES), np.float32)
-        kernel.live_row(*self._state, self._names, self._asked, row)
-        return row
+        self.ask(job, divider)
+        self._fill(self.address)
+        return self._row.copy()
+
+    def ask(self, job: Job, divider: float) -> None:
+        """Put a submission into the block: :func:`advisor.predict._size_rows.row_at` does the rest."""
+        names = (job.user, job.queue, job.name)
+        hashes = self._named.get(names)
+        if hashes is None:
+            if len(self._named) >= _MOST_NAMED:
+                self._named.clear()
+            hashes = self._named[names] = _HASHES.pack(*hashes_of(job))
+        time = job.submit_time
+        _ASKED.pack_into(
+            self._bytes,
+            _ASKED_OFFSET,
+            hashes,
+            time,
+            job.requested_time or 0.0,
+            job.processors,
+            time + self._clock,
+            divider,
+        )
 
     def submit(self, job: Job) -> int:
         """Note a submission; returns its number."""
-        self._state = with_room(self._state, KINDS)
+        state = with_room(self._state, KINDS)
+        if state is not self._state:
+            self._use(state)
         request, processors = job.requested_time or 0.0, float(job.processors)
         names = np.array(hashes_of(job), np.uint64)
         keys = np.empty(KINDS, np.uint64)
@@ -415,4 +453,4 @@ def _checked_state(arrays: Mapping[str, NDArray[Any]]) -> State:
     slots = np.full((capacity, _size_state.SLOTS), -1.0)
     slots[: len(kept)] = kept
     counters = np.array([categories, submissions], np.int64)
-    return State(index_keys, index_rows, stats, slots, counters)
+    return indexed_anew(State(index_keys, index_rows, stats, slots, counters))

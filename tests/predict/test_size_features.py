@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
@@ -311,3 +312,35 @@ def test_compiled_features_equal_their_python(flavour, interpreted):
     interpreted(_size_rows)
     with np.errstate(over="ignore"):  # the hash wraps around
         np.testing.assert_allclose(features_of(table, flavour), compiled, rtol=1e-6)
+
+
+def test_an_index_of_a_replayed_log_is_stored_smaller_and_finds_the_same():
+    table = random_table(11)
+    history = SizeHistory.from_table(table)
+    replayed = replay_features(history, WeeklyDividers.of(history), "advisor")
+    live = LiveFeatures(
+        replayed.state, start_of_log=table.start_of_log, utc_offset_seconds=table.utc_offset_seconds
+    )
+    loaded = LiveFeatures.from_arrays(live.to_arrays())
+    assert len(loaded.to_arrays()["index_keys"]) == 2048 < len(live.to_arrays()["index_keys"])
+    for job in jobs_of(table):
+        np.testing.assert_array_equal(loaded.row(job, 300.0), live.row(job, 300.0))
+        assert loaded.submit(job) == live.submit(job)
+
+
+def test_room_is_made_while_questions_are_asked():
+    """The arrays move when they grow: the next question finds them."""
+    live, one_by_one = LiveFeatures(_size_state.empty_state(categories=2)), LiveFeatures()
+    for number in range(60):
+        job = Job(
+            job_id=1,
+            submit_time=60.0 * number,
+            processors=1 + number % 3,
+            user=f"u{number}",
+            requested_time=9.0,
+        )
+        for features in (live, one_by_one):
+            features.start(features.submit(job), job.submit_time + 1.0)
+        again = structs.replace(job, submit_time=job.submit_time + 30.0)
+        np.testing.assert_array_equal(live.row(again, 20.0), one_by_one.row(again, 20.0))
+    assert named(live.row(again, 20.0))["user.live"] == 1.0
