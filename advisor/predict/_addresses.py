@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 R = TypeVar("R")
 WORD_BYTES: Final = 8
+_LINE_BYTES: Final = 64
 
 
 def by_address(function: Callable[[int], R]) -> Callable[[int], R]:
@@ -69,12 +70,16 @@ def address_of(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)
 
 
+def aligned(count: int, number: np.dtype[Any]) -> NDArray[Any]:
+    """Room for so many zeros, from a cache line's beginning."""
+    room = np.zeros(count * number.itemsize + _LINE_BYTES, np.uint8)
+    first = -address_of(room) % _LINE_BYTES
+    return room[first : first + count * number.itemsize].view(number)
+
+
 def block(words: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Room for so many integers or doubles: the same memory as both, from a cache line's beginning."""
-    line = 64
-    room = np.zeros(words + line // WORD_BYTES, np.int64)
-    first = -address_of(room) % line // WORD_BYTES
-    integers = room[first : first + words]
+    integers = aligned(words, np.dtype(np.int64))
     return integers, integers.view(np.float64)
 
 
@@ -115,6 +120,11 @@ def integers_at(address: int, count: int) -> NDArray[np.int32]:
     return _at(ctypes.c_int32, address, count)
 
 
+def bytes_at(address: int, count: int) -> NDArray[np.uint8]:
+    """The same of single bytes."""
+    return _at(ctypes.c_uint8, address, count)
+
+
 def _compiled_as(function: Callable[[int, int], NDArray[Any]], number: type[np.generic]) -> None:
     pointer: Any = _pointer
     array: Any = carray
@@ -129,3 +139,4 @@ _compiled_as(singles_at, np.float32)
 _compiled_as(words_at, np.int64)
 _compiled_as(keys_at, np.uint64)
 _compiled_as(integers_at, np.int32)
+_compiled_as(bytes_at, np.uint8)

@@ -21,6 +21,7 @@ from advisor.predict._addresses import (
     address_of,
     block,
     by_address,
+    bytes_at,
     doubles_at,
     entry,
     integers_at,
@@ -51,12 +52,13 @@ _LEVELS: Final = len(LEVELS)
     _TREES,
     _OF_WAITS,
     _PLACES,
+    _UNDER_WAY,
     _NODES,
     _NODE_COUNT,
     _LEAVES,
     _LEAF_NUMBERS,
     _ASKED,
-) = range(11)
+) = range(12)
 _BOUNDS: Final = _ASKED + 1
 _TOLD: Final = _BOUNDS + 2 * len(TARGETS)
 _QUANTILES: Final = _TOLD + 2 * _NUMBERS
@@ -104,9 +106,9 @@ class Forecaster(Placed):
             len(trees.roots),
             trees.of_waits,
         )
-        words[_PLACES] = address_of(trees.places)
+        words[_PLACES], words[_UNDER_WAY] = address_of(trees.places), address_of(trees.under_way)
         words[_NODES], words[_NODE_COUNT] = address_of(trees.nodes), len(trees.nodes)
-        words[_LEAVES], words[_LEAF_NUMBERS] = address_of(trees.leaves), len(trees.leaves)
+        words[_LEAVES], words[_LEAF_NUMBERS] = address_of(trees.leaves), len(trees.masses)
         self._words, self._numbers = words.data, cast("memoryview[float]", numbers.data)
         self._address = address_of(words)
         self._run = entry(forecast_at)
@@ -195,9 +197,10 @@ def forecast_at(address: int) -> None:
         integers_at(words[_NODES], node_numbers).reshape((nodes, 4)),
         singles_at(words[_NODES], node_numbers).reshape((nodes, 4)),
         places,
+        integers_at(words[_UNDER_WAY], trees),
     )
     count = words[_LEAF_NUMBERS]
-    leaves, masses = integers_at(words[_LEAVES], count), singles_at(words[_LEAVES], count)
+    leaves, masses = bytes_at(words[_LEAVES], 4 * count), singles_at(words[_LEAVES], count)
     means = doubles_at(words[_LEAVES], count // 2)
     longest = numbers[_ASKED]
     mass = numbers[_MASS:_SINGLE]

@@ -8,9 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.predict._addresses import aligned
 from advisor.predict._compile import compiled
 from advisor.predict.forest import TreeEnsemble
-from advisor.predict.packed_trees import lay_out, rounded_down
+from advisor.predict.packed_trees import lay_out, room_for, rounded_down
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
@@ -33,8 +34,8 @@ class PackedSums:
         compares as with the exact one.
     values : float64, shape (leaves,)
         What each leaf adds.
-    places : int32, shape (trees,)
-        Room for where each tree's walk is.
+    places, under_way : int32, shape (trees,)
+        Room for where each tree's walk is, and for which are not at a leaf.
     """
 
     roots: Integers
@@ -42,6 +43,7 @@ class PackedSums:
     thresholds: NDArray[np.float32]
     values: Floats
     places: Integers
+    under_way: Integers
 
     @classmethod
     def of(cls, trees: TreeEnsemble) -> Self:
@@ -57,10 +59,10 @@ class PackedSums:
         if not np.all(unknown_left | (trees.children[:, 2] == trees.children[:, 1]) | ~inner):
             msg = "unknown values that go neither left nor right"
             raise ValueError(msg)
-        nodes = np.empty((int(np.count_nonzero(inner)), 4), np.int32)
+        nodes = aligned(4 * room_for(int(np.count_nonzero(inner))), np.dtype(np.int32)).reshape(-1, 4)
         roots = np.empty(len(trees.roots), np.int32)
         places = np.cumsum(~inner, dtype=np.int32) - np.int32(1)
-        lay_out(
+        rows = lay_out(
             trees.roots,
             np.where(inner, 2 * trees.feature + unknown_left, trees.feature).astype(np.int32),
             rounded_down(trees.threshold).view(np.int32),
@@ -72,10 +74,11 @@ class PackedSums:
         )
         return cls(
             roots=roots,
-            nodes=nodes,
-            thresholds=nodes.view(np.float32),
+            nodes=nodes[:rows],
+            thresholds=nodes[:rows].view(np.float32),
             values=trees.value[~inner],
             places=np.empty(len(roots), np.int32),
+            under_way=np.empty(len(roots), np.int32),
         )
 
 
@@ -87,21 +90,28 @@ def sum_up(
     thresholds: NDArray[np.float32],
     values: Floats,
     places: Integers,
+    under_way: Integers,
 ) -> float:
-    """Add up the leaves a row falls into; NaN is unknown. The trees go down together, a level at a time."""
+    """Add up the leaves a row falls into; NaN is unknown. The trees go down as in `packed_trees.descend`."""
     trees = len(roots)
-    places[:] = roots
-    moving = True
-    while moving:
-        moving = False
-        for tree in range(trees):
+    moving = 0
+    for tree in range(trees):
+        places[tree] = roots[tree]
+        under_way[moving] = tree
+        moving += 1 if roots[tree] >= 0 else 0
+    while moving > 0:
+        still = 0
+        for index in range(moving):
+            tree = under_way[index]
             node = places[tree]
-            if node >= 0:
-                moving = True
-                asked = nodes[node, 0]
-                number = row[asked >> 1]
-                left = number <= thresholds[node, 1] or (np.isnan(number) and asked & 1 == 1)
-                places[tree] = nodes[node, 2] if left else nodes[node, 3]
+            asked = nodes[node, 0]
+            number = row[asked >> 1]
+            left = (1 if number <= thresholds[node, 1] else 0) | ((1 if np.isnan(number) else 0) & asked)
+            child = nodes[node, 3 - left]
+            places[tree] = child
+            under_way[still] = tree
+            still += 1 if child >= 0 else 0
+        moving = still
     total = 0.0
     for tree in range(trees):
         total += values[~places[tree]]

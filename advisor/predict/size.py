@@ -54,7 +54,18 @@ class _Followed:
 
 
 # The block of a vote, in words: the features' block, the trees.
-_FEATURES_BLOCK, _ROOTS, _PLACES, _COUNT, _NODES, _NODE_COUNT, _VALUES, _VALUE_COUNT, _BLOCK = range(9)
+(
+    _FEATURES_BLOCK,
+    _ROOTS,
+    _PLACES,
+    _UNDER_WAY,
+    _COUNT,
+    _NODES,
+    _NODE_COUNT,
+    _VALUES,
+    _VALUE_COUNT,
+    _BLOCK,
+) = range(10)
 
 
 class _Voter(Placed):
@@ -73,7 +84,7 @@ class _Voter(Placed):
         words = self._words
         words[_FEATURES_BLOCK] = features.address
         words[_ROOTS], words[_COUNT] = address_of(packed.roots), len(packed.roots)
-        words[_PLACES] = address_of(packed.places)
+        words[_PLACES], words[_UNDER_WAY] = address_of(packed.places), address_of(packed.under_way)
         words[_NODES], words[_NODE_COUNT] = address_of(packed.nodes), len(packed.nodes)
         words[_VALUES], words[_VALUE_COUNT] = address_of(packed.values), len(packed.values)
         self._address = address_of(words)
@@ -98,6 +109,7 @@ def vote_at(address: int) -> float:
         singles_at(words[_NODES], numbers).reshape((nodes, 4)),
         doubles_at(words[_VALUES], words[_VALUE_COUNT]),
         integers_at(words[_PLACES], words[_COUNT]),
+        integers_at(words[_UNDER_WAY], words[_COUNT]),
     )
 
 

@@ -39,7 +39,7 @@ def grown(kind: str, seed: int) -> TreeEnsemble:
 def packed_sum(trees: TreeEnsemble, row: np.ndarray) -> float:
     packed = PackedSums.of(trees)
     return packed_sums.sum_up(
-        row, packed.roots, packed.nodes, packed.thresholds, packed.values, packed.places
+        row, packed.roots, packed.nodes, packed.thresholds, packed.values, packed.places, packed.under_way
     )
 
 
