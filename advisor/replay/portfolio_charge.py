@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.portfolio import Budget, Leader
+from advisor.decide.portfolio_evidence import DAY_SECONDS, Days
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
@@ -46,13 +47,10 @@ PRIOR_JOBS_WARM: Final = 100.0
 """The same among policies that differ by how many nodes they keep warm alone: a matter of degree, in which
 no burst refutes a neighbour dearly."""
 EVIDENCE_GUESSED: Final = 2.0
-"""So many standard errors the days of a selection must be better than the champion's, where run times are
-guessed. One burst decides totals, and who was better in the last one is not in the next; days tell sooner."""
+"""So many standard errors the days of a challenger must be better, where run times are guessed. One burst
+decides totals, and who was better in the last one is not in the next; days tell sooner."""
 _EVIDENCE_KEPT: Final = 0.5
-"""It leads on while half of that is left."""
-_DAY_SECONDS: Final = 86_400.0
-_DAY_JOBS: Final = 5.0
-"""Days of fewer jobs tell nothing."""
+"""A selection leads on while half of that is left."""
 CHAMPION: Final = -1
 """Leader's index that stands for the champion."""
 
@@ -85,7 +83,8 @@ class Options:
         A selection leads only while its utility is better than the champion's by this share, and the leader's
         loyalty.
     evidence : float
-        And only where its days are better than the champion's by so many standard errors (`evidence_of`).
+        And only where its days are better than the champion's by so many standard errors (`Days.evidence`);
+        another champion, but for the number of warm nodes, needs the same against the one before.
     checkpoint_seconds : float
         The leader is looked for so often.
     seed : int
@@ -188,7 +187,10 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
         Of the utility.
     """
     known = np.concatenate([np.zeros((len(checkpoints), 1, 4)), np.stack(checkpoints)], axis=1)
-    champions = _best_so_far(utility_of(known + before[:, None, :], options))
+    utility = utility_of(known + before[:, None, :], options)
+    champions = _best_so_far(utility)
+    if options.evidence > 0.0:
+        champions = _best_by_days(utility, days_of(checkpoints, options), options)
     lighter = before * (PRIOR_JOBS_WARM / _prior_jobs(options))
     kinds = [replace(policy, headroom=0) for policy in options.policies]
     for kind in {kinds[champion] for champion in np.unique(champions)}:
@@ -202,6 +204,39 @@ def _best_so_far(utility: Floats) -> NDArray[np.int64]:
     """Row of the best, loyally, column by column."""
     leader = Leader(first=int(np.argmax(utility[:, 0])))
     return np.array([leader.after(column) for column in utility.T], np.int64)
+
+
+def _best_by_days(utility: Floats, days: Days, options: Options) -> NDArray[np.int64]:
+    """The same, but who was not better by days as well does not take over."""
+    leader = Leader(first=int(np.argmax(utility[:, 0])))
+    current, each = leader.first, _each_day(options)
+    evidence = days.evidence(days.one(current))
+    best = np.empty(utility.shape[1], np.int64)
+    for known, column in enumerate(utility.T):
+        may = evidence[:, min(known // each, evidence.shape[1] - 1)] >= options.evidence
+        may[current] = True
+        best[known] = leader.after(np.where(may, column, -np.inf))
+        if best[known] != current:
+            current = int(best[known])
+            evidence = days.evidence(days.one(current))
+    return best
+
+
+def days_of(checkpoints: Sequence[Floats], options: Options) -> Days:
+    """What contenders made of each day."""
+    every = np.stack(checkpoints)
+    return Days.of(
+        every[..., CHARGED],
+        every[..., SLOWDOWN],
+        every[..., JOBS],
+        each=_each_day(options),
+        alpha=options.alpha,
+        beta=options.beta,
+    )
+
+
+def _each_day(options: Options) -> int:
+    return max(round(DAY_SECONDS / options.checkpoint_seconds), 1)
 
 
 def leaders_of(
@@ -231,50 +266,13 @@ def leaders_of(
     utility = utility_of(np.stack([champion, *contenders]) + before, options)
     utility[1:] /= 1.0 + options.hurdle
     if options.evidence > 0.0:
-        for row, contender in zip(utility[1:], contenders, strict=True):
-            evidence = evidence_of(alone, reigning, contender, options)
-            row[~_may_lead(evidence, options.evidence)] = -np.inf
+        each = _each_day(options)
+        evidence = days_of(contenders, options).evidence(days_of(alone, options).reigning(reigning, each))
+        for row, of_days in zip(utility[1:], evidence, strict=True):
+            may = _may_lead(of_days, options.evidence)
+            row[~may[(np.arange(len(row)) + 1) // each]] = -np.inf
     leader = Leader(first=0)
     return np.array([0, *(leader.after(utility[:, k]) for k in range(utility.shape[1]))], np.int64) - 1
-
-
-def evidence_of(
-    alone: Sequence[Floats], reigning: NDArray[np.int64], contender: Floats, options: Options
-) -> Floats:
-    """How many standard errors a contender's days are better than the champion's, when 1, 2, ... are known.
-
-    A day's gain is the logarithm of how much less was charged and suffered on that day alone, so that a burst
-    counts no more than any other day; utilities of whole logs hang on two or three of them.
-
-    Parameters
-    ----------
-    alone, contender
-        Checkpoints, as of `leaders_of`.
-    reigning : ndarray of int, shape (c,)
-        Champion at each checkpoint; a day is compared with the one that reigns at its end.
-    options : Options
-        Of the utility.
-    """
-    each = max(round(_DAY_SECONDS / options.checkpoint_seconds), 1)
-    ends = np.arange(each - 1, len(reigning), each)
-    other = _since(contender, ends, each)
-    own = np.array([_since(alone[reigning[end]], ends[at : at + 1], each)[0] for at, end in enumerate(ends)])
-    own = own.reshape(-1, 4)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        less = np.log(own / other)
-        gain = options.alpha * less[:, CHARGED] + options.beta * less[:, SLOWDOWN]
-        tells = np.isfinite(gain) & (np.minimum(own, other)[:, JOBS] >= _DAY_JOBS)
-        gain = np.where(tells, gain, 0.0)
-        evidence = np.nan_to_num(np.cumsum(gain) / np.sqrt(np.cumsum(gain**2)))
-    days = (np.arange(len(reigning)) + 1) // each
-    known: Floats = np.concatenate([[0.0], evidence])[days]
-    return known
-
-
-def _since(checkpoints: Floats, ends: NDArray[np.int64], each: int) -> Floats:
-    """What came about in the so many checkpoints up to each end."""
-    before = np.where((ends >= each)[:, None], checkpoints[ends - each], 0.0)
-    return checkpoints[ends] - before
 
 
 def _may_lead(evidence: Floats, least: float) -> NDArray[np.bool_]:

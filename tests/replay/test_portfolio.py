@@ -19,7 +19,7 @@ from advisor.replay.portfolio_charge import (
     Knowledge,
     Options,
     champions_of,
-    evidence_of,
+    days_of,
     leaders_of,
     prepared,
     usual_evidence,
@@ -84,6 +84,13 @@ def days(*charged: float):
 DAILY = Options(checkpoint_seconds=86_400.0)
 
 
+def evidence_of(alone, reigning, contender, options):
+    """After 1, 2, ... days."""
+    each = round(86_400.0 / options.checkpoint_seconds)
+    champions = days_of(alone, options).reigning(reigning, each)
+    return days_of([contender], options).evidence(champions)[0, 1:]
+
+
 def test_one_day_of_great_gains_is_no_evidence():
     champion = days(*[100.0] * 9)
     reigning = np.zeros(9, np.int64)
@@ -106,15 +113,37 @@ def test_evidence_is_of_the_champion_that_reigns():
 def test_evidence_of_hours_counts_whole_days():
     hours = np.cumsum([[100.0, 1.0, 10.0, 10.0]] * 72, axis=0)
     found = evidence_of([hours], np.zeros(len(hours), np.int64), hours * [0.9, 1.0, 1.0, 1.0], Options())
-    assert found[:23].tolist() == [0.0] * 23
-    assert found[23:47] == pytest.approx(1.0)
-    assert found[47:] == pytest.approx([math.sqrt(2.0)] * 24 + [math.sqrt(3.0)])
+    assert found == pytest.approx([1.0, math.sqrt(2.0), math.sqrt(3.0)])
 
 
 def test_days_with_hardly_a_job_tell_nothing():
     idle = days(*[100.0] * 9)
     idle[:, 3] = np.arange(9)
     assert evidence_of([idle], np.zeros(9, np.int64), days(*[50.0] * 9), DAILY).tolist() == [0.0] * 9
+
+
+def test_another_champion_needs_better_days_where_run_times_are_guessed():
+    """The second is far better by one day; the third a little on each, but for warm nodes alone."""
+    first, lucky, steady = days(*[100.0] * 12), days(*[100.0] * 5, 1.0, *[100.0] * 6), days(*[90.0] * 12)
+    before = np.concatenate([days(v) for v in (100.0, 101.0, 102.0)])
+    exact, guessed = DAILY, replace(DAILY, evidence=2.0)
+    kinds = (PUBLISHED[0], PUBLISHED[1], PUBLISHED[2])
+    two, three = ([first, lucky], before[:2]), ([first, lucky, steady], before)
+    for (found, prior), options, expected in (
+        (two, exact, [0] * 6 + [1] * 7),
+        (two, guessed, [0] * 13),
+        (three, guessed, [0] * 4 + [2] * 9),
+    ):
+        champions = champions_of(found, prior, replace(options, policies=kinds[: len(found)]))
+        assert champions.tolist() == expected
+
+
+def test_warm_nodes_are_learnt_without_that_evidence():
+    policies = BEYOND[:2]
+    found = [days(*[100.0] * 9), days(*[100.0] * 5, 1.0, *[100.0] * 3)]
+    before = np.concatenate([days(100.0), days(101.0)])
+    options = replace(DAILY, evidence=2.0, policies=policies)
+    assert champions_of(found, before, options).tolist() == [0] * 6 + [1] * 4
 
 
 def test_a_selection_leads_from_enough_evidence_until_half_of_it_is_gone():
