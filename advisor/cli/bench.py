@@ -130,13 +130,14 @@ def bench_portfolio(
     situations: Annotated[int, typer.Option(min=10, help="Queues of each length.")] = 200,
     trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:5000",
     jobs: Annotated[int | None, typer.Option(min=10, help="First jobs of the log only.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of Algorithm 1, each with a seed of its own.")] = 3,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """All sixty policies on 100 and 500 queued jobs; twenty of sixty by Algorithm 1 against all."""
     from advisor.testing.bench import portfolio
 
     with telling() as tell:
-        result = portfolio.run(situations=situations, trace=trace, jobs=jobs, tell=tell)
+        result = portfolio.run(situations=situations, trace=trace, jobs=jobs, seeds=seeds, tell=tell)
     emit(result, output, listing(result))
 
 
@@ -171,10 +172,16 @@ def listing(result: dict[str, Any]) -> Callable[[Console], None]:
 
         table = Table(show_header=False, box=None)
         for name, value in _flat(plain(result)):
-            table.add_row(name, f"{value:,.6g}" if isinstance(value, float) else str(value))
+            table.add_row(name, _shown(value))
         console.print(table)
 
     return show
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_shown(one) for one in value)
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
