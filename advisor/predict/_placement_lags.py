@@ -86,7 +86,8 @@ Summary = Callable[[Numbers], Numbers]
 class Lags:
     """The last few numbers of each category, and what the features say of them.
 
-    A submission asks far more often than a number is added, so what was worked out once is kept until then.
+    A submission asks far more often than a number is added, so what was worked out once is kept until then,
+    as bytes: one object, not one a number.
 
     Parameters
     ----------
@@ -100,8 +101,10 @@ class Lags:
         self._length = length
         self._summary = summary
         self._of: dict[Hashable, deque[float]] = {}
-        self._summaries: dict[Hashable, Numbers] = {}
-        self._of_none = summary(())
+        self._summaries: dict[Hashable, bytes] = {}
+        none = summary(())
+        self._doubles = struct.Struct(f"={len(none)}d")
+        self._of_none = self._doubles.pack(*none)
 
     def add(self, category: Hashable, number: float) -> None:
         """Note one more."""
@@ -111,15 +114,15 @@ class Lags:
         lags.append(number)
         self._summaries.pop(category, None)
 
-    def of(self, category: Hashable) -> Numbers:
-        """What the features say of a category."""
+    def of(self, category: Hashable) -> bytes:
+        """What the features say of a category, as doubles one after another."""
         found = self._summaries.get(category)
         if found is not None:
             return found
         lags = self._of.get(category)
         if lags is None:
             return self._of_none
-        found = self._summaries[category] = self._summary(tuple(lags))
+        found = self._summaries[category] = self._doubles.pack(*self._summary(tuple(lags)))
         return found
 
 

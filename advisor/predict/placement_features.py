@@ -104,9 +104,9 @@ _LAST_JOB: Final = 5
 _PAST_BYTES: Final = WORD_BYTES * (len(_HISTORY_FEATURES) - _LAST_JOB)
 _ASKED: Final = struct.Struct(f"={FEATURES_AT - _NOW}d")
 _ASKED_OFFSET: Final = WORD_BYTES * _NOW
-_PAST: Final = struct.Struct(f"={len(_HISTORY_FEATURES) - _LAST_JOB}d")
 _HISTORY: Final = struct.Struct(f"={_PAST_BYTES}s{_LAST_JOB}d")
 _HISTORY_OFFSET: Final = WORD_BYTES * (FEATURES_AT + _HISTORY_AT)
+_MOST_KEPT: Final = 65_536
 _ALL: Final = None
 """The one category of waits of whatever job."""
 
@@ -198,6 +198,8 @@ class PlacementFeatures(Placed):
         self._waits = {name: Lags(4, _last_and_mean) for name in ("queue", "user", "queue_size")}
         self._recent_waits = Lags(20, _recent_means)
         self._histories: dict[tuple[float, ...], bytes] = {}
+        self._own_runs: dict[int, dict[tuple[float, ...], bytes]] = {}
+        self._kept = 0
         self._last: dict[int, _Live] = {}
         # the features are put together here: numpy's own ways are long for so few numbers
         words, numbers = block(_BLOCK)
@@ -307,6 +309,7 @@ class PlacementFeatures(Placed):
 
     def _remember_run(self, submission: Submission, seconds: float) -> None:
         self._histories.clear()
+        self._own_runs.pop(submission.user, None)
         for name, category in self._categories(submission).items():
             self._runs[name].add(category, seconds)
 
@@ -393,24 +396,36 @@ class PlacementFeatures(Placed):
         said = submission[1:]
         found = self._histories.get(said)
         if found is None:
-            found = self._histories[said] = _PAST.pack(*self._look_back(submission))
+            waits = self._waits
+            size = submission.processors.bit_length()
+            found = self._histories[said] = b"".join(
+                (
+                    self._runs_of(submission),
+                    self._recent_waits.of(_ALL),
+                    waits["queue"].of(submission.queue),
+                    waits["user"].of(submission.user),
+                    waits["queue_size"].of((submission.queue, size)),
+                )
+            )
         return found
 
-    def _look_back(self, submission: Submission) -> Numbers:
-        runs, waits = self._runs, self._waits
-        user, size, request, executable, alike = self._categories(submission).values()
-        queue = submission.queue
-        return (
-            *runs["user"].of(user),
-            *runs["size"].of(size),
-            *runs["request"].of(request),
-            *runs["executable"].of(executable),
-            *runs["alike"].of(alike),
-            *self._recent_waits.of(_ALL),
-            *waits["queue"].of(queue),
-            *waits["user"].of(user),
-            *waits["queue_size"].of((queue, submission.processors.bit_length())),
-        )
+    def _runs_of(self, submission: Submission) -> bytes:
+        """What the user's own runs say: others' events do not change it."""
+        own = self._own_runs.get(submission.user)
+        if own is None:
+            own = self._own_runs[submission.user] = {}
+        words = (submission.processors, _request(submission), submission.queue, submission.executable)
+        found = own.get(words)
+        if found is None:
+            runs = self._runs
+            found = own[words] = b"".join(
+                [runs[name].of(category) for name, category in self._categories(submission).items()]
+            )
+            self._kept += 1
+            if self._kept > _MOST_KEPT:
+                self._own_runs.clear()
+                self._kept = 0
+        return found
 
     def _last_job(self, submission: Submission) -> Numbers:
         now = submission.time

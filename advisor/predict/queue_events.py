@@ -18,6 +18,8 @@ from advisor.model.table import UNKNOWN_CODE
 from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
 
 Floats = NDArray[np.float64]
+Names = tuple[str | None, str | None, str | None, str | None]
+"""User, group, queues and executable."""
 
 TIME, KIND, KEY, PROCESSORS, REQUEST, USER, GROUP, QUEUE, EXECUTABLE = range(9)
 COLUMNS: Final = 9
@@ -25,6 +27,7 @@ COLUMNS: Final = 9
 
 CODED: Final = ("user", "group", "queue", "executable")
 _MOST_NAMES: Final = 200_000
+_MOST_TOGETHER: Final = 65_536
 
 
 class Codes:
@@ -52,6 +55,9 @@ class Codes:
             )
             for column in CODED
         }
+        # the numbers of names that come together, of new ones those they were given (True) or would be given
+        # (False): looked up in one step, until a name is put
+        self._together: dict[bool, dict[Names, tuple[int, int, int, int]]] = {True: {}, False: {}}
 
     def code(self, column: str, name: str | None) -> int:
         """Number of a name; a new name is given a new one."""
@@ -71,6 +77,9 @@ class Codes:
 
     def put(self, column: str, name: str, code: int) -> None:
         """Take over a number that somebody else has given."""
+        if self._codes[column].get(name) != code:
+            for kept in self._together.values():
+                kept.clear()
         self._codes[column][name] = code
         self._next[column] = max(self._next[column], code + 1)
 
@@ -101,15 +110,25 @@ class Codes:
 
     def submission(self, job: Job, time: float, *, learn: bool = True) -> Submission:
         """A job as the placement features meet it, submitted at ``time``; ``learn``: new names stay."""
+        names = (job.user, job.group, job.queue, job.name)
+        together = self._together[learn]
+        codes = together.get(names)
+        if codes is None:
+            codes = self._codes_of(names, learn=learn)
+            if len(together) >= _MOST_TOGETHER:
+                together.clear()
+            together[names] = codes
+        request = job.requested_time
+        return Submission(time, job.processors, math.nan if request is None else request, *codes)
+
+    def _codes_of(self, names: Names, *, learn: bool) -> tuple[int, int, int, int]:
+        user, group, queues, executable = names
         code = self.code if learn else self.look_up
-        return Submission(
-            time=time,
-            processors=job.processors,
-            request=math.nan if job.requested_time is None else job.requested_time,
-            user=code("user", job.user),
-            group=code("group", job.group),
-            queue=code("queue", job.queue.partition(",")[0] if job.queue else None),
-            executable=code("executable", job.name),
+        return (
+            code("user", user),
+            code("group", group),
+            code("queue", queues.partition(",")[0] if queues else None),
+            code("executable", executable),
         )
 
 

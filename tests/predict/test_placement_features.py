@@ -279,3 +279,43 @@ def test_the_clock_is_pythons(now: float, offset: float) -> None:
     clock = now + offset
     assert found["time_of_day"] == clock % 86_400.0
     assert found["day_of_week"] == clock // 86_400.0 % 7.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["submit", "start", "finish", "requeue", "withdraw", "look"]),
+            st.integers(0, 5),
+            st.integers(0, 2),
+            st.sampled_from([2, 3, 9]),
+            st.sampled_from([math.nan, 60.0, 86_400.0]),
+        ),
+        max_size=60,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_kept_of_the_past_is_what_one_finds_who_was_never_asked(steps) -> None:
+    """Ask after each step: an observer told of the same and asked for the first time says the same."""
+    asked, told = PlacementFeatures(16), list[tuple[str, tuple]]()
+    question = submission(0.0)
+    for number, (what, key, user, processors, request) in enumerate(steps):
+        time = 7.0 * number
+        job = submission(time, processors=processors, request=request, user=user, queue=key % 2)
+        arguments = {
+            "submit": (key, job),
+            "start": (key, time),
+            "finish": (key, time),
+            "requeue": (key,),
+            "withdraw": (key,),
+        }
+        if what == "look":
+            question = job
+        elif what != "submit" or key not in asked:
+            method = "join" if what == "submit" else what
+            getattr(asked, method)(*arguments[what])
+            told.append((method, arguments[what]))
+        fresh = PlacementFeatures(16)
+        for method, given_ in told:
+            getattr(fresh, method)(*given_)
+        question = question._replace(time=time)
+        np.testing.assert_array_equal(asked.look(question), fresh.look(question))
