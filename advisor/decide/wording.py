@@ -269,10 +269,10 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
     detail = ""
     if decisive.detail and (cleaned := clean(decisive.detail)):
         detail = f',"d":{_ascii_json(cleaned)}'
-    names, numbers = _writable(advice.values() if values is None else values)
-    while len(whole := f'{text}{detail},"n":{{{_layout(names) % numbers}}}}}') >= ADMIN_COMMENT_LIMIT:
-        if names:
-            names, numbers = names[:-1], numbers[:-1]
+    numbers = _written(advice.values() if values is None else values)
+    while len(whole := f'{text}{detail},"n":{{{numbers}}}}}') >= ADMIN_COMMENT_LIMIT:
+        if numbers:
+            numbers = numbers.rpartition(",")[0]
         elif detail:
             detail = ""
         else:
@@ -287,29 +287,27 @@ def _decided(placement: str, mode: str, reason: str, size: str, capacity: str | 
     return _ascii_json(words | {"on": capacity} if capacity else words)[1:-1]
 
 
-def _writable(values: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Names and values without those that JSON has no words for."""
-    names, numbers = tuple(values), tuple(values.values())
-    # one unknown or infinite number makes the sum so: all are looked at in one step, inside sbatch
-    if math.isfinite(sum(numbers)) and _are_plain(names):
-        return names, numbers
-    known = {name: value for name, value in values.items() if math.isfinite(value) and _are_plain((name,))}
-    return tuple(known), tuple(known.values())
-
-
-@lru_cache(maxsize=256)
-def _are_plain(names: tuple[str, ...]) -> bool:
-    """Whether names need no escaping: those of a newer release's answers are not known here."""
-    return all(
-        name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= _DETAIL_LIMIT)
-        for name in names
+def _written(values: Mapping[str, float]) -> str:
+    """Names and numbers, to four digits, without those that JSON has no words for."""
+    numbers = tuple(values.values())
+    # one unknown or infinite number makes the sum so: all are looked at, and written, in one step
+    layout = _layout(tuple(values)) if math.isfinite(sum(numbers)) else None
+    if layout is not None:
+        return layout % numbers
+    return ",".join(
+        f'"{name}":{value:.4g}' for name, value in values.items() if math.isfinite(value) and _is_plain(name)
     )
 
 
+def _is_plain(name: str) -> bool:
+    """Whether a name needs no escaping: those of a newer release's answers are not known here."""
+    return name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= _DETAIL_LIMIT)
+
+
 @lru_cache(maxsize=256)
-def _layout(names: tuple[str, ...]) -> str:
-    """How numbers of those names are written, to four digits: one formatting for all, inside sbatch."""
-    return ",".join(f'"{name}":%.4g' for name in names)
+def _layout(names: tuple[str, ...]) -> str | None:
+    """How numbers of those names are written; None where not all are plain."""
+    return ",".join(f'"{name}":%.4g' for name in names) if all(map(_is_plain, names)) else None
 
 
 def _ascii_json(value: object) -> str:
