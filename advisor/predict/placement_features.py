@@ -387,27 +387,25 @@ class PlacementFeatures(Placed):
             group,
             executable,
         )
-        _HISTORY.pack_into(
-            self._block_bytes, _HISTORY_OFFSET, self._history(submission), *self._last_job(submission)
-        )
-
-    def _history(self, submission: Submission) -> bytes:
-        """What the past says of such a job; the same words are asked again and again between two events."""
+        # what the past says of such a job: the same words are asked again and again between two events
         said = submission[1:]
-        found = self._histories.get(said)
-        if found is None:
-            waits = self._waits
-            size = submission.processors.bit_length()
-            found = self._histories[said] = b"".join(
-                (
-                    self._runs_of(submission),
-                    self._recent_waits.of(_ALL),
-                    waits["queue"].of(submission.queue),
-                    waits["user"].of(submission.user),
-                    waits["queue_size"].of((submission.queue, size)),
-                )
+        past = self._histories.get(said)
+        if past is None:
+            past = self._histories[said] = self._past_of(submission)
+        _HISTORY.pack_into(self._block_bytes, _HISTORY_OFFSET, past, *self._last_job(submission))
+
+    def _past_of(self, submission: Submission) -> bytes:
+        waits = self._waits
+        size = submission.processors.bit_length()
+        return b"".join(
+            (
+                self._runs_of(submission),
+                self._recent_waits.of(_ALL),
+                waits["queue"].of(submission.queue),
+                waits["user"].of(submission.user),
+                waits["queue_size"].of((submission.queue, size)),
             )
-        return found
+        )
 
     def _runs_of(self, submission: Submission) -> bytes:
         """What the user's own runs say: others' events do not change it."""
@@ -428,18 +426,18 @@ class PlacementFeatures(Placed):
         return found
 
     def _last_job(self, submission: Submission) -> Numbers:
-        now = submission.time
-        last = self._last.get(submission.user)
+        now, processors, user = submission.time, submission.processors, submission.user
+        last = self._last.get(user)
         if last is None:
             return (1e9, 0.0, 0.0, 0.0, 0.0)
         before = last.submission
-        is_alike = before.processors == submission.processors and _request(before) == _request(submission)
-        since = now - before.time
-        if not math.isnan(last.end):
-            return (since, float(is_alike), 1.0, last.end - last.start, last.start - before.time)
-        if not math.isnan(last.start):
-            return (since, float(is_alike), 2.0, now - last.start, last.start - before.time)
-        return (since, float(is_alike), 3.0, 0.0, since)
+        submitted, start, end = before.time, last.start, last.end
+        is_alike = float(before.processors == processors and _request(before) == _request(submission))
+        if not math.isnan(end):
+            return (now - submitted, is_alike, 1.0, end - start, start - submitted)
+        if not math.isnan(start):
+            return (now - submitted, is_alike, 2.0, now - start, start - submitted)
+        return (now - submitted, is_alike, 3.0, 0.0, now - submitted)
 
 
 @by_address

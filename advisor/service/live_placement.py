@@ -100,15 +100,15 @@ class LivePlacement:
 
     def features(self, job: Job) -> Floats:
         """What the forests look at, of a job that is submitted now."""
-        return self._observer.features(self._submission(job))
+        return self._observer.features(
+            self._codes.submission(job, job.submit_time - self._origin, learn=False)
+        )
 
     def forecast(self, job: Job) -> dict[Target, Estimate]:
         """Wait and run time of a job that is submitted now."""
-        self._observer.ask(self._submission(job))
-        return self._forecaster.forecast_asked(self._observer, job.requested_time, self._bounds)
-
-    def _submission(self, job: Job) -> Submission:
-        return self._codes.submission(job, job.submit_time - self._origin, learn=False)
+        observer = self._observer
+        observer.ask(self._codes.submission(job, job.submit_time - self._origin, learn=False))
+        return self._forecaster.forecast_asked(observer, job.requested_time, self._bounds)
 
     def advised(self, job: Job, tasks: int) -> None:
         """A job joins the on-premise queue; a look will show it.
