@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, Self
@@ -309,20 +309,6 @@ class Lab:
         """Stop and start slurmctld; state is kept."""
         self.stop_slurmctld(kill=kill)
         self.start_slurmctld()
-
-    def hook(
-        self, path: Path | None, settings: Mapping[str, str] | None = None, *, restart: bool = True
-    ) -> None:
-        """Install, replace or (None) remove job_submit.lua and its settings.
-
-        slurmctld is restarted, or else told to read its configuration again: enough to load or drop a hook.
-        """
-        self.options = replace(self.options, hook=path, hook_settings=dict(settings or {}))
-        self._write_configuration()
-        if restart:
-            self.restart_slurmctld()
-        else:
-            self.run("scontrol", "reconfigure")
 
     def slurmctld_pid(self) -> int | None:
         """Process id of slurmctld; None when it does not run."""

@@ -1,17 +1,17 @@
-"""sbatch inside a real slurmctld: without a hook, with an empty one, and with ours, in short runs in turn.
+"""sbatch inside a real slurmctld: without a hook, with an empty one, and with ours, in short bursts in turn.
 
-A machine that others use drifts by more than the hook costs. So the same slurmctld is told to load or drop
-the hook (``scontrol reconfigure``, 30 ms) before each run of a fraction of a second, and each run is compared
-with its neighbours only: the median of the ratios counts. Which comes first changes from round to round.
-Processor time is counted beside, because it does not depend on who else wanted the processors.
+A machine that others use drifts by more than the hook costs, within a minute. So three slurmctlds that differ
+by their hook alone run side by side, and a round's submissions go to each of them in bursts of a tenth of a
+second, in changing order; a round is compared with itself only: the median of the ratios counts. Processor
+time is counted beside, because it does not depend on who else wanted the processors.
 
-Two kinds of slurmctld, in turn. One as a site has it that has an advisor: connected to slurmdbd, without
-which there is no history to learn from, and logging as Slurm does unless told otherwise. And a bare one, with
-no data base and only errors in its log, on which the hook is the largest share that it can be.
+Two kinds of slurmctld, one after the other. One as a site has it that has an advisor: connected to slurmdbd,
+without which there is no history to learn from, and logging as Slurm does unless told otherwise. And a bare
+one, with no data base and only errors in its log, on which the hook is the largest share that it can be.
 
 The empty hook is what Slurm's own plug-in costs whatever it runs: it describes each job and all partitions to
-Lua, and makes slurmctld build a table of all job records once a second. So a lab is given up after a few
-rounds, before its records cost more than the hook.
+Lua, and makes slurmctld build a table of all job records once a second. So labs are given up after some
+rounds, before their records cost more than the hook.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,23 +40,30 @@ function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end
 function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
-_ROUNDS_A_LAB: Final = 4
-_SETTLE_SECONDS: Final = 0.7
+_ROUNDS_A_LAB: Final = 12
+_BURST: Final = 25
+_SETTLE_SECONDS: Final = 1.0
 _CASES: Final = ("no_hook", "empty_hook", "with_hook")
 _RPC: Final = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:(\d+)")
 _SBATCH: Final = ("sbatch", "--hold", "--quiet", "--output=/dev/null", "--time=60", "--wrap=true")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Run:
-    """One short run; processor seconds by who used them."""
+    """One case's submissions of a round; seconds, and processor seconds by who used them."""
 
-    per_second: float
-    rpc_us: float
-    clients: float
-    slurmctld: float
-    serve: float
+    submissions: int = 0
+    seconds: float = 0.0
+    rpc_us: float = math.nan
+    clients: float = 0.0
+    slurmctld: float = 0.0
+    serve: float = 0.0
     advised: int = 0
+
+    @property
+    def per_second(self) -> float:
+        """Submissions a second."""
+        return self.submissions / self.seconds
 
 
 Runs = dict[str, list[Run]]
@@ -80,62 +88,96 @@ def measure(
     tell : callable
         Told what is being done.
     """
-    bare = LabOptions(nodes=1, debug="error", hook=HOOK, hook_settings={"socket": str(socket)})
+    bare = LabOptions(nodes=1, debug="error")
     site = replace(bare, debug="info", database=True, database_template=folder / "database")
+    empty = folder / "empty_hook.lua"
+    empty.write_text(_EMPTY_HOOK, encoding="ascii")
+    hooks = {"no_hook": None, "empty_hook": empty, "with_hook": HOOK}
     of_site: Runs = {name: [] for name in _CASES}
     of_bare: Runs = {name: [] for name in _CASES}
     for first in range(0, rounds, _ROUNDS_A_LAB):
         numbers = range(first, min(rounds, first + _ROUNDS_A_LAB))
         for options, runs, kind in ((site, of_site, "with slurmdbd"), (bare, of_bare, "bare")):
             tell(f"sbatch, slurmctld {kind}, rounds {numbers[0] + 1} to {numbers[-1] + 1} of {rounds}")
-            with Lab.temporary(options) as lab:
-                _rounds(lab, runs, numbers, socket, serve_pid, submissions, clients)
-    bare_figures = result_of(of_bare, submissions, clients)
-    return {**result_of(of_site, submissions, clients), "bare_slurmctld": bare_figures}
+            with ExitStack() as stack:
+                labs = {
+                    name: stack.enter_context(
+                        Lab.temporary(replace(options, hook=hook, hook_settings={"socket": str(socket)}))
+                    )
+                    for name, hook in hooks.items()
+                }
+                _rounds(_Bench(labs, socket, serve_pid, clients), runs, numbers, submissions)
+    bare_figures = result_of(of_bare, clients)
+    return {**result_of(of_site, clients), "bare_slurmctld": bare_figures}
 
 
-def _rounds(
-    lab: Lab,
-    runs: Runs,
-    numbers: Sequence[int],
-    socket: Path,
-    serve_pid: int,
-    submissions: int,
-    clients: int,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """One lab a case, and who answers in one of them."""
+
+    labs: Mapping[str, Lab]
+    socket: Path
+    serve_pid: int
+    clients: int
+    _processes: dict[str, int | None] = field(default_factory=dict)
+
+    def warm_up(self) -> None:
+        """Hooks are loaded, connections open, and what slurmctld does at its start is over."""
+        for name, lab in self.labs.items():
+            lab.run("xargs", f"-P{self.clients}", "-I{}", *_SBATCH, stdin=_lines(self.clients), timeout=600)
+            self._processes[name] = lab.slurmctld_pid()
+        time.sleep(_SETTLE_SECONDS)
+
+    def burst(self, name: str, run: Run, submissions: int) -> None:
+        """Submit to one of them, and add what it took."""
+        lab, advised = self.labs[name], self._advice_given()
+        before = self._processor_times(name)
+        began = time.perf_counter()
+        lab.run("xargs", f"-P{self.clients}", "-I{}", *_SBATCH, stdin=_lines(submissions), timeout=600)
+        run.seconds += time.perf_counter() - began
+        after = self._processor_times(name)
+        run.clients += after[0] - before[0]
+        run.slurmctld += after[1] - before[1]
+        run.serve += after[2] - before[2]
+        run.submissions += submissions
+        advised = self._advice_given() - advised
+        check_hook(name, advised)
+        run.advised += advised
+
+    def _advice_given(self) -> int:
+        with SubmitClient(self.socket) as client:
+            return client.ping().advice_given
+
+    def _processor_times(self, name: str) -> tuple[float, float, float]:
+        """Of the sbatch processes that have ended, of a slurmctld and of the submit server, seconds."""
+        children, pid = resource.getrusage(resource.RUSAGE_CHILDREN), self._processes[name]
+        slurmctld = math.nan if pid is None else processor_seconds(pid)
+        return children.ru_utime + children.ru_stime, slurmctld, processor_seconds(self.serve_pid)
+
+
+def _rounds(bench: _Bench, runs: Runs, numbers: Sequence[int], submissions: int) -> None:
     """Add a run of each case for each round."""
-    empty = lab.folder / "empty_hook.lua"
-    empty.write_text(_EMPTY_HOOK, encoding="ascii")
-    hooks = {"no_hook": None, "empty_hook": empty, "with_hook": HOOK}
+    bench.warm_up()
+    bursts = [min(_BURST, submissions - done) for done in range(0, submissions, _BURST)]
     for number in numbers:
-        for name in in_turn(number):
-            _load(lab, hooks[name], lab.options.hook_settings)
-            before = _advice_given(socket)
-            run = _run(lab, serve_pid, submissions, clients)
-            advised = _advice_given(socket) - before
-            check_hook(name, advised)
-            runs[name].append(replace(run, advised=advised))
+        these = {name: Run() for name in _CASES}
+        for lab in bench.labs.values():
+            lab.run("sdiag", "--reset")
+        for at, count in enumerate(bursts, start=number * len(bursts)):
+            for name in in_turn(at):
+                bench.burst(name, these[name], count)
+        for name, run in these.items():
+            match = _RPC.search(bench.labs[name].run("sdiag").stdout)
+            run.rpc_us = float(match[2]) if match else math.nan
+            runs[name].append(run)
 
 
-def _load(lab: Lab, hook: Path | None, settings: Mapping[str, str]) -> None:
-    """Load a hook, or none; never one straight after another.
-
-    slurmctld looks for a newer file by whole seconds, and a run is shorter: without dropping its plug-in in
-    between it went on with the hook of the run before. Each case reads the configuration twice, and what
-    slurmctld does about that afterwards is over before the run begins: the hook would be charged with it.
-    """
-    lab.hook(None, settings, restart=False)
-    lab.hook(hook, settings, restart=False)
-    time.sleep(_SETTLE_SECONDS)
-
-
-def _advice_given(socket: Path) -> int:
-    with SubmitClient(socket) as client:
-        return client.ping().advice_given
+def _lines(count: int) -> str:
+    return "\n".join(map(str, range(count)))
 
 
 def check_hook(name: str, advised: int) -> None:
-    """Refuse a run in which another hook ran than the one it is counted for.
+    """Refuse a burst in which another hook ran than the one it is counted for.
 
     Fewer answers than submissions are no mistake: on a busy machine some questions take longer than the hook
     waits. They are counted instead.
@@ -151,34 +193,7 @@ def in_turn(number: int) -> tuple[str, ...]:
     return cases[::-1] if number // len(_CASES) % 2 else cases
 
 
-def _run(lab: Lab, serve_pid: int, submissions: int, clients: int) -> Run:
-    pid = lab.slurmctld_pid()
-    lab.run(*_SBATCH)  # loads the hook, connects
-    lab.run("sdiag", "--reset")
-    numbers = "\n".join(map(str, range(submissions)))
-    before = _processor_times(pid, serve_pid)
-    began = time.perf_counter()
-    lab.run("xargs", f"-P{clients}", "-I{}", *_SBATCH, stdin=numbers, timeout=600)
-    seconds = time.perf_counter() - began
-    used = [after - then for after, then in zip(_processor_times(pid, serve_pid), before, strict=True)]
-    match = _RPC.search(lab.run("sdiag").stdout)
-    return Run(
-        per_second=submissions / seconds,
-        rpc_us=float(match[2]) if match else math.nan,
-        clients=used[0],
-        slurmctld=used[1],
-        serve=used[2],
-    )
-
-
-def _processor_times(slurmctld_pid: int | None, serve_pid: int) -> tuple[float, float, float]:
-    """Of the sbatch processes that have ended, of slurmctld and of the submit server, seconds."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    slurmctld = math.nan if slurmctld_pid is None else processor_seconds(slurmctld_pid)
-    return children.ru_utime + children.ru_stime, slurmctld, processor_seconds(serve_pid)
-
-
-def result_of(runs: Runs, submissions: int, clients: int) -> dict[str, Any]:
+def result_of(runs: Runs, clients: int) -> dict[str, Any]:
     """What the runs say: medians, and ratios of runs of the same round."""
 
     def ratios(value: Callable[[Run], float], to: str) -> list[float]:
@@ -211,14 +226,13 @@ def result_of(runs: Runs, submissions: int, clients: int) -> dict[str, Any]:
         "processor_ratio_to_empty_hook": statistics.median(ratios(per_processor_second, "empty_hook")),
         "processor_us_per_submission": {
             name: {
-                who: statistics.median(getattr(run, who) for run in many) / submissions * 1e6
+                who: statistics.median(getattr(run, who) / run.submissions for run in many) * 1e6
                 for who in ("clients", "slurmctld", "serve")
             }
             for name, many in runs.items()
         },
-        # a run's first one, which loads the hook, is not timed, but advised as well
-        "not_advised": sum(max(0, submissions + 1 - run.advised) for run in runs["with_hook"]),
-        "submissions": submissions,
+        "not_advised": sum(max(0, run.submissions - run.advised) for run in runs["with_hook"]),
+        "submissions": runs["with_hook"][0].submissions,
         "sbatch_clients": clients,
         "rounds": len(throughput),
     }
