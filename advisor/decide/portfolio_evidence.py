@@ -82,7 +82,3 @@ class Days:
         spread = np.sqrt(np.cumsum(gain**2, axis=1))
         found = np.cumsum(gain, axis=1) / np.where(spread > 0.0, spread, 1.0)
         return np.concatenate([np.zeros((len(found), 1)), found], axis=1)
-
-    def one(self, contender: int) -> Self:
-        """One contender's days."""
-        return type(self)(loss=self.loss[[contender]], tells=self.tells[[contender]])

@@ -47,7 +47,7 @@ PRIOR_JOBS_WARM: Final = 100.0
 """The same among policies that differ by how many nodes they keep warm alone: a matter of degree, in which
 no burst refutes a neighbour dearly."""
 EVIDENCE_GUESSED: Final = 2.0
-"""So many standard errors the days of a challenger must be better, where run times are guessed. One burst
+"""So many standard errors the days of a selection must be better, where run times are guessed. One burst
 decides totals, and who was better in the last one is not in the next; days tell sooner."""
 _EVIDENCE_KEPT: Final = 0.5
 """A selection leads on while half of that is left."""
@@ -83,8 +83,7 @@ class Options:
         A selection leads only while its utility is better than the champion's by this share, and the leader's
         loyalty.
     evidence : float
-        And only where its days are better than the champion's by so many standard errors (`Days.evidence`);
-        another champion, but for the number of warm nodes, needs the same against the one before.
+        And only where its days are better than the champion's by so many standard errors (`Days.evidence`).
     checkpoint_seconds : float
         The leader is looked for so often.
     seed : int
@@ -187,10 +186,7 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
         Of the utility.
     """
     known = np.concatenate([np.zeros((len(checkpoints), 1, 4)), np.stack(checkpoints)], axis=1)
-    utility = utility_of(known + before[:, None, :], options)
-    champions = _best_so_far(utility)
-    if options.evidence > 0.0:
-        champions = _best_by_days(utility, days_of(checkpoints, options), options)
+    champions = _best_so_far(utility_of(known + before[:, None, :], options))
     lighter = before * (PRIOR_JOBS_WARM / _prior_jobs(options))
     kinds = [replace(policy, headroom=0) for policy in options.policies]
     for kind in {kinds[champion] for champion in np.unique(champions)}:
@@ -204,22 +200,6 @@ def _best_so_far(utility: Floats) -> NDArray[np.int64]:
     """Row of the best, loyally, column by column."""
     leader = Leader(first=int(np.argmax(utility[:, 0])))
     return np.array([leader.after(column) for column in utility.T], np.int64)
-
-
-def _best_by_days(utility: Floats, days: Days, options: Options) -> NDArray[np.int64]:
-    """The same, but who was not better by days as well does not take over."""
-    leader = Leader(first=int(np.argmax(utility[:, 0])))
-    current, each = leader.first, _each_day(options)
-    evidence = days.evidence(days.one(current))
-    best = np.empty(utility.shape[1], np.int64)
-    for known, column in enumerate(utility.T):
-        may = evidence[:, min(known // each, evidence.shape[1] - 1)] >= options.evidence
-        may[current] = True
-        best[known] = leader.after(np.where(may, column, -np.inf))
-        if best[known] != current:
-            current = int(best[known])
-            evidence = days.evidence(days.one(current))
-    return best
 
 
 def days_of(checkpoints: Sequence[Floats], options: Options) -> Days:
