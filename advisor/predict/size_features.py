@@ -369,7 +369,7 @@ class LiveFeatures(Placed):
         request, processors = job.requested_time or 0.0, float(job.processors)
         names = np.array(hashes_of(job), np.uint64)
         keys = np.empty(KINDS, np.uint64)
-        _size_state.categories_of(names, request, processors, self._hour_and_day(job)[1], keys)
+        _size_state.categories_of(names, request, processors, self._day_of_week(job), keys)
         return int(_size_state.submit(self._state, keys, job.submit_time, request, processors))
 
     def start(self, number: int, time: float) -> None:
@@ -385,10 +385,8 @@ class LiveFeatures(Placed):
         """Note that it has ended; ``run_seconds`` below 0: it never ran."""
         _size_state.end(self._state, number, time, run_seconds, divider)
 
-    def _hour_and_day(self, job: Job) -> tuple[float, float]:
-        local = job.submit_time + self._clock
-        days = local // 86400.0
-        return (local - 86400.0 * days) // 3600.0, (days + 3) % 7
+    def _day_of_week(self, job: Job) -> float:
+        return ((job.submit_time + self._clock) // 86400.0 + 3) % 7
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, no longer than what is in use."""

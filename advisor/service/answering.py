@@ -226,9 +226,7 @@ def _node_features(
     in it; where his is more than a plain conjunction, or long, nothing is added to it (`is_plain`; a job that
     may not be requeued stays here then).
     """
-    if not job.plain_constraint:
-        return None, None
-    if not (advice.prefer or advice.require):
+    if not (job.plain_constraint and (advice.prefer or advice.require)):
         return None, None
     own = (request.features,) if request.features else ()
     if advice.require:
