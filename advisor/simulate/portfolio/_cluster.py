@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from advisor.simulate._state import Records, heap_pop, heap_push
+from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._state import (
     ACTUAL,
     ALIKE,
@@ -20,7 +21,7 @@ from advisor.simulate.portfolio._state import (
     Floats,
     Rules,
 )
-from advisor.simulate.portfolio._tick import charge, decide, expected_end, next_moment, tick_of, weight_of
+from advisor.simulate.portfolio._tick import charge, decide, expected_end, weight_of
 
 CHARGED, WORK, SLOWDOWN, JOBS = 0, 1, 2, 3
 """Columns of the checkpoints: seconds charged, processor-seconds worked, sum of bounded slowdowns, jobs."""
@@ -232,7 +233,7 @@ def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> 
         if it.waiting == 0 and it.arrived == len(state.job):
             _close(state, rules)
             return DONE
-        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy, chooses)
+        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy, state.scratch, chooses)
         if chooses and it.waiting > 0:
             moment = min(moment, max(it.last_choice + it.period, it.now))
         if it.arrived < len(state.job):
@@ -270,11 +271,16 @@ def _close(state: ClusterState, rules: Rules) -> None:
 
 @numba.njit(cache=True)
 def profile(state: ClusterState, room: Records) -> int:
-    """Write the rented nodes into ``room`` as the online simulator takes them; how many."""
+    """Write the rented nodes into ``room`` as the online simulator takes them; how many.
+
+    There a running job ends when it is expected to end now, and is known to.
+    """
     it = state.cluster[0]
     for at in range(it.nodes):
         room[at] = state.node[at]
         room[at].ready = expected_end(state.node, at, it.now)
+        if room[at].row >= 0 and room[at].ready > it.now:
+            room[at].estimate = room[at].ready - room[at].begun
     return int(it.nodes)
 
 

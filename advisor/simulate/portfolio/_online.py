@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from advisor.simulate._state import Records
+from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._shared import (
     TAILS,
     Known,
@@ -31,9 +32,7 @@ from advisor.simulate.portfolio._tick import (
     BY_ORDER,
     charge,
     decide,
-    next_moment,
     priority_of_next,
-    tick_of,
     weight_of,
 )
 
@@ -180,7 +179,7 @@ def _go(  # noqa: PLR0917  (compiled: no keywords)
         if all_started and it.now >= least:
             _add_spared(known, tail, outcome, 0.0, -_hindered(state, rules, ready, it.now, np.inf))
             return STARTED
-        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy, True)
+        moment = next_moment(state.node, state.waiting, state.cluster, rules, policy, state.scratch, True)
         if it.arrived < len(job):
             moment = min(moment, job[it.arrived].submit)
         if all_started:

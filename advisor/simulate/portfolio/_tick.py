@@ -32,9 +32,9 @@ _FCFS, _LXF, _WFP3, _UNICEF = (
 _WSPT = int(JobOrder.WSPT)
 _FIRST, _BEST = int(NodeChoice.FIRST), int(NodeChoice.BEST)
 _HOUR_KEPT, _SECOND = int(Release.HOUR_KEPT), int(Release.SECOND)
-_HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 _LEAST_CHARGED = 60.0
-_GRACE = 3600.0
+GRACE_SECONDS = 3600.0
 _SOON = 300.0
 BY_ORDER, BY_CHOICE = 1, 2
 """Bits of ``forks``: another order of jobs, or choice of nodes, might have led to something else."""
@@ -60,7 +60,7 @@ def charge(held: float, release: int) -> float:
     """Seconds charged for a node that was held so long."""
     if release == _SECOND:
         return max(math.ceil(held), _LEAST_CHARGED)
-    return max(math.ceil(held / _HOUR), 1.0) * _HOUR
+    return max(math.ceil(held / HOUR_SECONDS), 1.0) * HOUR_SECONDS
 
 
 @numba.njit(cache=True)
@@ -116,7 +116,7 @@ def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
 
 
 @numba.njit(cache=True)
-def _wanted(waiting: Records, cluster: Records, kind: int) -> int:
+def wanted(waiting: Records, cluster: Records, kind: int) -> int:
     """Nodes a provisioning policy rents now; below 1 for none."""
     it = cluster[0]
     there = int(it.idle + it.booting)
@@ -133,7 +133,7 @@ def _wanted(waiting: Records, cluster: Records, kind: int) -> int:
     if kind == _ODB:
         return demand - int(it.nodes)
     if kind == _ODE:
-        target = math.ceil(seconds / _HOUR)
+        target = math.ceil(seconds / HOUR_SECONDS)
         if there == it.nodes:
             target = max(target, widest)
         return target - int(it.nodes)
@@ -143,12 +143,12 @@ def _wanted(waiting: Records, cluster: Records, kind: int) -> int:
 
 
 @numba.njit(cache=True)
-def _next_job(waiting: Records, cluster: Records, order: int) -> int:
+def next_job(waiting: Records, cluster: Records, order: int) -> int:
     """Which of the waiting jobs is next."""
     it = cluster[0]
     if order == _FCFS:
         return 0
-    now = it.now + (_GRACE if order == _WSPT else 0.0)
+    now = it.now + (GRACE_SECONDS if order == _WSPT else 0.0)
     best = 0
     highest = -1.0
     for at in range(it.waiting):
@@ -167,27 +167,27 @@ def priority_of_next(waiting: Records, cluster: Records, order: int, now: float)
     """
     if order == _FCFS:
         return np.inf, 0.0
-    grace = _GRACE if order == _WSPT else 0.0
-    head = waiting[cluster[0].first + _next_job(waiting, cluster, order)]
+    grace = GRACE_SECONDS if order == _WSPT else 0.0
+    head = waiting[cluster[0].first + next_job(waiting, cluster, order)]
     return float((now + grace - head.submit) * head.weight), grace + _SOON
 
 
 @numba.njit(cache=True)
-def _into_hour(seconds: float) -> float:
+def into_hour(seconds: float) -> float:
     """``seconds % 3600``, exactly; a tenth of the time."""
     if seconds < 0.0:
-        return seconds % _HOUR
-    hours = float(math.floor(seconds / _HOUR))
-    if hours * _HOUR > seconds:  # the quotient was rounded up
+        return seconds % HOUR_SECONDS
+    hours = float(math.floor(seconds / HOUR_SECONDS))
+    if hours * HOUR_SECONDS > seconds:  # the quotient was rounded up
         hours -= 1.0
-    return seconds - hours * _HOUR
+    return seconds - hours * HOUR_SECONDS
 
 
 @numba.njit(cache=True)
 def _left_after(since: float, end: float) -> float:
     """What is left at ``end`` of the hour paid by then."""
-    left = _HOUR - _into_hour(end - since)
-    return left if left < _HOUR else 0.0
+    left = HOUR_SECONDS - into_hour(end - since)
+    return left if left < HOUR_SECONDS else 0.0
 
 
 @numba.njit(cache=True)
@@ -304,7 +304,7 @@ def _start_jobs(
 ) -> None:
     it = cluster[0]
     while it.waiting > 0:
-        at = _next_job(waiting, cluster, policy.order)
+        at = next_job(waiting, cluster, policy.order)
         job = waiting[it.first + at]
         if job.processors > it.idle:
             if policy.backfill and it.idle > 0:
@@ -327,7 +327,7 @@ def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rul
 @numba.njit(cache=True)
 def paid_hour_ends(since: float, now: float, tick: float) -> bool:
     """Whether the node has to be given back now if it shall not be charged for another hour."""
-    return _HOUR - _into_hour(now - since) <= tick
+    return HOUR_SECONDS - into_hour(now - since) <= tick
 
 
 @numba.njit(cache=True)
@@ -375,7 +375,7 @@ def decide(
         _count(node, cluster)
     if it.waiting > 0:
         if it.nodes < rules.max_nodes:
-            _rent(node, cluster, rules, _wanted(waiting, cluster, policy.provisioning))
+            _rent(node, cluster, rules, wanted(waiting, cluster, policy.provisioning))
         if it.idle > 0:
             if it.waiting > 1:
                 it.forks |= BY_ORDER
@@ -386,73 +386,3 @@ def decide(
         _count(node, cluster)
     if it.waiting == 0:
         _give_back(node, cluster, rules, policy.headroom)
-
-
-@numba.njit(cache=True)
-def _overtaking(waiting: Records, cluster: Records, order: int) -> float:
-    """When the blocked head of the queue is first overtaken by a job that fits; not before now."""
-    it = cluster[0]
-    if order == _FCFS or it.waiting < 2:
-        return np.inf
-    if it.idle == 0:
-        return np.inf
-    head = waiting[cluster[0].first + _next_job(waiting, cluster, order)]
-    grace = _GRACE if order == _WSPT else 0.0
-    soonest = np.inf
-    for at in range(it.waiting):
-        job = waiting[it.first + at]
-        if job.processors <= it.idle and job.weight > head.weight:
-            crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
-            soonest = min(soonest, max(crossed - grace, it.now))
-    return float(soonest)
-
-
-@numba.njit(cache=True)
-def _paid_hour_over(node: Records, cluster: Records, rules: Rules) -> float:
-    """When an idle node's paid hour ends next."""
-    it = cluster[0]
-    soonest = np.inf
-    for at in range(it.nodes):
-        this = node[at]
-        if this.ready <= it.now:
-            paid = this.since + (math.floor((it.now - this.since) / _HOUR) + 1.0) * _HOUR - rules.tick
-            soonest = min(soonest, paid if paid > it.now else paid + _HOUR)
-    return float(soonest)
-
-
-@numba.njit(cache=True)
-def next_moment(
-    node: Records,
-    waiting: Records,
-    cluster: Records,
-    rules: Rules,
-    policy: Records,
-    looks_on: bool,  # noqa: FBT001  (compiled: no keywords)
-) -> float:
-    """When something may happen here next, arrivals apart.
-
-    A node gets idle, a job's slowdown reaches 2, an idle node's paid hour ends, the head of the queue is
-    overtaken by a job that fits, or this tick's starts leave less idle than ODM or ODX want. ``looks_on``:
-    slowdowns count while all nodes are rented, too, when nothing comes of them but a tick.
-    """
-    it = cluster[0]
-    kind = policy.provisioning
-    may_rent = it.waiting > 0 and it.nodes < rules.max_nodes
-    if kind in (_ODM, _ODX) and may_rent and _wanted(waiting, cluster, kind) > 0:
-        return float(it.now)
-    soonest = _overtaking(waiting, cluster, policy.order)
-    soonest = min(soonest, it.next_ready)
-    if rules.release == _HOUR_KEPT and it.idle > 0:
-        soonest = min(soonest, _paid_hour_over(node, cluster, rules))
-    if kind == _ODX and (looks_on or may_rent):
-        for at in range(it.waiting):
-            moment = waiting[it.first + at].submit + max(waiting[it.first + at].estimate, SLOWDOWN_BOUND)
-            if moment > it.now:
-                soonest = min(soonest, moment)
-    return float(soonest)
-
-
-@numba.njit(cache=True)
-def tick_of(moment: float, now: float, tick: float) -> float:
-    """First tick at or after a moment, and after now."""
-    return max(math.ceil(moment / tick), math.floor(now / tick) + 1.0) * tick

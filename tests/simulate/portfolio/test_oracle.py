@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -59,9 +58,6 @@ def logs(draw, by_hand) -> object:
 @settings(max_examples=150, deadline=None)
 def test_compiled_cluster_is_the_oracle(by_hand, data, cloud, policy, runtimes):
     """Same starts, same charge, to the last bit."""
-    # a job beyond its estimate is expected to take ever longer: the oracle backfills by that at every tick,
-    # the kernel only when something happened
-    policy = replace(policy, backfill=policy.backfill and runtimes is Runtimes.ACTUAL)
     jobs = data.draw(logs(by_hand))
     plain = oracle.live(jobs, cloud, runtimes, policy)
     cluster = RentedCluster(jobs, cloud, runtimes, [policy])
@@ -146,3 +142,18 @@ def test_deviation_of_no_policy_from_itself(by_hand, data, cloud, base, trial):
         assert deviating.charged[0] >= plain[0]
         assert base.headroom or deviating.charged[0] == plain[0]
     assert deviating.charged.tolist() == plain.tolist()
+
+
+@given(
+    data=st.data(), cloud=clouds, policy=policies, runtimes=st.sampled_from(KNOWN), period=st.floats(20, 4000)
+)
+@settings(max_examples=60, deadline=None)
+def test_being_told_the_same_policy_again_changes_nothing(by_hand, data, cloud, policy, runtimes, period):
+    """However often the policy is chosen, while it is the same one its life is its life alone."""
+    jobs = data.draw(logs(by_hand))
+    alone, told = (RentedCluster(jobs, cloud, runtimes, [policy]) for _ in range(2))
+    assert alone.advance(chooses=False)
+    while not told.advance(chooses=True):
+        told.apply(0, period)
+    assert told.state.job["start"].tolist() == alone.state.job["start"].tolist()
+    assert told.totals() == alone.totals()

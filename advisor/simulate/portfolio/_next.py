@@ -1,0 +1,174 @@
+"""When something may happen next on rented nodes: between these moments a tick would change nothing.
+
+The plain ``oracle`` acts at every tick; that the kernels may skip the others is what the tests compare.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from advisor.simulate._state import Records
+from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Rules
+from advisor.simulate.portfolio._tick import GRACE_SECONDS, HOUR_SECONDS, expected_end, next_job, wanted
+from advisor.simulate.portfolio.policies import JobOrder, Provisioning, Release
+
+_ODM, _ODX = int(Provisioning.ODM), int(Provisioning.ODX)
+_FCFS, _WSPT = int(JobOrder.FCFS), int(JobOrder.WSPT)
+_HOUR_KEPT = int(Release.HOUR_KEPT)
+
+
+@numba.njit(cache=True)
+def _overtaking(waiting: Records, cluster: Records, policy: Records, head: Records) -> float:
+    """When the blocked head of the queue is first overtaken by a job that fits; not before now.
+
+    With backfilling by any job, for others start beside the one as not beside the other.
+    """
+    it = cluster[0]
+    order = policy.order
+    if order == _FCFS:
+        return np.inf
+    grace = GRACE_SECONDS if order == _WSPT else 0.0
+    soonest = np.inf
+    for at in range(it.waiting):
+        job = waiting[it.first + at]
+        if job.weight > head.weight and (policy.backfill or job.processors <= it.idle):
+            crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
+            soonest = min(soonest, max(crossed - grace, it.now))
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def _shadow(node: Records, cluster: Records, scratch: Floats, processors: int) -> float:
+    """When so many nodes are expected to be idle."""
+    it = cluster[0]
+    for at in range(it.nodes):
+        scratch[at] = max(expected_end(node, at, it.now), it.now)
+    scratch[: it.nodes].sort()
+    return float(scratch[processors - 1])
+
+
+@numba.njit(cache=True)
+def _is_late(this: Records, now: float) -> bool:
+    """Whether a node's job runs beyond its estimate: it is expected to end two seconds later each second."""
+    return bool(this.ready > now and this.row >= 0 and this.begun + this.estimate <= now)
+
+
+@numba.njit(cache=True)
+def _late_at(node: Records, cluster: Records, shadow: float) -> float:
+    """Since when the late job runs that is expected to end at the shadow time; NaN for none."""
+    it = cluster[0]
+    for at in range(it.nodes):
+        if _is_late(node[at], it.now) and expected_end(node, at, it.now) == shadow:
+            return float(node[at].begun)
+    return np.nan
+
+
+@numba.njit(cache=True)
+def _begins_to_move(node: Records, cluster: Records, shadow: float) -> float:
+    """When a job expected to end by the shadow time, which stays till then, may first be expected later."""
+    it = cluster[0]
+    soonest = np.inf
+    for at in range(it.nodes):
+        this = node[at]
+        if this.ready > it.now and this.row >= 0 and expected_end(node, at, it.now) <= shadow:
+            soonest = min(soonest, max(this.begun + this.estimate, (shadow + this.begun) / 2.0))
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def _moves_so_long(node: Records, cluster: Records, shadow: float, begun: float) -> float:
+    """When a shadow time that moves with a job begun then meets a job or boot that keeps to its estimate.
+
+    Or when such a job before it gets late.
+    """
+    it = cluster[0]
+    soonest = np.inf
+    for at in range(it.nodes):
+        if node[at].ready <= it.now or _is_late(node[at], it.now):
+            continue
+        end = expected_end(node, at, it.now)
+        if end > shadow:
+            soonest = min(soonest, (end + begun) / 2.0)
+        elif end == shadow or node[at].row >= 0:
+            soonest = min(soonest, end if end < shadow else it.now)
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def _backfilling(node: Records, waiting: Records, cluster: Records, scratch: Floats, head: Records) -> float:
+    """When a job behind the blocked head may first be backfilled by time alone; early at worst.
+
+    The head's shadow time moves where jobs run beyond their estimates (``expected_end``).
+    """
+    it = cluster[0]
+    shadow = _shadow(node, cluster, scratch, head.processors)
+    begun = _late_at(node, cluster, shadow)
+    if np.isnan(begun):
+        return _begins_to_move(node, cluster, shadow)
+    soonest = _moves_so_long(node, cluster, shadow, begun)
+    for at in range(it.waiting):
+        job = waiting[it.first + at]
+        if job.processors <= it.idle and begun + job.estimate > it.now:
+            soonest = min(soonest, begun + job.estimate)
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def _paid_hour_over(node: Records, cluster: Records, rules: Rules) -> float:
+    """When an idle node's paid hour ends next."""
+    it = cluster[0]
+    soonest = np.inf
+    for at in range(it.nodes):
+        this = node[at]
+        if this.ready <= it.now:
+            hours = math.floor((it.now - this.since) / HOUR_SECONDS) + 1.0
+            paid = this.since + hours * HOUR_SECONDS - rules.tick
+            soonest = min(soonest, paid if paid > it.now else paid + HOUR_SECONDS)
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def next_moment(
+    node: Records,
+    waiting: Records,
+    cluster: Records,
+    rules: Rules,
+    policy: Records,
+    scratch: Floats,
+    looks_on: bool,  # noqa: FBT001  (compiled: no keywords)
+) -> float:
+    """When something may happen here next, arrivals apart.
+
+    A node gets idle, a job's slowdown reaches 2, an idle node's paid hour ends, the head of the queue is
+    overtaken by a job that fits, the time moves until which may be backfilled, or this tick's starts leave
+    less idle than ODM or ODX want. ``looks_on``: slowdowns count while all nodes are rented, too, when
+    nothing comes of them but a tick.
+    """
+    it = cluster[0]
+    kind = policy.provisioning
+    may_rent = it.waiting > 0 and it.nodes < rules.max_nodes
+    if kind in (_ODM, _ODX) and may_rent and wanted(waiting, cluster, kind) > 0:
+        return float(it.now)
+    soonest = float(it.next_ready)
+    if it.waiting > 1 and it.idle > 0:
+        head = waiting[it.first + next_job(waiting, cluster, policy.order)]
+        soonest = min(soonest, _overtaking(waiting, cluster, policy, head))
+        if policy.backfill and it.nodes >= head.processors:
+            soonest = min(soonest, _backfilling(node, waiting, cluster, scratch, head))
+    if rules.release == _HOUR_KEPT and it.idle > 0:
+        soonest = min(soonest, _paid_hour_over(node, cluster, rules))
+    if kind == _ODX and (looks_on or may_rent):
+        for at in range(it.waiting):
+            moment = waiting[it.first + at].submit + max(waiting[it.first + at].estimate, SLOWDOWN_BOUND)
+            if moment > it.now:
+                soonest = min(soonest, moment)
+    return float(soonest)
+
+
+@numba.njit(cache=True)
+def tick_of(moment: float, now: float, tick: float) -> float:
+    """First tick at or after a moment, and after now."""
+    return max(math.ceil(moment / tick), math.floor(now / tick) + 1.0) * tick
