@@ -66,6 +66,13 @@ class Days:
         day = np.arange(len(who))
         return type(self)(loss=self.loss[None, who, day], tells=self.tells[None, who, day])
 
+    def better(self, one: int, other: int, days: int) -> float:
+        """How many standard errors the first so many days of one contender are better than another's."""
+        both = (self.tells[one] & self.tells[other])[:days]
+        gain = (self.loss[other] - self.loss[one])[:days][both]
+        spread = float(np.sqrt(np.sum(gain**2)))
+        return float(np.sum(gain)) / spread if spread > 0.0 else 0.0
+
     def evidence(self, against: Days) -> Floats:
         """How many standard errors these contenders' days are better than another's, shape (n, d + 1).
 

@@ -47,8 +47,9 @@ PRIOR_JOBS_WARM: Final = 100.0
 """The same among policies that differ by how many nodes they keep warm alone: a matter of degree, in which
 no burst refutes a neighbour dearly."""
 EVIDENCE_GUESSED: Final = 2.0
-"""So many standard errors the days of a selection must be better, where run times are guessed. One burst
-decides totals, and who was better in the last one is not in the next; days tell sooner."""
+"""So many standard errors the days of a selection, or of another order of jobs, must be better, where run
+times are guessed. One burst decides totals, and who was better in the last one is not in the next; days tell
+sooner."""
 _EVIDENCE_KEPT: Final = 0.5
 """A selection leads on while half of that is left."""
 CHAMPION: Final = -1
@@ -83,7 +84,8 @@ class Options:
         A selection leads only while its utility is better than the champion's by this share, and the leader's
         loyalty.
     evidence : float
-        And only where its days are better than the champion's by so many standard errors (`Days.evidence`).
+        And only where its days are better than the champion's by so many standard errors (`Days.evidence`);
+        the same for a champion of another order of jobs.
     checkpoint_seconds : float
         The leader is looked for so often.
     seed : int
@@ -107,8 +109,10 @@ class Options:
 
 
 def usual_policies(release: Release) -> tuple[RentingPolicy, ...]:
-    """The paper's sixty for its billing, with ours where nodes are kept or charged by the second."""
-    return PUBLISHED if release is Release.HOUR else PUBLISHED + BEYOND
+    """The paper's sixty and ours; without warm nodes where idle nodes are given back at once."""
+    return PUBLISHED + tuple(
+        policy for policy in BEYOND if release is not Release.HOUR or policy.headroom == 0
+    )
 
 
 def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
@@ -176,6 +180,9 @@ def rows_of(totals: Sequence[Totals]) -> Floats:
 def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options) -> NDArray[np.int64]:
     """Champion when 0, 1, ... checkpoints are known: the best policy, with as many warm nodes as are best.
 
+    How much is to be rented shows at once; which job goes first shows over days. Where ``options.evidence``
+    is asked for, a policy of another order of jobs takes over only when its days are that much better.
+
     Parameters
     ----------
     checkpoints : sequence of ndarray, shape (c, 4)
@@ -186,13 +193,32 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
         Of the utility.
     """
     known = np.concatenate([np.zeros((len(checkpoints), 1, 4)), np.stack(checkpoints)], axis=1)
-    champions = _best_so_far(utility_of(known + before[:, None, :], options))
+    champions = _best_order_so_far(utility_of(known + before[:, None, :], options), checkpoints, options)
     lighter = before * (PRIOR_JOBS_WARM / _prior_jobs(options))
     kinds = [replace(policy, headroom=0) for policy in options.policies]
     for kind in {kinds[champion] for champion in np.unique(champions)}:
         alike = np.flatnonzero([other == kind for other in kinds])
         degree = _best_so_far(utility_of(known[alike] + lighter[alike][:, None, :], options))
         champions = np.where(np.isin(champions, alike), alike[degree], champions)
+    return champions
+
+
+def _best_order_so_far(utility: Floats, checkpoints: Sequence[Floats], options: Options) -> NDArray[np.int64]:
+    """Row of the best, loyally, column by column; of another order of jobs where its days say so."""
+    if options.evidence <= 0.0:
+        return _best_so_far(utility)
+    days, each = days_of(checkpoints, options), _each_day(options)
+    orders = [(policy.order, policy.backfill) for policy in options.policies]
+    order = np.array([orders.index(one) for one in orders])
+    current = int(np.argmax(utility[:, 0]))
+    leader = Leader(first=current)
+    champions = np.empty(utility.shape[1], np.int64)
+    for at, column in enumerate(utility.T):
+        current = leader.after(np.where(order == order[current], column, -np.inf))
+        best = int(np.argmax(column))
+        if order[best] != order[current] and days.better(best, current, at // each) >= options.evidence:
+            current = leader.after(column)
+        champions[at] = current
     return champions
 
 
