@@ -68,8 +68,8 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     policies: Annotated[
         Policies | None,
         typer.Option(
-            help="`paper`: its sixty; `beyond`: ours too. By default ours too, but with billing `hour` without "
-            "warm nodes, as idle nodes are given back there."
+            help="`paper`: its sixty; `beyond`: ours too. By default ours too, with billing `hour` those "
+            "without warm nodes, as idle nodes are given back there."
         ),
     ] = None,
     budget_ms: Annotated[

@@ -69,7 +69,7 @@ class Days:
     def better(self, one: int, other: int, days: int) -> float:
         """How many standard errors the first so many days of one contender are better than another's."""
         both = (self.tells[one] & self.tells[other])[:days]
-        gain = (self.loss[other] - self.loss[one])[:days][both]
+        gain = self.loss[other, :days][both] - self.loss[one, :days][both]
         spread = float(np.sqrt(np.sum(gain**2)))
         return float(np.sum(gain)) / spread if spread > 0.0 else 0.0
 
