@@ -117,7 +117,7 @@ class Selection:
 def replay_selection(jobs: JobTable, options: Options) -> Totals:
     """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
     champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
-    charge = Charge(np.array([champion]), [0])
+    charge = Charge(np.array([champion]), [0], jobs.submit)
     return _run(jobs, options.policies, options, charge, Steps(lambda *_: None, ("selection",)), 0).totals
 
 
@@ -135,6 +135,8 @@ class Standing:
         Each policy's utility at the end, its prior included.
     champions, leaders : ndarray of int
         Champion, and leading selection or ``CHAMPION``, when 0, 1, ... checkpoints were known.
+    earliest : ndarray
+        When each job first started under any of the contenders.
     """
 
     alone: list[Totals]
@@ -142,6 +144,7 @@ class Standing:
     scores: Floats
     champions: NDArray[np.int64]
     leaders: NDArray[np.int64]
+    earliest: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,17 +159,22 @@ def standing(known: JobTable, options: Options, steps: Steps, before: Floats) ->
     """Judge each policy and each selection on a log; ``before``: the policies' priors (`prior_of`)."""
     policies = options.policies
     shadows = []
+    earliest = np.full(len(known), np.inf)
     for done, policy in enumerate(policies):
         steps.policies(done, len(policies))
-        shadows.append(
-            replay_policy(known, options.cloud, options.runtimes, policy, options.checkpoint_seconds)
+        alone, checkpoints, start = replay_policy(
+            known, options.cloud, options.runtimes, policy, options.checkpoint_seconds
         )
+        shadows.append((alone, checkpoints))
+        np.minimum(earliest, start, out=earliest)
     steps.policies(len(policies), len(policies))
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
     selections = [
-        _run(known, policies, options, Charge(champions, [at]), steps, at)
+        _run(known, policies, options, Charge(champions, [at], earliest), steps, at)
         for at in range(len(options.margins))
     ]
+    for run in selections:
+        np.minimum(earliest, run.start, out=earliest)
     leaders = np.full(len(champions), CHAMPION, np.int64)
     if selections:
         leaders = leaders_of(
@@ -183,6 +191,7 @@ def standing(known: JobTable, options: Options, steps: Steps, before: Floats) ->
         scores=utility_of(before + rows_of(totals), options),
         champions=champions,
         leaders=leaders,
+        earliest=earliest,
     )
 
 
@@ -197,7 +206,7 @@ def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
     policies = options.policies
     steps = steps_of(options, tell)
     found = standing(known, options, steps, prior_of(policies, options))
-    charge = Charge(found.champions, found.leaders)
+    charge = Charge(found.champions, found.leaders, found.earliest)
     return Replayed(
         standing=found, portfolio=_run(known, policies, options, charge, steps, len(options.margins))
     )
@@ -261,6 +270,7 @@ class Run:
 
     totals: Totals
     checkpoints: Floats
+    start: Floats
     use: PolicyUse
 
 
@@ -275,7 +285,7 @@ def _run(
     """Go through the log under whoever is in charge by what is known; ``at``: which of the passes it is."""
     cluster = RentedCluster(jobs, options.cloud, options.runtimes, policies, options.checkpoint_seconds)
     selections = [Selection(policies, options, cluster, margin) for margin in options.margins]
-    known = Knowledge(jobs, options)
+    known = Knowledge(jobs, options, charge.earliest)
     use = PolicyUse()
     told = 0
     while not cluster.advance(chooses=True):
@@ -292,7 +302,10 @@ def _run(
     steps.passed(at, len(jobs), len(jobs))
     for selection in selections:
         use.take(selection.use)
-    return Run(totals=cluster.totals(), checkpoints=cluster.state.checkpoints, use=use)
+    state = cluster.state
+    return Run(
+        totals=cluster.totals(), checkpoints=state.checkpoints, start=state.job["start"].copy(), use=use
+    )
 
 
 def _use_over_time(use: PolicyUse, policies: Sequence[RentingPolicy], spans: int = 60) -> dict[str, Any]:

@@ -127,10 +127,14 @@ def usual_evidence(runtimes: Runtimes) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """Who is in charge after how many checkpoints are known; the last entry holds from then on."""
+    """Who is in charge after how many checkpoints are known; the last entry holds from then on.
+
+    ``earliest``: when each job first started in any of the clusters that were simulated alongside.
+    """
 
     champions: NDArray[np.int64]
     leaders: Sequence[int] | NDArray[np.int64]
+    earliest: Floats
 
     def after(self, known: int) -> tuple[int, int]:
         """Champion, and leading selection or ``CHAMPION``."""
@@ -301,26 +305,41 @@ def utility_of(at: Floats, options: Options) -> Floats:
 class Knowledge:
     """How many checkpoints of the clusters simulated alongside may be known to a cluster.
 
-    With true run times all up to now. Else those before the oldest job that has not ended here: a cluster
-    alongside may have run it already, and how long it runs nobody knows yet.
+    With true run times all up to now. Else those at which none of them knew more of any job: one that has run
+    for five minutes here may have run for five minutes there, and how much longer it runs nobody knows yet.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        Of the log.
+    options : Options
+        Which run times are known, and how often there are checkpoints.
+    earliest : ndarray, shape (n,)
+        When each job first started in any of those clusters.
     """
 
-    def __init__(self, jobs: JobTable, options: Options) -> None:
-        self._submit = jobs.submit
+    def __init__(self, jobs: JobTable, options: Options, earliest: Floats) -> None:
+        self._first = float(jobs.submit[0])
         self._every = options.checkpoint_seconds
         self._foresees = options.runtimes is Runtimes.ACTUAL
+        self._earliest = earliest
         self._ended = 0
 
     def checkpoints(self, cluster: RentedCluster) -> int:
         """Number of checkpoints known now."""
-        moment = cluster.now
-        if not self._foresees:
-            end = cluster.state.job["end"]
-            while self._ended < cluster.arrived and not np.isnan(end[self._ended]):
-                self._ended += 1
-            if self._ended < cluster.arrived:
-                moment = float(self._submit[self._ended])
-        return max(int((moment - self._submit[0]) // self._every), 0)
+        moment = cluster.now if self._foresees else min(self._known_until(cluster), cluster.now)
+        return max(int((moment - self._first) // self._every), 0)
+
+    def _known_until(self, cluster: RentedCluster) -> float:
+        """Until when no job had run for longer alongside than it has here; infinite where all ended."""
+        job = cluster.state.job[: cluster.arrived]
+        while self._ended < len(job) and not np.isnan(job["end"][self._ended]):
+            self._ended += 1
+        job = job[self._ended :]
+        unfinished = np.isnan(job["end"])
+        ran = cluster.now - job["start"][unfinished]
+        known = self._earliest[self._ended : cluster.arrived][unfinished] + np.where(np.isnan(ran), 0.0, ran)
+        return float(np.min(known, initial=np.inf))
 
 
 class Expected:

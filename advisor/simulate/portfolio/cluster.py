@@ -238,7 +238,7 @@ def replay_policy(
     runtimes: Runtimes,
     policy: RentingPolicy,
     checkpoint_seconds: float = 3600.0,
-) -> tuple[Totals, Floats]:
+) -> tuple[Totals, Floats, Floats]:
     """One policy on its own through the whole log.
 
     Returns
@@ -247,10 +247,12 @@ def replay_policy(
         Of all jobs.
     checkpoints : ndarray, shape (c, 4)
         Charged seconds, work seconds, sum of slowdowns and finished jobs at each checkpoint: known then.
+    start : ndarray, shape (n,)
+        When each job started.
     """
     cluster = RentedCluster(jobs, cloud, runtimes, [policy], checkpoint_seconds)
     cluster.advance(chooses=False)
-    return cluster.totals(), cluster.state.checkpoints
+    return cluster.totals(), cluster.state.checkpoints, cluster.state.job["start"].copy()
 
 
 def codes_of_alike(jobs: JobTable) -> NDArray[np.int64]:
