@@ -1,7 +1,7 @@
 """Who is in charge of a replayed portfolio, and what may be known when that is decided.
 
 A policy's score is what it makes of the log by itself, simulated alongside. It begins with what the policy
-makes of a synthetic workload, and jobs that wait or run count with what is expected of them: what looks good
+makes of synthetic workloads, and jobs that wait or run count with what is expected of them: what looks good
 only because its waits are not over does not take charge.
 """
 
@@ -37,9 +37,10 @@ Floats = NDArray[np.float64]
 
 WIDEST: Final = 64
 """Processors of the widest job that is kept (section 5.2)."""
-PRIOR_WORKLOAD: Final = "synthetic:5000:1"
+PRIOR_WORKLOADS: Final = tuple(f"synthetic:2000:{seed}" for seed in range(1, 9))
+"""Several, for which policy is best on one hangs on its bursts."""
 PRIOR_JOBS: Final = 500.0
-"""Every policy's score begins with what it makes of a synthetic workload, counted as so many jobs: a quiet
+"""Every policy's score begins with what it makes of synthetic workloads, counted as so many jobs: a quiet
 first week would else put a policy in charge that the first burst refutes dearly."""
 PRIOR_JOBS_EXACT: Final = 150.0
 """The same where run times are known: no policy is led astray by wrong ones, and a log soon tells more."""
@@ -166,10 +167,14 @@ def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
 
 
 def prior_of(policies: Sequence[RentingPolicy], options: Options) -> Floats:
-    """What each policy makes of the synthetic workload, weighed as so many jobs; rows as checkpoints."""
-    workload = prepared(load_table(PRIOR_WORKLOAD), options.cloud, None)
-    every = [replay_policy(workload, options.cloud, options.runtimes, policy)[0] for policy in policies]
-    return rows_of(every) * (_prior_jobs(options) / len(workload))
+    """What each policy makes of the synthetic workloads, weighed as so many jobs; rows as checkpoints."""
+    workloads = [prepared(load_table(name), options.cloud, None) for name in PRIOR_WORKLOADS]
+    found = np.zeros((len(policies), 4))
+    for workload in workloads:
+        found += rows_of(
+            [replay_policy(workload, options.cloud, options.runtimes, policy)[0] for policy in policies]
+        )
+    return found * (_prior_jobs(options) / sum(map(len, workloads)))
 
 
 def _prior_jobs(options: Options) -> float:

@@ -259,7 +259,7 @@ def _key_of(settings: Settings) -> str:
     """Verdicts under other settings are none."""
     ours = settings.portfolio
     names = ",".join(policy.name for policy in policies_of(settings))
-    return f"2 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.in_charge == 'auto'}"
+    return f"3 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.in_charge == 'auto'}"
 
 
 def _verdict_in(content: Any) -> Verdict | None:

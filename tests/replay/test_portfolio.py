@@ -207,7 +207,7 @@ def test_the_future_changes_nothing(monkeypatch):
     whole = prepared(load_table("synthetic:240"), Cloud(), None)
     half = whole.select(slice(0, 120))
     options = Options(runtimes=Runtimes.PREDICTED, policies=PUBLISHED[::7] + PUBLISHED[-1:])
-    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOAD", "synthetic:200:1")
+    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOADS", ("synthetic:200:1",))
     uses = [replay(log, options, lambda *_: None).portfolio.use for log in (whole, half)]
     early = [
         [(moment, policy) for moment, policy in zip(use.moments, use.policies, strict=True) if moment < end]
@@ -241,7 +241,7 @@ def test_only_exact_run_times_are_worth_any_deviation():
 @pytest.mark.parametrize("billing", ["hour", "second"])
 def test_command(billing, tmp_path, monkeypatch):
     """The contract's fields; the billing and its rule are named; a page is written."""
-    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOAD", "synthetic:200:1")
+    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOADS", ("synthetic:200:1",))
     page = tmp_path / "page.html"
     line = ["replay", "portfolio", "--trace", "synthetic:300", "--billing", billing, "--simulate", "20"]
     done = CliRunner().invoke(app, [*line, "--plot", str(page), "--format", "json"])

@@ -21,7 +21,7 @@ from tests.service.portfolio_world import PortfolioWorld, node, waiting
 @pytest.fixture(autouse=True)
 def _short_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five thousand synthetic jobs take seconds, and tell no more here."""
-    monkeypatch.setattr(portfolio_charge, "PRIOR_WORKLOAD", "synthetic:500:1")
+    monkeypatch.setattr(portfolio_charge, "PRIOR_WORKLOADS", ("synthetic:500:1",))
 
 
 def ended(job_id: int, submit: float, run: float, **changes: Any) -> JobOutcome:
