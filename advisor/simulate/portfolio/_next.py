@@ -153,6 +153,8 @@ def next_moment(
     if kind in (_ODM, _ODX) and may_rent and wanted(waiting, cluster, kind) > 0:
         return float(it.now)
     soonest = float(it.next_ready)
+    if policy.headroom > 0 and rules.boot <= 0.0 and it.waiting > 0 and it.idle > 0:
+        return float(it.now)  # warm nodes are rented after the starts, and are ready at once
     if it.waiting > 1 and it.idle > 0:
         head = waiting[it.first + next_job(waiting, cluster, policy.order)]
         soonest = min(soonest, _overtaking(waiting, cluster, policy, head))

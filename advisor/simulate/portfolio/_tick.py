@@ -110,7 +110,9 @@ def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
         new.estimate = rules.boot
         new.row = -1
         it.nodes += 1
-    if rented > 0:
+    if rules.boot <= 0.0:
+        it.idle += max(rented, 0)
+    elif rented > 0:
         it.booting += rented
         it.next_ready = min(it.next_ready, it.now + rules.boot)
 
@@ -173,7 +175,7 @@ def priority_of_next(waiting: Records, cluster: Records, order: int, now: float)
 
 
 @numba.njit(cache=True)
-def into_hour(seconds: float) -> float:
+def _into_hour(seconds: float) -> float:
     """``seconds % 3600``, exactly; a tenth of the time."""
     if seconds < 0.0:
         return seconds % HOUR_SECONDS
@@ -186,7 +188,7 @@ def into_hour(seconds: float) -> float:
 @numba.njit(cache=True)
 def _left_after(since: float, end: float) -> float:
     """What is left at ``end`` of the hour paid by then."""
-    left = HOUR_SECONDS - into_hour(end - since)
+    left = HOUR_SECONDS - _into_hour(end - since)
     return left if left < HOUR_SECONDS else 0.0
 
 
@@ -327,7 +329,7 @@ def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rul
 @numba.njit(cache=True)
 def paid_hour_ends(since: float, now: float, tick: float) -> bool:
     """Whether the node has to be given back now if it shall not be charged for another hour."""
-    return HOUR_SECONDS - into_hour(now - since) <= tick
+    return HOUR_SECONDS - _into_hour(now - since) <= tick
 
 
 @numba.njit(cache=True)
@@ -382,7 +384,5 @@ def decide(
             _start_jobs(node, waiting, cluster, start, scratch, rules, policy)
     if policy.headroom > 0:
         _fill_headroom(node, waiting, cluster, rules, policy)
-    if it.next_ready <= it.now:  # without boot what is rented is idle from now on
-        _count(node, cluster)
     if it.waiting == 0:
         _give_back(node, cluster, rules, policy.headroom)

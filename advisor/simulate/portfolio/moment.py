@@ -23,8 +23,6 @@ from advisor.simulate.portfolio.policies import (
     as_records,
 )
 
-_GRACE: Final = 3600.0
-_HOUR: Final = 3600.0
 _NEW: Final = -1
 _TELLING: Final = 1e-4
 """Seconds between two nodes' starts that change no charge."""
@@ -114,7 +112,7 @@ def order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
     if order is JobOrder.FCFS:
         priority = -jobs["submit"]
     else:
-        grace = _GRACE if order is JobOrder.WSPT else 0.0
+        grace = _tick.GRACE_SECONDS if order is JobOrder.WSPT else 0.0
         weight = np.array(
             [_tick.weight_of(int(order), job["estimate"], int(job["processors"])) for job in jobs]
         )
@@ -124,7 +122,7 @@ def order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
 
 def left_of_paid_hour(since: float, end: float) -> float:
     """Seconds left at ``end`` of the hour that a node rented at ``since`` has paid for by then."""
-    return (_HOUR - (end - since) % _HOUR) % _HOUR
+    return (_tick.HOUR_SECONDS - (end - since) % _tick.HOUR_SECONDS) % _tick.HOUR_SECONDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,7 @@ clouds = st.builds(
     Cloud,
     release=st.sampled_from(Release),
     max_nodes=st.integers(4, 9),
-    boot_seconds=st.sampled_from([1.0, 120.0, 130.0]),
+    boot_seconds=st.sampled_from([0.0, 1.0, 120.0, 130.0]),
     tick_seconds=st.sampled_from([20.0, 60.0]),
 )
 
