@@ -1,1 +1,1 @@
-"""Floor 6: ``advisor ...``. Argument parsing and printing only."""
+"""Floor 9: ``advisor ...``. Argument parsing and printing only."""

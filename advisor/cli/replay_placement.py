@@ -130,7 +130,7 @@ def phase(name: str, total: int) -> Iterator[Callable[[int], None]]:
 def result_of(
     trace: Path, options: PlacementOptions, found: PlacementReplay, seconds: float
 ) -> dict[str, Any]:
-    """The JSON object of CONTRACT.md, with what the estimators and the cutoff ran with."""
+    """What ``advisor replay placement --format json`` prints."""
     from dataclasses import asdict
 
     return {

@@ -1,4 +1,4 @@
-"""The one decision function: live submissions, replays and what-ifs all call it (DESIGN.md, idea 1)."""
+"""The one decision function: submissions, replays and what-ifs all call it (docs/designs/0001, idea 1)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FEATURES: Final = {capacity: (capacity.value,) for capacity in Capacity}
 def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings, *, advice_id: str) -> Advice:
     """Decide where a job should start, and say why.
 
-    The four questions of DESIGN.md in their order; the first that is not answered YES keeps the job
+    The four questions (docs/designs/0001) in their order; the first that is not answered YES keeps the job
     on-premise, and later ones are not asked. Pure: no clock, no I/O, no randomness.
 
     Parameters

@@ -28,8 +28,8 @@ def choose(
     Parameters
     ----------
     job : Job
-        A job that may not be requeued is never put on spot (DESIGN.md, rule 1): it moves only if Slurm can
-        be told to keep it off.
+        A job that may not be requeued is never put on spot (docs/designs/0001, rule 1): it moves only if
+        Slurm can be told to keep it off.
     cloud_run_seconds : float
         Predicted run time in the cloud, s(c)*r; NaN when unknown, which keeps the job off spot.
     cloud : CloudState

@@ -1,6 +1,6 @@
 """Who may start in the cloud and keep his place here, and for how long. Pure.
 
-A job is hedged where it would wait and where the cloud is better or in doubt (DESIGN.md, the hedged start);
+A job is hedged where it would wait and where the cloud is better or in doubt (docs/designs/0013);
 it runs speculatively where question 3 doubts its length (Ambati et al. 2021, section 3.2). Either way it may
 be requeued, once: so only jobs are taken that may be, that nobody waits for at a terminal, and that are no
 part of something larger.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from advisor.decide.hedging import HedgeCase
 
 _LEAST_CHANCE: Final = 0.1
-"""Speculating on a job that ends in time less often than this only costs (FINDINGS.md, Waiting)."""
+"""Speculating on a job that ends in time less often than this only costs (docs/designs/0010)."""
 
 
 def may_be_brought_back(job: Job, settings: Settings) -> bool:

@@ -1,8 +1,8 @@
-"""boto3 clients with their retry behaviour said out loud: its default differs between releases (EC2.md).
+"""boto3 clients with their retry behaviour said out loud: its default differs between releases.
 
-Launches have one attempt and a loop of our own above them (`advisor.ec2.fleet`): a throttled call is repeated
-with the same token, a capacity error goes to the next pool at once and not after nine seconds of retries.
-Everything else may be repeated by botocore.
+It is `legacy` in boto3 1.43 and `standard` in 1.44. Launches have one attempt and a loop of our own above
+them (`advisor.ec2.fleet`): a throttled call is repeated with the same token, a capacity error goes to the
+next pool at once and not after nine seconds of retries. Everything else may be repeated by botocore.
 """
 
 from __future__ import annotations

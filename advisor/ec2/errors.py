@@ -1,7 +1,7 @@
-"""What an error of EC2 means, by its code, never by its text (DESIGN.md, rule 5).
+"""What an error of EC2 means, by its code, never by its text (docs/designs/0001, rule 5).
 
-The codes and their HTTP status were seen on a real endpoint emulator and checked against public issues
-(EC2.md, section 4). A code nobody here knows is the admin's, because retrying it blindly costs money.
+The codes and their HTTP status were seen on an endpoint emulator and checked against public issues. A code
+nobody here knows is the admin's, because retrying it blindly costs money.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def failure_of(error: Exception) -> Failure | None:
         if kind is FailureClass.ADMIN and status >= 500 and code not in _CLASS_OF:
             kind = FailureClass.SERVER  # a middle box or a new server error: not the admin's yet
         return Failure(kind, code, str(details.get("Message", ""))[:500])
-    # ResponseParserError is neither ClientError nor BotoCoreError: an HTML page with status 500 (EC2.md).
+    # ResponseParserError is neither ClientError nor BotoCoreError: a middle box's HTML page with status 500.
     # Credentials that can't be fetched right now are a service that does not answer; having none is not.
     if isinstance(error, ResponseParserError | BotoConnectionError | HTTPClientError | _NO_ANSWER):
         return Failure(FailureClass.SERVER, type(error).__name__, str(error)[:500])

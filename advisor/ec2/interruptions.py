@@ -1,7 +1,7 @@
 """What EC2 says about the end of instances: EventBridge by way of SQS, and spot requests as second source.
 
-Notices come at least once, unordered, and now and then not at all (EC2.md, section 3): so they are told apart
-by instance and kind, and whatever the queue loses the poll finds. A rule of EventBridge sees the whole
+Notices come at least once, unordered, and now and then not at all (AWS promises no more): so they are told
+apart by instance and kind, and whatever the queue loses the poll finds. A rule of EventBridge sees the whole
 account: whoever acts on a notice looks first whether the instance is his.
 """
 

@@ -1,4 +1,4 @@
-"""What was about to be done, written before it is done (DESIGN.md, rule 3).
+"""What was about to be done, written before it is done (docs/designs/0001, rule 3).
 
 An append-only file of JSON lines, flushed to disk before each call that changes the world. After a crash at
 any point the open intents say which token to ask EC2 about; a half-written last line is ignored.

@@ -1,8 +1,8 @@
 """One launch call, repeated with the same token while EC2 says "not now" or says nothing.
 
-One attempt of botocore's, and this loop above it: measured against a request bucket it loses no launch and
-sends half the requests of botocore's own retries, and a capacity error comes back at once instead of after
-nine seconds of repeating it (EC2.md, section 4).
+One attempt of botocore's, and this loop above it. Measured with 40 launches against EC2's request bucket
+(five, refilled two a second): none is lost in 53 requests; five tries in botocore's standard mode lose 3 to 6
+in over 100. A capacity error comes back at once instead of after nine seconds of repeating it (boto3 1.43).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pool is (purchase option, instance type, subnet): the grain at which EC2 runs out of machines. A breaker
 remembers an empty pool for 180 s, doubling to 1,800 s while it stays empty, and lets one probe through when
-its time is up (Karpenter's and Google's numbers, FAULTS.md). A quota parks the whole option. Throttling says
+its time is up (Karpenter's and Google's numbers). A quota parks the whole option. Throttling says
 nothing about capacity and never marks anything (F03).
 """
 
@@ -52,7 +52,7 @@ def pools_for(wish: Capacity, settings: Ec2Settings) -> tuple[Pool, ...]:
     """Pools to try for a wish, in order.
 
     Reserved first if that was the advice, then spot, then on-demand. A job that was promised on-demand (it
-    may not be requeued) never falls back to spot (DESIGN.md, rule 1).
+    may not be requeued) never falls back to spot (docs/designs/0001, rule 1).
     """
     order = {
         Capacity.RESERVED: (Capacity.RESERVED, Capacity.ON_DEMAND),

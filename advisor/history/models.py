@@ -274,7 +274,7 @@ def _clear_errors(home: Path) -> Iterator[None]:
 
 
 def _check_ours(path: Path, status: os.stat_result, right_type: Any) -> None:
-    """Owned by root or us, and nobody else may write (DESIGN.md, rule 7)."""
+    """Owned by root or us, and nobody else may write (docs/designs/0001, rule 7)."""
     mend = "Only the service's user may write models: chown and chmod go-w it, after looking at what is in it"
     if not right_type(status.st_mode):
         raise TellAdmin(f"{path}: neither a plain file nor a folder of its own. {mend}", code="models.type")

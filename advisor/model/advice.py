@@ -1,4 +1,4 @@
-"""The answer, and why: the reason is data (DESIGN.md, idea 2)."""
+"""The answer, and why: the reason is data (docs/designs/0001, idea 2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Capacity(enum.StrEnum):
 
 
 class Question(enum.StrEnum):
-    """The four questions, in the order they are asked (DESIGN.md)."""
+    """The four questions, in the order they are asked (docs/designs/0001)."""
 
     MAY_MOVE = "may-move"
     FASTER = "faster"
@@ -53,7 +53,7 @@ class Mode(enum.StrEnum):
 
 
 class Quantity(msgspec.Struct, frozen=True, gc=False):
-    """A number with its unit: every number shown has one (DESIGN.md, rule 8).
+    """A number with its unit: every number shown has one (docs/designs/0001, rule 8).
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class Node:
 
     ``states`` are Slurm's own words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Words nobody
     here knows are kept: policy asks the named predicates and does nothing about what it does not know
-    (FAULTS.md F16).
+    (docs/faults.md, F16).
 
     ``features`` are those the node may have, ``active_features`` those it has now (None: not told); jobs are
     matched with the active ones. ``weight``: Slurm fills nodes of low weight first (None: not told).

@@ -1,6 +1,6 @@
 """One root error and the three things a caller can do about one.
 
-Errors are told apart by class and code, never by message text (DESIGN.md, rule 5).
+Errors are told apart by class and code, never by message text (docs/designs/0001, rule 5).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class PathSettings(Section):
 
 
 class LoopSettings(Section):
-    """Periods of the control loops (DESIGN.md)."""
+    """Periods of the control loops, and where /metrics is served."""
 
     snapshot_seconds: float = setting(5.0, "squeue and sinfo, one shared query.", unit="s", gt=0.0)
     watch_seconds: float = setting(

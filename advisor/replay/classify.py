@@ -174,7 +174,7 @@ def report(
     probability_cut: float = 0.5,
     progress: Callable[[Flavour, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """What ``advisor replay classify`` prints (CONTRACT.md).
+    """What ``advisor replay classify --format json`` prints.
 
     ``divider_seconds`` is the last week's divider; ``train_seconds_per_week`` the mean over the trainings of
     the last mode asked for (the product's, by default).

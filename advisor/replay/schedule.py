@@ -127,7 +127,7 @@ def report(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """``advisor replay schedule`` (CONTRACT.md).
+    """What ``advisor replay schedule --format json`` prints.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class WaitingOptions:
 
 
 def report(table: JobTable, options: WaitingOptions, *, progress: Progress | None = None) -> dict[str, Any]:
-    """``advisor replay waiting`` (CONTRACT.md).
+    """What ``advisor replay waiting --format json`` prints.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Two clocks, because one of them may be set (FAULTS.md F32).
+    """Two clocks, because one of them may be set (docs/faults.md, F32).
 
     Attributes
     ----------

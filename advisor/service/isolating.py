@@ -1,4 +1,4 @@
-"""One bad node never stops the others (FAULTS.md F28)."""
+"""One bad node never stops the others (docs/faults.md, F28)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The reconcile loop: Slurm's nodes against EC2's instances. Minimal, and never in a hurry to kill.
 
-An instance or a node is only ever given up when both sides agree (DESIGN.md, rule 4); an unreadable answer of
-either means that nothing is done.
+An instance or a node is only ever given up when both sides agree (docs/designs/0001, rule 4); an unreadable
+answer of either means that nothing is done.
 """
 
 from __future__ import annotations

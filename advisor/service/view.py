@@ -1,4 +1,4 @@
-"""What the loops last saw of Slurm, shared: one query for all of them (FAULTS.md F29)."""
+"""What the loops last saw of Slurm, shared: one query for all of them (docs/faults.md, F29)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class ManualClock:
     Attributes
     ----------
     wall : float
-        Epoch seconds; may be set to and fro (FAULTS.md F32).
+        Epoch seconds; may be set to and fro (docs/faults.md, F32).
     steady : float
         Monotonic seconds.
     waited : list of float

@@ -1,4 +1,4 @@
-"""``advisor replay placement`` as it is typed; fields of CONTRACT.md."""
+"""``advisor replay placement`` as it is typed, and the fields it prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``advisor replay waiting`` and ``advisor plan`` as they are typed; fields of CONTRACT.md."""
+"""``advisor replay waiting`` and ``advisor plan`` as they are typed, and the fields they print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FAULTS.md, launches: what must hold when EC2 refuses, throttles, or does not answer."""
+"""Faults at a launch (docs/faults.md): what must hold when EC2 refuses, throttles, or does not answer."""
 
 from __future__ import annotations
 

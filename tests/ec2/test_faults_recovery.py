@@ -1,4 +1,4 @@
-"""FAULTS.md, afterwards: crashes, lagging and unreadable lists, failed terminations, clocks that jump."""
+"""Faults after a launch (docs/faults.md): crashes, lists that lag, failed terminations, clocks that jump."""
 
 from __future__ import annotations
 

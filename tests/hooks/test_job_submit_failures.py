@@ -1,4 +1,4 @@
-"""The advisor is down, slow, or answers nonsense (FAULTS.md F30): jobs are accepted as submitted, in time."""
+"""The advisor is down, slow, or answers nonsense (docs/faults.md, F30): jobs go in as submitted, in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FAULTS.md, the loops: clean-up that fails, protection that ends cleanly, misfits, rare paths."""
+"""Faults in the loops (docs/faults.md): clean-up fails, protection ends cleanly, misfits, rare paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults by rule: what unmodified boto3 sees of them (EC2.md, section 4)."""
+"""Faults by rule: what unmodified boto3 sees of them."""
 
 from __future__ import annotations
 

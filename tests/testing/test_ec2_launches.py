@@ -1,4 +1,4 @@
-"""The emulator launches as EC2 does: tokens, capacity, prices, templates, fleets (EC2.md, section 5)."""
+"""The emulator launches as EC2 does: tokens, capacity, prices, templates, fleets."""
 
 from __future__ import annotations
 

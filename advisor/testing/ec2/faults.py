@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-# SDKs retry by status, so it must be the real one: EC2's own faults are 5xx, ours are 4xx (EC2.md, section 4)
+# SDKs retry by status, so it must be the real one: EC2's own faults are 5xx, ours are 4xx
 STATUS_OF: Final[Mapping[str, int]] = {
     "InsufficientInstanceCapacity": 500,
     "InsufficientHostCapacity": 500,
