@@ -30,6 +30,7 @@ local DEFAULTS = {
 local LIMITS = {budget_ms = {1, 500}, breaker_failures = {1, 1000}, breaker_seconds = {0.1, 3600}}
 
 local SUCCESS = slurm.SUCCESS or 0
+local find, floor, match = string.find, math.floor, string.match
 
 -- Logging must not be able to fail either.
 local function log(level, text)
@@ -88,19 +89,8 @@ if not (has_socket and has_unix) then log("error", "lua-socket is missing: no ad
 
 local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
 
-local function encode_string(text)
-  if not text:find('[%c"\\]') then return '"' .. text .. '"' end
-  return '"' .. text:gsub('[%c"\\]', function(char)
-    return ESCAPES[char] or ("\\u%04x"):format(char:byte())
-  end) .. '"'
-end
-
-local function encode_value(value)
-  local kind = type(value)
-  if kind == "string" then return encode_string(value) end
-  if kind == "boolean" then return value and "true" or "false" end
-  -- "%.0f": Lua 5.3+ refuses "%d" for a float, Lua 5.1 prints big numbers in exponent form
-  return ("%.0f"):format(value)
+local function escaped(char)
+  return ESCAPES[char] or ("\\u%04x"):format(char:byte())
 end
 
 local function utf8_bytes(code)
@@ -228,7 +218,7 @@ local COMPACT = "^(%d+)" .. COUNT .. TEXT:rep(3) .. SIGNED .. COUNT:rep(2) .. TE
 
 local function decode_compact(line)
   local v, seq, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
-    = line:match(COMPACT)
+    = match(line, COMPACT)
   if not v or site_factor == "-" then return nil end
   return {
     v = tonumber(v), seq = tonumber(seq), ok = true, is_compact = true,
@@ -245,6 +235,8 @@ end
 
 -- ------------------------------------------------------------------- one bounded exchange
 
+local gettime = has_socket and socket.gettime
+
 local connection -- kept between submissions: 20 us instead of 200 us a question
 
 local function drop()
@@ -254,10 +246,14 @@ end
 
 -- seconds left, never more than the budget even when somebody sets the clock back; nil: time is up
 local function remaining(deadline)
-  local left = math.min(deadline - socket.gettime(), settings.budget_ms / 1000)
+  local left = math.min(deadline - gettime(), settings.budget_ms / 1000)
   if left <= 0 then return nil end
   return left
 end
+
+-- A call's timeout on a kept connection, of which most need no other: lua-socket counts it from the beginning
+-- of each call, and setting it costs a submission with cold caches as much as the call itself.
+local MOST_SECONDS = 0.98 * settings.budget_ms / 1000
 
 local function connect(deadline)
   local left = remaining(deadline)
@@ -269,21 +265,43 @@ local function connect(deadline)
     client:close()
     return nil, err
   end
+  client:settimeout(MOST_SECONDS, "t")
   return client
 end
 
--- receive("*l") reads without limit; this waits for one byte, then takes what has arrived
-local function receive_line(client, deadline)
+-- so many bytes, before the deadline
+local function receive(client, count, deadline)
+  local left, rest = deadline - gettime(), nil
+  if left >= MOST_SECONDS and left <= settings.budget_ms / 1000 then
+    local text, err, partial = client:receive(count)
+    if text or err ~= "timeout" then return text, err, partial end
+    rest = partial or "" -- and what is left of the budget is waited for as well
+    count = count - #rest
+  end
+  left = remaining(deadline)
+  if not left then return nil, "timeout", rest end
+  client:settimeout(left, "t")
+  local text, err, partial = client:receive(count)
+  client:settimeout(MOST_SECONDS, "t")
+  if text and rest then text = rest .. text end
+  return text, err, partial
+end
+
+-- A server that does not say how long its answer is: receive("*l") reads without limit, so this waits for one
+-- byte and takes what has arrived
+local function receive_line(client, deadline, first)
   local parts, size = {}, 0
   while size < ANSWER_BYTES do
-    local left = remaining(deadline)
-    if not left then return nil, "timeout" end
-    client:settimeout(left, "t")
-    local first, err = client:receive(1)
-    if not first then return nil, err end
+    if not first then
+      local one, err = receive(client, 1, deadline)
+      if not one then return nil, err end
+      first = one
+    end
     client:settimeout(0, "t")
     local rest, _, partial = client:receive(ANSWER_BYTES - size)
+    client:settimeout(MOST_SECONDS, "t")
     local chunk = first .. (rest or partial or "")
+    first = nil
     size = size + #chunk
     parts[#parts + 1] = chunk
     local newline = chunk:find("\n", 1, true)
@@ -293,18 +311,30 @@ local function receive_line(client, deadline)
   return nil, "answer too long"
 end
 
+-- "=" and five digits say how long the line is that follows: it is all that is read
+local function receive_answer(client, deadline)
+  local head, err = receive(client, 6, deadline)
+  if not head then return nil, err end
+  local size = tonumber(match(head, "^=(%d%d%d%d%d)$"))
+  if not size then return receive_line(client, deadline, head) end
+  if size > ANSWER_BYTES then return nil, "answer too long" end
+  local line
+  line, err = receive(client, size, deadline)
+  if line and find(line, "\n", 1, true) ~= size then return nil, "more than one line" end
+  return line, err
+end
+
 local function exchange(line)
-  local deadline = socket.gettime() + settings.budget_ms / 1000
+  local deadline = gettime() + settings.budget_ms / 1000
   while true do
     local kept, err = connection ~= nil, nil
     if not kept then connection, err = connect(deadline) end
     if not connection then return nil, err end
-    local left = remaining(deadline)
-    local sent, answer
+    local left, answer = remaining(deadline), nil
     if left then
-      connection:settimeout(left, "t")
-      sent, err = connection:send(line)
-      if sent then answer, err = receive_line(connection, deadline) end
+      if left < MOST_SECONDS then connection:settimeout(left, "t") end
+      local sent, failure = connection:send(line)
+      if sent then answer, err = receive_answer(connection, deadline) else err = failure end
     else
       err = "timeout"
     end
@@ -321,7 +351,7 @@ local breaker = {failures = 0, retry_at = 0, failed = 0, skipped = 0}
 
 function breaker.allows()
   if breaker.failures < settings.breaker_failures then return true end
-  local left = breaker.retry_at - socket.gettime()
+  local left = breaker.retry_at - gettime()
   if left <= 0 or left > settings.breaker_seconds then return true end -- the probe, or the clock was set
   breaker.skipped = breaker.skipped + 1
   return false
@@ -331,7 +361,7 @@ function breaker.failure(reason)
   breaker.failures = breaker.failures + 1
   breaker.failed = breaker.failed + 1
   if breaker.failures >= settings.breaker_failures then
-    breaker.retry_at = socket.gettime() + settings.breaker_seconds
+    breaker.retry_at = gettime() + settings.breaker_seconds
   end
   local state = breaker.failures >= settings.breaker_failures and ", breaker open" or ""
   log("info", ("no advice (%s), failure %d in a row%s"):format(tostring(reason), breaker.failures, state))
@@ -357,18 +387,6 @@ local function text(value)
   return nil
 end
 
-local function cut(value)
-  value = text(value)
-  return value and value:sub(1, COSMETIC_BYTES)
-end
-
-local function default_partition(part_list)
-  for name, partition in pairs(part_list) do
-    if partition.flag_default == 1 then return name, partition end
-  end
-  return nil
-end
-
 -- Time limit that will hold when the user gave none, minutes
 local function partition_limit(partition)
   if not partition then return nil end
@@ -386,108 +404,201 @@ local function besides_processors(tres)
   return nil
 end
 
-local function generic_resources(job)
-  return besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
-    or besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
-end
-
+-- It goes round, so that its words are kept as well (`as_text`); no connection outlives a failure, on which
+-- an older answer could arrive.
+local MOST_SEQUENCE = 500
 local sequence = 0
 
 -- The request under way. One table for all: a new one each time is work for the garbage collector of
 -- slurmctld's Lua, which has all of its job records to look through.
 local parts, count, too_long = {}, 0, nil
+local asked = {} -- what of it `fits` looks at once more
 
-local function put(key, value)
-  if value == nil then return end
-  parts[count + 1], parts[count + 2] = key, encode_value(value)
+-- Fields that are sent as they are, looked at in one loop: with cold caches a submission pays for each line
+-- of program that it comes by. Slurm's name; ours; from where on the number means "not set".
+local NUMBERS = {
+  "user_id", ',"uid":', UNSET_FROM[32],
+  "group_id", ',"gid":', UNSET_FROM[32],
+  "num_tasks", ',"num_tasks":', UNSET_FROM[32],
+  "cpus_per_task", ',"cpus_per_task":', UNSET_FROM[16],
+  "ntasks_per_node", ',"ntasks_per_node":', UNSET_FROM[16],
+  "min_mem_per_cpu", ',"memory_per_cpu":', UNSET_FROM[64],
+  "min_mem_per_node", ',"memory_per_node":', UNSET_FROM[64],
+  "time_limit", ',"time_limit":', UNSET_FROM[32],
+  "min_cpus", ',"min_cpus":', UNSET_FROM[32],
+  "min_nodes", ',"min_nodes":', UNSET_FROM[32],
+}
+-- Slurm's name; ours; whether it may hold a word that decides.
+local TEXTS = {
+  "user_name", ',"user":"', false,
+  "name", ',"name":"', false,
+  "comment", ',"comment":"', true,
+  "features", ',"features":"', true,
+  "licenses", ',"licenses":"', false,
+  "reservation", ',"reservation":"', false,
+  "dependency", ',"dependency":"', false,
+  "req_nodes", ',"req_nodes":"', false,
+  "burst_buffer", ',"burst_buffer":"', false,
+  "array_inx", ',"array":"', true,
+}
+
+-- Numbers as text, kept: most come again, and writing one costs the cold half of printf.
+local MOST_WRITTEN = 2000
+local written, kept = {}, 0
+
+local function as_text(value)
+  local said = written[value]
+  if said then return said end
+  if kept == MOST_WRITTEN then written, kept = {}, 0 end
+  -- "%.0f": Lua 5.3+ refuses "%d" for a float, Lua 5.1 prints big numbers in exponent form
+  said = ("%.0f"):format(value)
+  written[value], kept = said, kept + 1
+  return said
+end
+
+local function put(fragment)
+  count = count + 1
+  parts[count] = fragment
+end
+
+local function put_number(key, value)
+  parts[count + 1], parts[count + 2] = key, as_text(value)
   count = count + 2
 end
 
-local function put_decisive(key, value)
-  if value and #value > DECISIVE_BYTES then too_long = key:match("%l+") end
-  put(key, value)
+-- The key brings the opening quote.
+local function put_text(key, value, is_decisive)
+  if is_decisive then
+    if #value > DECISIVE_BYTES then too_long = key:match("%l+") end
+  elseif #value > COSMETIC_BYTES then
+    value = value:sub(1, COSMETIC_BYTES)
+  end
+  if find(value, '[%c"\\]') then value = value:gsub('[%c"\\]', escaped) end
+  parts[count + 1], parts[count + 2], parts[count + 3] = key, value, '"'
+  count = count + 3
 end
 
--- A submission as one line, or nil and what is too long in it; and what `fits` looks at once more. Every name
--- costs slurmctld a search through its hundred field names, so each is read once, and only what the server
--- looks at.
-local function describe(job, part_list)
-  sequence = sequence + 1
-  parts[1] = ('{"v":%d,"op":"advise","compact":true,"seq":%.0f'):format(PROTOCOL, sequence)
-  count, too_long = 1, nil
+local function generic_resources(job)
+  return besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
+    or besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
+end
+
+local default_name -- of the partition that was the default last time: there is one at most
+
+local function default_partition(part_list)
+  local last = default_name and part_list[default_name]
+  if last and last.flag_default == 1 then return default_name, last end
+  for name, partition in pairs(part_list) do
+    if partition.flag_default == 1 then
+      default_name = name
+      return name, partition
+    end
+  end
+  return nil
+end
+
+-- Where the job will go if it is not moved, and the limit that will hold there; both only where they matter
+local function put_partition(job, part_list)
   local partition = text(job.partition)
-  local default_name, default = default_partition(part_list)
+  local its_own = partition and part_list[partition]
+  if partition then put_text(',"partition":"', partition, true) end
+  if not partition or not asked.time_limit and not its_own then
+    local name, default = default_partition(part_list)
+    its_own = its_own or default
+    if not partition and name then put_text(',"default_partition":"', name, true) end
+  end
+  local limit = not asked.time_limit and partition_limit(its_own)
+  if limit then put_number(',"partition_time_limit":', limit) end
+end
+
+local HEAD = ('{"v":%d,"op":"advise","compact":true,"framed":true,"seq":'):format(PROTOCOL)
+
+-- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through
+-- its hundred field names, so each is read once, and only what the server looks at.
+local function describe(job, part_list)
+  sequence = sequence % MOST_SEQUENCE + 1
+  parts[1], parts[2] = HEAD, as_text(sequence)
+  count, too_long = 2, nil
+  asked.time_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil
+  for i = 1, #NUMBERS, 3 do
+    local name, unset = NUMBERS[i], NUMBERS[i + 2]
+    local value = job[name]
+    if value ~= nil and value ~= unset and type(value) == "number" and value >= 0 and value < unset then
+      value = floor(value)
+      asked[name] = value
+      put_number(NUMBERS[i + 1], value)
+    end
+  end
+  for i = 1, #TEXTS, 3 do
+    local value = job[TEXTS[i]]
+    if value ~= nil and text(value) then put_text(TEXTS[i + 1], value, TEXTS[i + 2]) end
+  end
+  asked.account = text(job.account) or text(job.default_account)
+  if asked.account then put_text(',"account":"', asked.account) end
+  asked.qos = text(job.qos) or text(job.default_qos)
+  if asked.qos then put_text(',"qos":"', asked.qos) end
+  local resources = generic_resources(job)
+  if resources then put_text(',"generic_resources":"', resources) end
+  put_partition(job, part_list)
   local requeue = number(job.requeue, 16)
-  local asked = {
-    account = text(job.account) or text(job.default_account),
-    qos = text(job.qos) or text(job.default_qos),
-    time_limit = number(job.time_limit, 32),
-    min_cpus = number(job.min_cpus, 32),
-    min_nodes = number(job.min_nodes, 32),
-  }
-  put(',"uid":', number(job.user_id, 32))
-  put(',"user":', cut(job.user_name))
-  put(',"gid":', number(job.group_id, 32))
-  put_decisive(',"partition":', partition)
-  put(',"default_partition":', default_name)
-  put(',"account":', cut(asked.account))
-  put(',"qos":', cut(asked.qos))
-  put(',"name":', cut(job.name))
-  put_decisive(',"comment":', text(job.comment))
-  put_decisive(',"features":', text(job.features))
-  put(',"licenses":', cut(job.licenses))
-  put(',"reservation":', cut(job.reservation))
-  put(',"dependency":', cut(job.dependency))
-  put(',"req_nodes":', cut(job.req_nodes))
-  put(',"generic_resources":', cut(generic_resources(job)))
-  put(',"burst_buffer":', cut(job.burst_buffer))
-  put_decisive(',"array":', text(job.array_inx))
-  if requeue then put(',"requeue":', requeue ~= 0) end
+  if requeue then put(requeue == 0 and ',"requeue":false' or ',"requeue":true') end
   local begin = number(job.begin_time, 64)
-  if begin and begin > 0 then put(',"begin_time":', begin) end
-  if number(job.priority, 32) == 0 then put(',"held":', true) end
-  put(',"interactive":', job.script == nil)
-  put(',"time_limit":', asked.time_limit)
-  put(',"partition_time_limit":', partition_limit(partition and part_list[partition] or default))
-  put(',"min_cpus":', asked.min_cpus)
-  put(',"num_tasks":', number(job.num_tasks, 32))
-  put(',"cpus_per_task":', number(job.cpus_per_task, 16))
-  put(',"min_nodes":', asked.min_nodes)
-  put(',"ntasks_per_node":', number(job.ntasks_per_node, 16))
-  put(',"memory_per_cpu":', number(job.min_mem_per_cpu, 64))
-  put(',"memory_per_node":', number(job.min_mem_per_node, 64))
-  if breaker.failed > 0 then put(',"hook_failed":', breaker.failed) end
-  if breaker.skipped > 0 then put(',"hook_skipped":', breaker.skipped) end
+  if begin and begin > 0 then put_number(',"begin_time":', begin) end
+  if number(job.priority, 32) == 0 then put(',"held":true') end
+  if job.script == nil then put(',"interactive":true') end
+  if breaker.failed > 0 then put_number(',"hook_failed":', breaker.failed) end
+  if breaker.skipped > 0 then put_number(',"hook_skipped":', breaker.skipped) end
   if too_long then return nil, too_long .. " too long" end
-  parts[count + 1] = "}\n"
-  local line = table.concat(parts, "", 1, count + 1)
+  put("}\n")
+  local line = table.concat(parts, "", 1, count)
   if #line > REQUEST_BYTES then return nil, "request too long" end
-  return line, asked
+  return line
 end
 
 -- ------------------------------------------------------------------------ judging the answer
 
-local function is_integer(value, low, high)
-  return type(value) == "number" and value == math.floor(value) and value >= low and value <= high
-end
-
-local function is_text(value, limit, pattern)
-  return type(value) == "string" and #value > 0 and #value <= limit
-    and (not pattern or value:find(pattern) ~= nil)
-end
-
 local FEATURES = "^[%w_.:=&|,%-%[%]()*]+$"
-local IS_VALID = { -- per field the hook knows; others are for newer hooks
-  partition = function(value) return is_text(value, 256, "^[%w_.,+-]+$") end,
-  features = function(value) return is_text(value, 512, FEATURES) end,
-  prefer = function(value) return is_text(value, 512, FEATURES) end,
-  site_factor = function(value) return is_integer(value, -2000000000, 2000000000) end,
-  -- only ever later in the queue: that is what anybody may ask for
-  nice = function(value) return is_integer(value, 0, 2000000000) end,
-  admin_comment = function(value) return is_text(value, 4096) end,
-  message = function(value) return is_text(value, 512) end,
-  time_limit = function(value) return is_integer(value, 1, 4294967293) end,
+local TEXT_LIMITS = { -- most bytes, and what they may be
+  "partition", 256, "^[%w_.,+-]+$",
+  "features", 512, FEATURES,
+  "prefer", 512, FEATURES,
+  "admin_comment", 4096, false,
+  "message", 512, false,
 }
+local NUMBER_LIMITS = {
+  "site_factor", -2000000000, 2000000000,
+  "nice", 0, 2000000000, -- only ever later in the queue: that is what anybody may ask for
+  "time_limit", 1, 4294967293,
+}
+
+-- which field of an answer cannot be set, among those that the hook knows; others are for newer hooks
+local function unfit_field(answer)
+  for i = 1, #TEXT_LIMITS, 3 do
+    local value, pattern = answer[TEXT_LIMITS[i]], TEXT_LIMITS[i + 2]
+    if value ~= nil and (type(value) ~= "string" or #value == 0 or #value > TEXT_LIMITS[i + 1]
+      or pattern and not find(value, pattern)) then
+      return TEXT_LIMITS[i]
+    end
+  end
+  for i = 1, #NUMBER_LIMITS, 3 do
+    local value = answer[NUMBER_LIMITS[i]]
+    if value ~= nil and (type(value) ~= "number" or value ~= floor(value)
+      or value < NUMBER_LIMITS[i + 1] or value > NUMBER_LIMITS[i + 2]) then
+      return NUMBER_LIMITS[i]
+    end
+  end
+  return nil
+end
+
+local function field_with_control(answer)
+  for _, limits in ipairs({TEXT_LIMITS, NUMBER_LIMITS}) do
+    for i = 1, #limits, 3 do
+      local value = answer[limits[i]]
+      if value ~= nil and tostring(value):find("%c") then return limits[i] end
+    end
+  end
+  return nil
+end
 
 -- The answer; or nil and what is wrong with it; or the answer and which field of it cannot be set. The last
 -- is no failure of the server's: fields repeat words of the user's own, who must not open
@@ -496,15 +607,11 @@ local function judge(answer)
   if answer.v ~= PROTOCOL then return nil, "protocol version" end
   if answer.seq ~= sequence then return nil, "answer to another question" end
   if type(answer.ok) ~= "boolean" then return nil, "neither ok nor refused" end
-  local unfit
-  for name, is_valid in pairs(IS_VALID) do
-    local value = answer[name]
-    if value ~= nil then
-      if not answer.is_compact and tostring(value):find("%c") then return nil, "bad " .. name end
-      if not is_valid(value) then unfit = name end
-    end
+  if not answer.is_compact then
+    local bad = field_with_control(answer)
+    if bad then return nil, "bad " .. bad end
   end
-  return answer, nil, unfit
+  return answer, nil, unfit_field(answer)
 end
 
 local function is_listed(list, name)
@@ -518,35 +625,40 @@ local function admits(name, allowed, denied)
   return not denied or name ~= nil and not is_listed(denied, name)
 end
 
-local function over(asked, limit)
-  return asked and limit and asked > limit
+local function over(wanted, partition, name)
+  local limit = wanted and number(partition[name], 32)
+  return limit and wanted > limit
 end
 
 -- Would slurmctld reject or park the job there? Then it stays where it is.
-local function fits(asked, part_list, partitions)
+local function fits(partition, name)
+  if not partition then return false, "partition " .. name .. " is not open to this user" end
+  if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
+  if over(asked.time_limit, partition, "max_time") or over(asked.min_cpus, partition, "total_cpus")
+    or over(asked.min_nodes, partition, "max_nodes") or over(asked.min_nodes, partition, "total_nodes") then
+    return false, "job is over the limits of partition " .. name
+  end
+  if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
+    return false, "partition " .. name .. " does not take this account"
+  end
+  if not admits(asked.qos, partition.allow_qos, partition.deny_qos) then
+    return false, "partition " .. name .. " does not take this QOS"
+  end
+  return true
+end
+
+local function fits_all(part_list, partitions)
+  if part_list[partitions] then return fits(part_list[partitions], partitions) end
   for name in partitions:gmatch("[^,]+") do
-    local partition = part_list[name]
-    if not partition then return false, "partition " .. name .. " is not open to this user" end
-    if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
-    if over(asked.time_limit, number(partition.max_time, 32))
-      or over(asked.min_nodes, number(partition.max_nodes, 32))
-      or over(asked.min_nodes, number(partition.total_nodes, 32))
-      or over(asked.min_cpus, number(partition.total_cpus, 32)) then
-      return false, "job is over the limits of partition " .. name
-    end
-    if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
-      return false, "partition " .. name .. " does not take this account"
-    end
-    if not admits(asked.qos, partition.allow_qos, partition.deny_qos) then
-      return false, "partition " .. name .. " does not take this QOS"
-    end
+    local possible, reason = fits(part_list[name], name)
+    if not possible then return false, reason end
   end
   return true
 end
 
 -- A moved job's longer limit: never shorter than the user's, never where he gave none (INFINITE is none as
 -- well), never above MaxTime of a partition it may start in.
-local function raised_limit(asked, part_list, answer)
+local function raised_limit(part_list, answer)
   local limit = answer.time_limit
   if not (asked.time_limit and limit and answer.partition) then return nil end
   for name in answer.partition:gmatch("[^,]+") do
@@ -561,10 +673,13 @@ local function may_require(job, features)
   return not text(job.prefer) and (not own or features:sub(1, #own + 1) == own .. "&")
 end
 
--- what to set, in order; what the user set himself is not in it
-local function changes_for(job, asked, part_list, answer)
-  local changes = {}
-  local function change(name, value) changes[#changes + 1] = {name, value} end
+-- what to set, in order, as name, value, name, value; what the user set himself is not in it
+local function changes_for(job, part_list, answer)
+  local changes, last = {}, 0
+  local function change(name, value)
+    changes[last + 1], changes[last + 2] = name, value
+    last = last + 2
+  end
   if answer.partition then change("partition", answer.partition) end
   if answer.features then change("features", answer.features) end
   if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
@@ -575,17 +690,17 @@ local function changes_for(job, asked, part_list, answer)
   if answer.admin_comment and not text(job.admin_comment) then
     change("admin_comment", answer.admin_comment)
   end
-  local limit = raised_limit(asked, part_list, answer)
+  local limit = raised_limit(part_list, answer)
   if limit then change("time_limit", limit) end
-  return changes
+  return changes, last
 end
 
 -- ---------------------------------------------------------------------------------- the hook
 
 local function ask(job, part_list)
-  local line, asked = describe(job, part_list)
+  local line, reason = describe(job, part_list)
   if not line then
-    log("info", "job left alone: " .. asked)
+    log("info", "job left alone: " .. reason)
     return nil
   end
   local raw, err = exchange(line)
@@ -601,23 +716,21 @@ local function ask(job, part_list)
     log("info", "job left alone: " .. unfit .. " of the answer cannot be set")
     return nil
   end
-  if answer.ok then
-    answer.asked = asked
-    return answer
-  end
+  if answer.ok then return answer end
   log("info", "no advice: the server says " .. tostring(answer.error))
   return nil
 end
 
+local is_on = settings.enabled and has_socket and has_unix
+local is_asking = false -- an error now is the exchange's
+
 local function submit(job, part_list)
-  if not (settings.enabled and has_socket and has_unix) then return end
-  if number(job.het_job_offset, 32) then return end
+  local offset = job.het_job_offset
+  if offset ~= UNSET_FROM[32] and number(offset, 32) then return end
   if not breaker.allows() then return end
-  local fine, answer, err = pcall(ask, job, part_list)
-  if not fine then
-    drop()
-    answer, err = nil, answer
-  end
+  is_asking = true
+  local answer, err = ask(job, part_list)
+  is_asking = false
   if err then breaker.failure(err) end
   if not answer then return end
   if answer.features and not may_require(job, answer.features) then
@@ -626,19 +739,32 @@ local function submit(job, part_list)
     return
   end
   if answer.partition then
-    local possible, reason = fits(answer.asked, part_list, answer.partition)
+    local possible, reason = fits_all(part_list, answer.partition)
     if not possible then
       log("info", "job left alone: " .. reason)
       return
     end
   end
-  for _, change in ipairs(changes_for(job, answer.asked, part_list, answer)) do job[change[1]] = change[2] end
+  local changes, last = changes_for(job, part_list, answer)
+  for at = 1, last, 2 do job[changes[at]] = changes[at + 1] end
   if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
 end
 
+local function failed(err)
+  if is_asking then
+    is_asking = false
+    drop()
+    breaker.failure(err)
+  else
+    log("error", tostring(err))
+  end
+end
+
 function slurm_job_submit(job_desc, part_list, submit_uid) -- luacheck: no unused args
-  local fine, err = pcall(submit, job_desc, part_list)
-  if not fine then log("error", tostring(err)) end
+  if is_on then
+    local fine, err = pcall(submit, job_desc, part_list)
+    if not fine then pcall(failed, err) end
+  end
   return SUCCESS
 end
 

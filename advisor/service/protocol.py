@@ -73,6 +73,8 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         True for a question that submits nothing: it is not spooled and not counted as queued.
     compact : bool
         The asker reads the compact reply.
+    framed : bool
+        The asker wants to be told the compact reply's length before it (:func:`encode_reply`).
     hook_failed, hook_skipped : int
         Questions of the hook that failed, or that its open breaker did not ask, since the last answer.
     """
@@ -111,6 +113,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     burst_buffer: str | None = None
     dry: bool = False
     compact: bool = False
+    framed: bool = False
     hook_failed: int = 0
     hook_skipped: int = 0
 
@@ -255,13 +258,16 @@ def encode_line(message: msgspec.Struct) -> bytes:
 _COMPACT_TABS: Final = 9
 
 
-def encode_reply(reply: AdviseReply, *, compact: bool) -> bytes:
+def encode_reply(reply: AdviseReply, *, compact: bool, framed: bool = False) -> bytes:
     r"""The reply to ``advise`` as one line.
 
     The compact form is the version, ``seq``, ``partition``, ``features``, ``prefer``, ``site_factor``,
     ``nice``, ``time_limit``, ``message`` and ``admin_comment``, in that order, with a tab between two and
     nothing for what is not to be set; later versions may add fields at the end. A text that has a tab or a
     line end of its own is sent as JSON, which the asker must read in any case.
+
+    Framed, "=" and the line's length in five digits stand before a compact line: who must not read without
+    limit can ask his socket for just so much, in one call instead of two.
     """
     if not compact:
         return encode_line(reply)
@@ -274,7 +280,8 @@ def encode_reply(reply: AdviseReply, *, compact: bool) -> bytes:
     )
     if line.count("\t") != _COMPACT_TABS or line.count("\n") != 1:
         return encode_line(reply)
-    return line.encode()
+    encoded = line.encode()
+    return b"=%05d%b" % (len(encoded), encoded) if framed else encoded
 
 
 def refusal(error: str, seq: int = 0) -> bytes:

@@ -195,7 +195,8 @@ class SubmitServer:
             self._metrics.protocol_error("server.failed")
             log.exception("advice.failed")
             return
-        connection.sendall(protocol.encode_reply(answered.reply, compact=request.compact))
+        reply = protocol.encode_reply(answered.reply, compact=request.compact, framed=request.framed)
+        connection.sendall(reply)
         # the rest is ours: slurmctld has its answer
         seconds = time.perf_counter() - arrived
         if not request.dry and starts_hedged(answered.record.advice):

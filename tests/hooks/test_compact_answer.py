@@ -58,14 +58,15 @@ def told(lua: str, line_of: Callable[[int], bytes], folder: Path) -> Submitted:
     return done
 
 
-@given(lua=st.sampled_from(LUA_VERSIONS), reply=replies)
-def test_says_what_json_says(lua: str, reply: AdviseReply) -> None:
+@given(lua=st.sampled_from(LUA_VERSIONS), reply=replies, framed=st.booleans())
+def test_says_what_json_says(lua: str, reply: AdviseReply, *, framed: bool) -> None:
     def line_of(seq: int, *, compact: bool) -> bytes:
         answer = msgspec.structs.replace(reply, seq=seq)
         # "" is no value that the server ever sends, and in the compact form it is none at all
         emptied = {name: None for name in reply.__struct_fields__ if getattr(reply, name) == ""}
         emptied = {name: None for name in emptied if name not in ("id", "placement", "mode", "reason")}
-        return protocol.encode_reply(msgspec.structs.replace(answer, **emptied), compact=compact)
+        emptied_answer = msgspec.structs.replace(answer, **emptied)
+        return protocol.encode_reply(emptied_answer, compact=compact, framed=framed)
 
     with tempfile.TemporaryDirectory() as folder:
         as_json = told(lua, lambda seq: line_of(seq, compact=False), Path(folder))
@@ -123,3 +124,63 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
 def test_one_wrong_field_spoils_all(lua: str, tmp_path: Path, kind: str) -> None:
     done = told(lua, lambda seq: WRONG[kind](compact_line(seq)), tmp_path)
     assert (done.changes, done.messages) == ({}, [])
+
+
+def framed_line(seq: int) -> bytes:
+    line = protocol.encode_reply(msgspec.structs.replace(GOOD, seq=seq), compact=True, framed=True)
+    assert line == b"=%05d" % len(compact_line(seq)) + compact_line(seq)
+    return line
+
+
+def test_a_framed_answer_is_read_to_its_end_and_the_connection_kept(lua: str, tmp_path: Path) -> None:
+    network = Network(lambda line: framed_line(json.loads(line)["seq"]))
+    slurm = SlurmDouble(lua, network, tmp_path)
+    for _ in range(1200):  # the numbers of the questions go round in between
+        assert slurm.submit({"time_limit": 60.0}).changes["admin_comment"] == GOOD.admin_comment
+    assert network.connects == 1
+    assert json.loads(network.requests[0])["framed"] is True
+
+
+WRONG_FRAMES: dict[str, Callable[[bytes], bytes]] = {
+    "longer than the line": lambda line: b"=%05d" % (len(line) - 5) + line[6:],
+    "shorter than the line": lambda line: b"=%05d" % (len(line) - 7) + line[6:],
+    "longer than any answer": lambda line: b"=99999" + line[6:] + b"x" * 99_999,
+    "no length": lambda line: b"=12a45" + line[6:],
+    "nothing but a length": lambda line: line[:6],
+    "a length of nothing": lambda line: b"=00000" + line[6:],
+    "two lines": lambda line: b"=%05d" % (2 * len(line) - 12) + line[6:] + line[6:],
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_FRAMES)
+def test_a_wrong_frame_spoils_the_answer_and_ends_the_connection(lua: str, tmp_path: Path, kind: str) -> None:
+    network = Network(lambda line: WRONG_FRAMES[kind](framed_line(json.loads(line)["seq"])))
+    slurm = SlurmDouble(lua, network, tmp_path)
+    done = slurm.submit({"time_limit": 60.0})
+    assert (done.code, done.changes, done.messages) == (0, {}, [])
+    assert done.seconds <= 0.05 + 1e-9
+    network.answer = lambda line: framed_line(json.loads(line)["seq"])
+    assert slurm.submit({"time_limit": 60.0}).changes["partition"] == "burst"
+
+
+@pytest.mark.parametrize("pauses", [(0.0, 0.02), (0.02, 0.0), (0.0, 0.0495), (0.0495, 0.0)])
+def test_an_answer_in_parts_is_waited_for_to_the_end_of_the_budget(
+    lua: str, tmp_path: Path, pauses: tuple[float, float]
+) -> None:
+    def in_parts(line: bytes) -> list[tuple[float, bytes]]:
+        answer = framed_line(json.loads(line)["seq"])
+        return [(pauses[0], answer[:20]), (pauses[1], answer[20:])]
+
+    slurm = SlurmDouble(lua, Network(in_parts), tmp_path)
+    for _ in range(2):  # the second on a connection that is kept
+        assert slurm.submit({"time_limit": 60.0}).changes["partition"] == "burst"
+
+
+@pytest.mark.parametrize("first", [0.0, 0.0005, 0.01, 0.0495])
+def test_an_answer_that_never_ends_costs_the_budget_and_no_more(
+    lua: str, tmp_path: Path, first: float
+) -> None:
+    slurm = SlurmDouble(lua, Network(lambda _line: [(first, b"=00500" + b"x" * 20)]), tmp_path)
+    for _ in range(2):
+        done = slurm.submit({"time_limit": 60.0})
+        assert (done.changes, done.seconds) == ({}, pytest.approx(0.05, abs=1e-6))

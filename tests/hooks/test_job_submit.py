@@ -127,7 +127,7 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
     assert (asked.min_cpus, asked.num_tasks, asked.cpus_per_task) == (65534, 6, 2)
     assert (asked.min_nodes, asked.ntasks_per_node, asked.memory_per_cpu) == (2, 3, 50)
     assert (asked.time_limit, asked.requeue, asked.array) == (90, False, "1-7%2")
-    assert (asked.partition, asked.default_partition) == ("onprem", "onprem")
+    assert (asked.partition, asked.default_partition) == ("onprem", None)
     assert (asked.account, asked.comment, asked.features) == ("physics", "no-burst", "x86&fast")
     assert (asked.generic_resources, asked.req_nodes, asked.interactive) == ("gres:gpu:1", "onprem2", True)
 
@@ -177,9 +177,9 @@ def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
     slurm.submit(unset)
     sent = json.loads(network.requests[-1])
     assert set(sent) == {
-        "v", "op", "compact", "seq", "uid", "user", "gid", "default_partition", "interactive", "min_cpus",
+        "v", "op", "compact", "framed", "seq", "uid", "user", "gid", "default_partition", "min_cpus",
     }  # fmt: skip
-    assert sent["interactive"] is False
+    assert request_of(network).interactive is False
     assert slurm.violations == []
 
 
