@@ -90,8 +90,8 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     import time
 
     from advisor.decide.portfolio import Budget
+    from advisor.decide.portfolio_lead import Options, usual_evidence, usual_margins, usual_policies
     from advisor.replay import portfolio as replay
-    from advisor.replay.portfolio_charge import Options, usual_evidence, usual_margins, usual_policies
     from advisor.replay.sources import load_table
     from advisor.simulate.portfolio.cluster import Cloud
     from advisor.simulate.portfolio.cluster import Runtimes as Known

@@ -260,6 +260,10 @@ def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> in
     return best if saved > margin * abs(loss[champion]) else champion
 
 
+LOYALTY: Final = 0.01
+"""Another takes over when its utility is better by this share: a change costs a while of neither's plan."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Leader:
     """Who is in charge: the contender of best utility so far, with a little loyalty.
@@ -269,11 +273,11 @@ class Leader:
     first : int
         In charge at first.
     loyalty : float
-        Another takes over when its utility is better by this share: a change costs a while of neither's plan.
+        Another takes over when its utility is better by this share.
     """
 
     first: int
-    loyalty: float = 0.01
+    loyalty: float = LOYALTY
     _current: int = -1
 
     def after(self, utility: Floats) -> int:

@@ -70,8 +70,7 @@ class Days:
         """How many standard errors the first so many days of one contender are better than another's."""
         both = (self.tells[one] & self.tells[other])[:days]
         gain = self.loss[other, :days][both] - self.loss[one, :days][both]
-        spread = float(np.sqrt(np.sum(gain**2)))
-        return float(np.sum(gain)) / spread if spread > 0.0 else 0.0
+        return float(_errors(np.sum(gain), np.sum(gain**2)))
 
     def evidence(self, against: Days) -> Floats:
         """How many standard errors these contenders' days are better than another's, shape (n, d + 1).
@@ -86,6 +85,12 @@ class Days:
         """
         both = self.tells & against.tells
         gain = np.where(both, np.where(both, against.loss, 0.0) - np.where(both, self.loss, 0.0), 0.0)
-        spread = np.sqrt(np.cumsum(gain**2, axis=1))
-        found = np.cumsum(gain, axis=1) / np.where(spread > 0.0, spread, 1.0)
+        found = _errors(np.cumsum(gain, axis=1), np.cumsum(gain**2, axis=1))
         return np.concatenate([np.zeros((len(found), 1)), found], axis=1)
+
+
+def _errors(total: Floats | np.float64, squares: Floats | np.float64) -> Floats:
+    """A sum of gains in standard errors, were their mean 0: n equal gains are the root of n."""
+    spread = np.sqrt(squares)
+    found: Floats = total / np.where(spread > 0.0, spread, 1.0)
+    return found

@@ -3,7 +3,7 @@
 The portfolio knows what a scheduler would know at that moment: what waits and runs, what arrived, what
 finished, and what each single policy would have made of the log so far. The last is simulated alongside, and
 so are clusters that always take a selection's choice. Whoever has the best utility so far is in charge: the
-champion among the policies while selection does not pay, else selection (``portfolio_charge``).
+champion among the policies while selection does not pay, else selection (``decide.portfolio_lead``).
 """
 
 from __future__ import annotations
@@ -19,20 +19,16 @@ from numpy.typing import NDArray
 
 from advisor.decide.portfolio import AdaptivePeriod, Worth
 from advisor.decide.portfolio_choice import Chooser
-from advisor.model.table import JobTable
-from advisor.replay.portfolio_charge import (
+from advisor.decide.portfolio_lead import (
     CHAMPION,
-    Charge,
-    Expected,
-    Knowledge,
     Options,
     champions_of,
     leaders_of,
-    prepared,
-    prior_of,
     rows_of,
     utility_of,
 )
+from advisor.model.table import JobTable
+from advisor.replay.portfolio_known import Expected, Knowledge, Leadership, prepared, prior_of
 from advisor.replay.portfolio_progress import Progress, Steps
 from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
@@ -117,8 +113,8 @@ class Selection:
 def replay_selection(jobs: JobTable, options: Options) -> Totals:
     """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
     champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
-    charge = Charge(np.array([champion]), [0], jobs.submit)
-    return _run(jobs, options.policies, options, charge, Steps(lambda *_: None, ("selection",)), 0).totals
+    steps = Steps(lambda *_: None, ("selection",))
+    return _run(jobs, options, Leadership(np.array([champion]), [0]), jobs.submit, steps, 0).totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,7 +166,7 @@ def standing(known: JobTable, options: Options, steps: Steps, before: Floats) ->
     steps.policies(len(policies), len(policies))
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
     selections = [
-        _run(known, policies, options, Charge(champions, [at], earliest), steps, at)
+        _run(known, options, Leadership(champions, [at]), earliest, steps, at)
         for at in range(len(options.margins))
     ]
     for run in selections:
@@ -203,12 +199,11 @@ def steps_of(options: Options, tell: Progress) -> Steps:
 
 def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
     """Each policy, each selection, then the portfolio that is led by the best of them so far."""
-    policies = options.policies
     steps = steps_of(options, tell)
-    found = standing(known, options, steps, prior_of(policies, options))
-    charge = Charge(found.champions, found.leaders, found.earliest)
+    found = standing(known, options, steps, prior_of(options.policies, options, steps.prior))
+    led = Leadership(found.champions, found.leaders)
     return Replayed(
-        standing=found, portfolio=_run(known, policies, options, charge, steps, len(options.margins))
+        standing=found, portfolio=_run(known, options, led, found.earliest, steps, len(options.margins))
     )
 
 
@@ -219,7 +214,7 @@ def report(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """``advisor replay portfolio`` (CONTRACT.md)."""
+    """What ``advisor replay portfolio --format json`` prints."""
     began = time.perf_counter()
     options = options or Options()
     known = prepared(table, options.cloud, jobs)
@@ -274,22 +269,19 @@ class Run:
     use: PolicyUse
 
 
-def _run(
-    jobs: JobTable,
-    policies: Sequence[RentingPolicy],
-    options: Options,
-    charge: Charge,
-    steps: Steps,
-    at: int,
-) -> Run:
-    """Go through the log under whoever is in charge by what is known; ``at``: which of the passes it is."""
+def _run(jobs: JobTable, options: Options, led: Leadership, earliest: Floats, steps: Steps, at: int) -> Run:
+    """Go through the log under whoever leads by what is known.
+
+    ``earliest``: when each job first started in any of the clusters alongside; ``at``: which pass it is.
+    """
+    policies = options.policies
     cluster = RentedCluster(jobs, options.cloud, options.runtimes, policies, options.checkpoint_seconds)
     selections = [Selection(policies, options, cluster, margin) for margin in options.margins]
-    known = Knowledge(jobs, options, charge.earliest)
+    known = Knowledge(jobs, options, earliest)
     use = PolicyUse()
     told = 0
     while not cluster.advance(chooses=True):
-        champion, leader = charge.after(known.checkpoints(cluster))
+        champion, leader = led.after(known.checkpoints(cluster))
         told += 1
         if told % 50 == 0:
             steps.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))

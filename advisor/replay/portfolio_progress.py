@@ -49,6 +49,11 @@ class Steps:
         self._places: list[tuple[float, float]] = []
         self._shares, self._seconds = np.zeros(0), np.zeros(0)
 
+    def prior(self, done: int, count: int) -> None:
+        """So many policies went through the synthetic workloads."""
+        self._tell("policies on synthetic workloads", done, count)
+        self._began = self._since = self._clock()
+
     def policies(self, done: int, count: int) -> None:
         """So many policies went through the log."""
         self._tell("policies", done, count)

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from advisor.decide.portfolio import AdaptivePeriod, Budget, Worth
+from advisor.decide.portfolio import LOYALTY, AdaptivePeriod, Budget, Worth
 from advisor.decide.portfolio_choice import Chooser
+from advisor.decide.portfolio_lead import Options
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
-from advisor.replay.portfolio_charge import Options
 from advisor.service.portfolio_judge import Verdict, policies_of
 from advisor.service.portfolio_sight import BurstSight
 from advisor.simulate.portfolio._state import Rules
@@ -94,9 +94,7 @@ class PolicyInCharge:
         return None
 
     def _lead_by_champion(self, verdict: Verdict, now: float) -> None:
-        known = f"{verdict.jobs:,} finished burst jobs" if verdict.jobs else "a synthetic workload"
-        why = f"champion: of all policies it would have done best on {known}"
-        self._put(policy_named(verdict.champion), now, why)
+        self._put(policy_named(verdict.champion), now, f"champion: {_why_champion(verdict)}")
         self._next_choice = -np.inf
 
     def _is_due(self, sight: BurstSight) -> bool:
@@ -216,3 +214,20 @@ def _in_force(content: Any) -> InForce | None:
             except BadInput:
                 return None
     return None
+
+
+def _why_champion(verdict: Verdict) -> str:
+    """What the champion is the best of; the best score may be another's (`decide.portfolio_lead`)."""
+    known = f"{verdict.jobs:,} finished burst jobs" if verdict.jobs else "synthetic workloads"
+    best = max(verdict.scores, key=lambda name: verdict.scores[name], default=verdict.champion)
+    score = verdict.scores.get(verdict.champion, 0.0)
+    if best == verdict.champion or verdict.scores[best] <= score * (1.0 + LOYALTY):
+        return f"of all policies it would have done best on {known}"
+    one, other = policy_named(verdict.champion), policy_named(best)
+    if (one.order, one.backfill) == (other.order, other.backfill):
+        return f"as {best}, with as many warm nodes as would have done best on {known} themselves"
+    gain = verdict.scores[best] / score - 1.0
+    return (
+        f"it would have done best on {known} of those with its order of jobs; {best} would have done "
+        f"{gain:.0%} better, but not day by day"
+    )

@@ -1,7 +1,8 @@
 """Who should be in charge: every policy and selection, simulated hourly on the burst jobs that have ended.
 
-The same as in a replay of a log (:mod:`advisor.replay.portfolio`): scores begin with a prior from a synthetic
-workload, the best is the champion, and a selection leads only where it would have been clearly better.
+The same as in a replay of a log (:mod:`advisor.replay.portfolio`): scores begin with a prior from synthetic
+workloads, the best is the champion where its order of jobs had the better days, and a selection leads only
+where it would have been clearly better.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
+from advisor.decide.portfolio_evidence import DAY_SECONDS
+from advisor.decide.portfolio_lead import (
+    CHAMPION,
+    Floats,
+    Options,
+    usual_evidence,
+    usual_margins,
+    utility_of,
+)
 from advisor.ec2.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
@@ -24,15 +34,7 @@ from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
 from advisor.replay.portfolio import standing, steps_of
-from advisor.replay.portfolio_charge import (
-    CHAMPION,
-    Floats,
-    Options,
-    prior_of,
-    usual_evidence,
-    usual_margins,
-    utility_of,
-)
+from advisor.replay.portfolio_known import prior_of
 from advisor.service.clock import Clock
 from advisor.service.loops import Step
 from advisor.service.portfolio_sight import nodes_of
@@ -42,6 +44,8 @@ from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, Rent
 log = structlog.get_logger(__name__)
 
 RELEASE_OF: Final = {"second": Release.SECOND, "hour": Release.HOUR, "hour-kept": Release.HOUR_KEPT}
+_LEAST_SPANS: Final = 16
+"""Evidence is looked for in so many spans at least."""
 _PERIOD_SECONDS: Final = 3600.0
 _SOON_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 600.0
@@ -58,7 +62,7 @@ class Verdict:
     Attributes
     ----------
     champion : str
-        The policy of the best score.
+        The policy of the best score; another order of jobs needs the better days as well.
     leader : float or None
         Margin of the selection that would lead; None: the champion does.
     scores : dict of str to float
@@ -179,7 +183,7 @@ class PortfolioJudge:
         options = options_of(self._settings, nodes, boot_seconds)
         if self._prior is None:
             room = replace(options.cloud, max_nodes=_PRIOR_NODES)
-            self._prior = prior_of(options.policies, replace(options, cloud=room))
+            self._prior = prior_of(options.policies, replace(options, cloud=room), self._tick)
         recent = self._store.recent(
             self._settings.portfolio.judged_jobs, partition=self._settings.cluster.burst_partition
         )
@@ -239,6 +243,7 @@ def _judged(
     scores = utility_of(prior, options)
     champion, leader, charged, slowdown = int(np.argmax(scores)), CHAMPION, 0.0, 0.0
     if len(table):
+        options = replace(options, day_seconds=_telling_span(table, options))
         found = standing(table, options, steps_of(options, tick), prior)
         champion, leader = int(found.champions[-1]), int(found.leaders[-1])
         scores = found.scores
@@ -253,6 +258,12 @@ def _judged(
         jobs=len(table),
         time=now,
     )
+
+
+def _telling_span(table: JobTable, options: Options) -> float:
+    """Seconds of what counts as a day: who ends a thousand jobs in two would never have days enough."""
+    span = float(table.submit[-1] - table.submit[0])
+    return min(DAY_SECONDS, max(span / _LEAST_SPANS, options.checkpoint_seconds))
 
 
 def _key_of(settings: Settings) -> str:

@@ -11,21 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.model.errors import BadInput
-from advisor.replay.portfolio import replay
-from advisor.replay.portfolio_charge import (
+from advisor.decide.portfolio_lead import (
     CHAMPION,
-    Charge,
-    Knowledge,
     Options,
     champions_of,
     days_of,
     leaders_of,
-    prepared,
     usual_evidence,
     usual_margins,
     usual_policies,
 )
+from advisor.model.errors import BadInput
+from advisor.replay.portfolio import replay
+from advisor.replay.portfolio_known import Knowledge, Leadership, prepared
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
@@ -135,11 +133,28 @@ def champion_after(*losses: tuple[float, ...]) -> list[int]:
 
 
 def test_another_order_of_jobs_needs_better_days():
-    """One burst in which the other order was far better is one day; nine good days are enough."""
+    """One burst in which the other order was far better is one day; four days of the same gain are enough."""
     assert champion_after((100.0,) * 5 + (900.0,) + (100.0,) * 6, (100.0,) * 12) == [0] * 13
-    steady = champion_after((100.0,) * 9, (90.0,) * 9)
-    assert steady == [0] * 4 + [1] * 6  # four days of the same gain are two standard errors
-    assert champion_after((100.0,) * 9, (100.5,) * 9) == [0] * 10
+    assert champion_after((100.0,) * 9, (90.0,) * 9) == [0] * 4 + [1] * 6
+
+
+def test_an_order_that_has_proved_itself_is_not_kept_out_by_one_that_has_not():
+    burst = (300.0, *[100.0] * 7)  # only better in the burst, but best in sum
+    losses = (800.0, *[100.0] * 7), burst, (750.0, *[95.0] * 7)
+    found = [days(*each) for each in losses]
+    before = np.concatenate([days(1.0 + 0.1 * at) for at in range(3)])
+    options = replace(DAILY, evidence=2.0, policies=(PUBLISHED[0], PUBLISHED[3], PUBLISHED[6]))
+    assert champions_of(found, before, options).tolist() == [0] * 5 + [2] * 4
+
+
+def test_evidence_for_an_order_counts_days_and_not_hours():
+    """Three whole days of hourly checkpoints, all the same gain: not enough; the fourth is."""
+    hours = [np.cumsum([[each, 1000.0, 10.0, 10.0]] * 120, axis=0) for each in (100.0, 90.0)]
+    before = np.concatenate([days(1.0), days(1.1)])
+    options = Options(evidence=2.0, policies=ORDERS[:2])
+    assert champions_of(hours, before, options).tolist() == [0] * 96 + [1] * 25
+    shorter = replace(options, day_seconds=6 * 3600.0)
+    assert champions_of(hours, before, shorter).tolist() == [0] * 24 + [1] * 97
 
 
 def test_the_best_of_the_reigning_order_takes_over_meanwhile():
@@ -171,7 +186,7 @@ def test_a_selection_leads_from_enough_evidence_until_half_of_it_is_gone():
 
 
 def test_the_last_charge_holds_on():
-    charge = Charge(np.array([3, 4]), [CHAMPION, 0], np.zeros(0))
+    charge = Leadership(np.array([3, 4]), [CHAMPION, 0])
     assert [charge.after(known) for known in (0, 1, 2, 99)] == [(3, CHAMPION), (4, 0), (4, 0), (4, 0)]
 
 
@@ -202,12 +217,15 @@ def test_nothing_is_known_of_run_times_that_are_not_over():
     assert seen > 0
 
 
-def test_the_future_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("evidence", [0.0, 1.0])
+def test_the_future_changes_nothing(monkeypatch, evidence):
     """Choices made on the first half of a log are the same when the second half is another."""
     whole = prepared(load_table("synthetic:240"), Cloud(), None)
     half = whole.select(slice(0, 120))
-    options = Options(runtimes=Runtimes.PREDICTED, policies=PUBLISHED[::7] + PUBLISHED[-1:])
-    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOADS", ("synthetic:200:1",))
+    options = Options(
+        runtimes=Runtimes.PREDICTED, policies=PUBLISHED[::7] + PUBLISHED[-1:], evidence=evidence
+    )
+    monkeypatch.setattr("advisor.replay.portfolio_known.PRIOR_WORKLOADS", ("synthetic:200:1",))
     uses = [replay(log, options, lambda *_: None).portfolio.use for log in (whole, half)]
     early = [
         [(moment, policy) for moment, policy in zip(use.moments, use.policies, strict=True) if moment < end]
@@ -241,7 +259,7 @@ def test_only_exact_run_times_are_worth_any_deviation():
 @pytest.mark.parametrize("billing", ["hour", "second"])
 def test_command(billing, tmp_path, monkeypatch):
     """The contract's fields; the billing and its rule are named; a page is written."""
-    monkeypatch.setattr("advisor.replay.portfolio_charge.PRIOR_WORKLOADS", ("synthetic:200:1",))
+    monkeypatch.setattr("advisor.replay.portfolio_known.PRIOR_WORKLOADS", ("synthetic:200:1",))
     page = tmp_path / "page.html"
     line = ["replay", "portfolio", "--trace", "synthetic:300", "--billing", billing, "--simulate", "20"]
     done = CliRunner().invoke(app, [*line, "--plot", str(page), "--format", "json"])

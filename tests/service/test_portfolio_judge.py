@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from advisor.model import Job
 from advisor.model.job import JobOutcome, JobState
-from advisor.replay import portfolio_charge
+from advisor.replay import portfolio_known
 from advisor.service.clock import Clock
 from advisor.service.portfolio_judge import policies_of, table_of
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
@@ -20,8 +20,8 @@ from tests.service.portfolio_world import PortfolioWorld, node, waiting
 
 @pytest.fixture(autouse=True)
 def _short_prior(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five thousand synthetic jobs take seconds, and tell no more here."""
-    monkeypatch.setattr(portfolio_charge, "PRIOR_WORKLOADS", ("synthetic:500:1",))
+    """Eight workloads take seconds to draw, and tell no more here."""
+    monkeypatch.setattr(portfolio_known, "PRIOR_WORKLOADS", ("synthetic:500:1",))
 
 
 def ended(job_id: int, submit: float, run: float, **changes: Any) -> JobOutcome:

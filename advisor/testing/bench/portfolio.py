@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from advisor.decide.portfolio import Budget
+from advisor.decide.portfolio_lead import Options
 from advisor.model.table import JobTable
 from advisor.replay.portfolio import replay_selection
-from advisor.replay.portfolio_charge import Options, prepared
+from advisor.replay.portfolio_known import prepared
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._state import JOB, NODE
 from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance

@@ -1,6 +1,6 @@
-"""Who is in charge of a replayed portfolio, and what may be known when that is decided.
+"""Who leads a portfolio: the champion among its policies, or a selection among them.
 
-A policy's score is what it makes of the log by itself, simulated alongside. It begins with what the policy
+A policy's score is what it makes of the jobs by itself, simulated alongside. It begins with what the policy
 makes of synthetic workloads, and jobs that wait or run count with what is expected of them: what looks good
 only because its waits are not over does not take charge.
 """
@@ -14,31 +14,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio import Budget, Leader
+from advisor.decide.portfolio import LOYALTY, Budget, Leader
 from advisor.decide.portfolio_evidence import DAY_SECONDS, Days
-from advisor.model.errors import BadInput
-from advisor.model.table import JobTable
-from advisor.replay.sources import load_table
 from advisor.simulate.portfolio._cluster import CHARGED, JOBS, SLOWDOWN, WORK
-from advisor.simulate.portfolio._state import Readiness
-from advisor.simulate.portfolio.arrivals import (
-    NO_HINDRANCE,
-    REMEMBERED,
-    REMEMBERED_LONG,
-    RENEWED,
-    ExpectedJob,
-    Hindrance,
-    rate_of,
-)
-from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, Totals, replay_policy
+from advisor.simulate.portfolio.cluster import Cloud, Runtimes, Totals
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
 
 Floats = NDArray[np.float64]
 
-WIDEST: Final = 64
-"""Processors of the widest job that is kept (section 5.2)."""
-PRIOR_WORKLOADS: Final = tuple(f"synthetic:2000:{seed}" for seed in range(1, 9))
-"""Several, for which policy is best on one hangs on its bursts."""
 PRIOR_JOBS: Final = 500.0
 """Every policy's score begins with what it makes of synthetic workloads, counted as so many jobs: a quiet
 first week would else put a policy in charge that the first burst refutes dearly."""
@@ -87,6 +70,8 @@ class Options:
     evidence : float
         And only where its days are better than the champion's by so many standard errors (`Days.evidence`);
         the same for a champion of another order of jobs.
+    day_seconds : float
+        Evidence counts spans of so long, each once.
     checkpoint_seconds : float
         The leader is looked for so often.
     seed : int
@@ -105,6 +90,7 @@ class Options:
     margins: tuple[float, ...] = (0.0, 0.05)
     hurdle: float = 0.0
     evidence: float = 0.0
+    day_seconds: float = DAY_SECONDS
     checkpoint_seconds: float = 3600.0
     seed: int = 1
 
@@ -126,58 +112,8 @@ def usual_evidence(runtimes: Runtimes) -> float:
     return 0.0 if runtimes is Runtimes.ACTUAL else EVIDENCE_GUESSED
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Charge:
-    """Who is in charge after how many checkpoints are known; the last entry holds from then on.
-
-    ``earliest``: when each job first started in any of the clusters that were simulated alongside.
-    """
-
-    champions: NDArray[np.int64]
-    leaders: Sequence[int] | NDArray[np.int64]
-    earliest: Floats
-
-    def after(self, known: int) -> tuple[int, int]:
-        """Champion, and leading selection or ``CHAMPION``."""
-        return (
-            int(self.champions[min(known, len(self.champions) - 1)]),
-            int(self.leaders[min(known, len(self.leaders) - 1)]),
-        )
-
-
-def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
-    """The paper's jobs: those that ran on at most 64 processors; the first so many of them.
-
-    Raises
-    ------
-    BadInput
-        None is left.
-    """
-    fitting = table.select((table.processors <= min(WIDEST, cloud.max_nodes)) & (table.run > 0))
-    if jobs is not None:
-        fitting = fitting.select(slice(0, jobs))
-    if not len(fitting):
-        raise BadInput(
-            f"no job ran on at most {WIDEST} processors",
-            where=table.name,
-            mend="Give a log of smaller jobs",
-            code="trace.empty",
-        )
-    return fitting
-
-
-def prior_of(policies: Sequence[RentingPolicy], options: Options) -> Floats:
-    """What each policy makes of the synthetic workloads, weighed as so many jobs; rows as checkpoints."""
-    workloads = [prepared(load_table(name), options.cloud, None) for name in PRIOR_WORKLOADS]
-    found = np.zeros((len(policies), 4))
-    for workload in workloads:
-        found += rows_of(
-            [replay_policy(workload, options.cloud, options.runtimes, policy)[0] for policy in policies]
-        )
-    return found * (_prior_jobs(options) / sum(map(len, workloads)))
-
-
-def _prior_jobs(options: Options) -> float:
+def prior_jobs(options: Options) -> float:
+    """As so many jobs the prior counts."""
     return PRIOR_JOBS_EXACT if options.runtimes is Runtimes.ACTUAL else PRIOR_JOBS
 
 
@@ -202,8 +138,12 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
         Of the utility.
     """
     known = np.concatenate([np.zeros((len(checkpoints), 1, 4)), np.stack(checkpoints)], axis=1)
-    champions = _best_order_so_far(utility_of(known + before[:, None, :], options), checkpoints, options)
-    lighter = before * (PRIOR_JOBS_WARM / _prior_jobs(options))
+    utility = utility_of(known + before[:, None, :], options)
+    if options.evidence > 0.0:
+        champions = _best_by_order(utility, checkpoints, options)
+    else:
+        champions = _best_so_far(utility)
+    lighter = before * (PRIOR_JOBS_WARM / prior_jobs(options))
     kinds = [replace(policy, headroom=0) for policy in options.policies]
     for kind in {kinds[champion] for champion in np.unique(champions)}:
         alike = np.flatnonzero([other == kind for other in kinds])
@@ -212,21 +152,22 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
     return champions
 
 
-def _best_order_so_far(utility: Floats, checkpoints: Sequence[Floats], options: Options) -> NDArray[np.int64]:
+def _best_by_order(utility: Floats, checkpoints: Sequence[Floats], options: Options) -> NDArray[np.int64]:
     """Row of the best, loyally, column by column; of another order of jobs where its days say so."""
-    if options.evidence <= 0.0:
-        return _best_so_far(utility)
     days, each = days_of(checkpoints, options), _each_day(options)
     orders = [(policy.order, policy.backfill) for policy in options.policies]
     order = np.array([orders.index(one) for one in orders])
+    rows = [np.flatnonzero(order == one) for one in np.unique(order)]
     current = int(np.argmax(utility[:, 0]))
-    leader = Leader(first=current)
     champions = np.empty(utility.shape[1], np.int64)
     for at, column in enumerate(utility.T):
-        current = leader.after(np.where(order == order[current], column, -np.inf))
-        best = int(np.argmax(column))
-        if order[best] != order[current] and days.better(best, current, at // each) >= options.evidence:
-            current = leader.after(column)
+        best = [int(alike[np.argmax(column[alike])]) for alike in rows]
+        for one in sorted(best, key=lambda row: -column[row]):
+            if column[one] <= column[current] * (1.0 + LOYALTY):
+                break
+            if order[one] == order[current] or days.better(one, current, at // each) >= options.evidence:
+                current = one
+                break
         champions[at] = current
     return champions
 
@@ -251,7 +192,7 @@ def days_of(checkpoints: Sequence[Floats], options: Options) -> Days:
 
 
 def _each_day(options: Options) -> int:
-    return max(round(DAY_SECONDS / options.checkpoint_seconds), 1)
+    return max(round(options.day_seconds / options.checkpoint_seconds), 1)
 
 
 def leaders_of(
@@ -305,69 +246,3 @@ def utility_of(at: Floats, options: Options) -> Floats:
     utilisation = at[..., WORK] / at[..., CHARGED]
     utility: Floats = utilisation**options.alpha * (at[..., JOBS] / at[..., SLOWDOWN]) ** options.beta
     return utility
-
-
-class Knowledge:
-    """How many checkpoints of the clusters simulated alongside may be known to a cluster.
-
-    With true run times all up to now. Else those at which none of them knew more of any job: one that has run
-    for five minutes here may have run for five minutes there, and how much longer it runs nobody knows yet.
-
-    Parameters
-    ----------
-    jobs : JobTable
-        Of the log.
-    options : Options
-        Which run times are known, and how often there are checkpoints.
-    earliest : ndarray, shape (n,)
-        When each job first started in any of those clusters.
-    """
-
-    def __init__(self, jobs: JobTable, options: Options, earliest: Floats) -> None:
-        self._first = float(jobs.submit[0])
-        self._every = options.checkpoint_seconds
-        self._foresees = options.runtimes is Runtimes.ACTUAL
-        self._earliest = earliest
-        self._ended = 0
-
-    def checkpoints(self, cluster: RentedCluster) -> int:
-        """Number of checkpoints known now."""
-        moment = cluster.now if self._foresees else min(self._known_until(cluster), cluster.now)
-        return max(int((moment - self._first) // self._every), 0)
-
-    def _known_until(self, cluster: RentedCluster) -> float:
-        """Until when no job had run for longer alongside than it has here; infinite where all ended."""
-        job = cluster.state.job[: cluster.arrived]
-        while self._ended < len(job) and not np.isnan(job["end"][self._ended]):
-            self._ended += 1
-        job = job[self._ended :]
-        unfinished = np.isnan(job["end"])
-        ran = cluster.now - job["start"][unfinished]
-        known = self._earliest[self._ended : cluster.arrived][unfinished] + np.where(np.isnan(ran), 0.0, ran)
-        return float(np.min(known, initial=np.inf))
-
-
-class Expected:
-    """The jobs that may come to a cluster of the log, by those that came of late."""
-
-    def __init__(self, options: Options) -> None:
-        self._foresees = options.runtimes is Runtimes.ACTUAL
-        self._next: ExpectedJob | None = None
-        self._hindrance = NO_HINDRANCE
-        self._after = 0
-
-    def ready(self, cluster: RentedCluster) -> Readiness:
-        """What idle nodes are worth to them now. Jobs that have not ended count with what is guessed."""
-        arrived = cluster.arrived
-        job = cluster.state.job
-        if self._next is None or arrived >= self._after + min(self._after, RENEWED):
-            recent = job[max(0, arrived - REMEMBERED_LONG) : arrived]
-            is_known = self._foresees | ~np.isnan(recent["end"])
-            run = np.where(is_known, recent["run"], recent["estimate"])
-            processors = recent["processors"]
-            self._next = ExpectedJob.of(processors[-REMEMBERED:], run[-REMEMBERED:], cluster.rules)
-            self._hindrance = Hindrance.of(
-                processors, run, cluster.now - float(recent["submit"][0]), cluster.rules.max_nodes
-            )
-            self._after = arrived
-        return self._next.at(rate_of(job["submit"][:arrived], cluster.now), self._hindrance)
