@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from advisor.history.records import AdviceRecord
 from advisor.model import BadInput, Estimates
-from advisor.service.spool import SpoolWriter, complete_files, frame
+from advisor.service.spool import SpoolWriter, complete_files, complete_leftovers, frame
 from tests.service.site import Clock, FixedEstimator, ask, make_answerer, make_settings, make_snapshot
 
 
@@ -82,6 +83,36 @@ def test_a_disk_that_fails_loses_records_and_goes_on(tmp_path: Path, records: li
     spool.append(records[1])
     spool.stop()
     assert read_all(folder) == [records[1]]
+
+
+def test_what_has_been_written_outlives_a_killed_server(tmp_path: Path, records: list[AdviceRecord]) -> None:
+    spool = SpoolWriter(tmp_path, rotate_seconds=60)
+    spool.start()
+    spool.append(records[0])
+    spool.append(records[1])
+    while spool.written < 2:
+        threading.Event().wait(0.005)
+    (left_open,) = tmp_path.glob("*.open")  # nobody has handed it over
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    (killed / left_open.name).write_bytes(left_open.read_bytes())
+    spool.stop()
+    assert complete_leftovers(killed) == 1
+    assert read_all(killed) == records[:2]
+
+
+def test_a_full_disk_counts_every_record_it_loses(
+    tmp_path: Path, records: list[AdviceRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = SpoolWriter(tmp_path, rotate_seconds=60)
+    monkeypatch.setattr(spool, "_open", partial(Path("/dev/full").open, "wb"))
+    for record in records[:3]:
+        spool.append(record)
+    spool.start()
+    while spool.dropped < 3:
+        threading.Event().wait(0.005)
+    spool.stop()
+    assert (spool.written, spool.dropped, spool.waiting) == (0, 3, 0)
 
 
 def test_a_record_that_cannot_be_written_costs_itself(tmp_path: Path, records: list[AdviceRecord]) -> None:
