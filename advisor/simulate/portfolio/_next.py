@@ -21,20 +21,19 @@ _HOUR_KEPT = int(Release.HOUR_KEPT)
 
 
 @numba.njit(cache=True)
-def _overtaking(waiting: Records, cluster: Records, policy: Records, head: Records) -> float:
-    """When the blocked head of the queue is first overtaken by a job that fits; not before now.
-
-    With backfilling by any job, for others start beside the one as not beside the other.
-    """
+def _overtaking(waiting: Records, cluster: Records, order: int, widest: int) -> float:
+    """When the blocked head is first overtaken by a job of so many nodes at most; not before now."""
     it = cluster[0]
-    order = policy.order
-    if order == _FCFS:
+    if order == _FCFS or it.waiting < 2:
         return np.inf
+    if it.idle == 0:
+        return np.inf
+    head = waiting[it.first + next_job(waiting, cluster, order)]
     grace = GRACE_SECONDS if order == _WSPT else 0.0
     soonest = np.inf
     for at in range(it.waiting):
         job = waiting[it.first + at]
-        if job.weight > head.weight and (policy.backfill or job.processors <= it.idle):
+        if job.processors <= widest and job.weight > head.weight:
             crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
             soonest = min(soonest, max(crossed - grace, it.now))
     return float(soonest)
@@ -98,12 +97,17 @@ def _moves_so_long(node: Records, cluster: Records, shadow: float, begun: float)
 
 
 @numba.njit(cache=True)
-def _backfilling(node: Records, waiting: Records, cluster: Records, scratch: Floats, head: Records) -> float:
+def _backfilling(node: Records, waiting: Records, cluster: Records, scratch: Floats, order: int) -> float:
     """When a job behind the blocked head may first be backfilled by time alone; early at worst.
 
     The head's shadow time moves where jobs run beyond their estimates (``expected_end``).
     """
     it = cluster[0]
+    if it.waiting < 2 or it.idle == 0:
+        return np.inf
+    head = waiting[it.first + next_job(waiting, cluster, order)]
+    if it.nodes < head.processors:
+        return np.inf
     shadow = _shadow(node, cluster, scratch, head.processors)
     begun = _late_at(node, cluster, shadow)
     if np.isnan(begun):
@@ -152,14 +156,14 @@ def next_moment(
     may_rent = it.waiting > 0 and it.nodes < rules.max_nodes
     if kind in (_ODM, _ODX) and may_rent and wanted(waiting, cluster, kind) > 0:
         return float(it.now)
-    soonest = float(it.next_ready)
     if policy.headroom > 0 and rules.boot <= 0.0 and it.waiting > 0 and it.idle > 0:
         return float(it.now)  # warm nodes are rented after the starts, and are ready at once
-    if it.waiting > 1 and it.idle > 0:
-        head = waiting[it.first + next_job(waiting, cluster, policy.order)]
-        soonest = min(soonest, _overtaking(waiting, cluster, policy, head))
-        if policy.backfill and it.nodes >= head.processors:
-            soonest = min(soonest, _backfilling(node, waiting, cluster, scratch, head))
+    if policy.backfill:  # beside another head other jobs start
+        soonest = _overtaking(waiting, cluster, policy.order, rules.max_nodes)
+        soonest = min(soonest, _backfilling(node, waiting, cluster, scratch, policy.order))
+    else:
+        soonest = _overtaking(waiting, cluster, policy.order, it.idle)
+    soonest = min(soonest, it.next_ready)
     if rules.release == _HOUR_KEPT and it.idle > 0:
         soonest = min(soonest, _paid_hour_over(node, cluster, rules))
     if kind == _ODX and (looks_on or may_rent):
