@@ -144,3 +144,32 @@ def median(lags: Numbers) -> float:
     ordered = sorted(lags)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
+
+
+# What the features say of the last few numbers of a category (`Summary`).
+
+
+def last_two(lags: Numbers) -> Numbers:
+    """The last two."""
+    return back(lags, 1), back(lags, 2)
+
+
+def user_runs(lags: Numbers) -> Numbers:
+    """The last three, the largest and the median."""
+    extremes = (max(lags), median(lags)) if lags else (UNKNOWN, UNKNOWN)
+    return back(lags, 1), back(lags, 2), back(lags, 3), *extremes
+
+
+def alike_runs(lags: Numbers) -> Numbers:
+    """The last, the mean of the last six, the largest and how many there are."""
+    return back(lags, 1), mean(lags, 6), max(lags) if lags else UNKNOWN, float(len(lags))
+
+
+def last_and_mean(lags: Numbers) -> Numbers:
+    """The last and the mean."""
+    return back(lags, 1), mean(lags)
+
+
+def recent_means(lags: Numbers) -> Numbers:
+    """The mean of the last five and of all."""
+    return mean(lags, 5), mean(lags)

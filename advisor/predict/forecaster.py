@@ -32,7 +32,8 @@ from advisor.predict._compile import compiled
 from advisor.predict.distribution import BINS, EDGES, LEVELS, DistributionForest, cut
 from advisor.predict.fitness import Target
 from advisor.predict.packed_trees import PackedTrees, average, descend
-from advisor.predict.placement_features import FEATURES, FEATURES_AT, PlacementFeatures, look_at
+from advisor.predict.placement_features import PlacementFeatures
+from advisor.predict.placement_look import FEATURES, FEATURES_AT, look_at
 from advisor.predict.rolling import COVERAGE, TARGETS, RollingForests
 
 Floats = NDArray[np.float64]

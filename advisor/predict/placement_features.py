@@ -1,46 +1,42 @@
 """What the placement forests look at: the request, the queue as this job meets it, and the user's history.
 
 One object fed with submissions, starts and ends in the order they become known; a replay feeds it from a
-log (`features_of`), a live site may feed it from snapshots. Nothing of the future can get in: a feature is
-computed at the submission from what the object was told before.
+log (``placement_replay``), a live site may feed it from snapshots. Nothing of the future can get in: a
+feature is computed at the submission from what the object was told before.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-import struct
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.table import JobTable
-from advisor.predict._addresses import (
-    WORD_BYTES,
-    Placed,
-    address_of,
-    block,
-    by_address,
-    doubles_at,
-    entry,
-    words_at,
+from advisor.predict._addresses import Placed, address_of, block, entry
+from advisor.predict._placement_lags import (
+    Lags,
+    Numbers,
+    Rows,
+    alike_runs,
+    last_and_mean,
+    last_two,
+    recent_means,
+    user_runs,
 )
-from advisor.predict._placement_lags import UNKNOWN, Lags, Numbers, Rows, back, mean, median
-from advisor.predict._placement_queue import (
-    COLUMNS,
-    HEAD,
-    ORDER,
-    PROCESSORS,
-    QUEUE,
-    QUEUE_FEATURES,
-    REQUEST,
-    ROWS,
-    TABLE,
-    USER,
-    order_at,
-    queue_features,
+from advisor.predict._placement_queue import PROCESSORS
+from advisor.predict.placement_look import (
+    ASKED,
+    ASKED_OFFSET,
+    BLOCK_WORDS,
+    FEATURES_AT,
+    HISTORY,
+    HISTORY_OFFSET,
+    RUNNING,
+    WAITING,
+    look_at,
 )
 
 Floats = NDArray[np.float64]
@@ -48,64 +44,6 @@ Floats = NDArray[np.float64]
 DEFAULT_REQUEST_SECONDS: Final = 86_400.0
 """A job without a time limit is taken to ask for a day."""
 
-_REQUEST_FEATURES: Final = (
-    "requested_time",
-    "processors",
-    "requested_work",
-    "queue",
-    "user",
-    "group",
-    "executable",
-    "time_of_day",
-    "day_of_week",
-    "submission_time",
-)
-_HISTORY_FEATURES: Final = (
-    *(f"user_run_{lag}" for lag in (1, 2, 3)),
-    "user_run_max",
-    "user_run_median",
-    *(f"user_size_run_{lag}" for lag in (1, 2)),
-    *(f"user_request_run_{lag}" for lag in (1, 2)),
-    *(f"user_executable_run_{lag}" for lag in (1, 2)),
-    "alike_run_1",
-    "alike_run_mean",
-    "alike_run_max",
-    "alike_runs",
-    "recent_wait_mean_5",
-    "recent_wait_mean_20",
-    "queue_wait_1",
-    "queue_wait_mean",
-    "user_wait_1",
-    "user_wait_mean",
-    "queue_size_wait_1",
-    "queue_size_wait_mean",
-    "since_last_submission",
-    "last_is_alike",
-    "last_state",
-    "last_elapsed",
-    "last_wait",
-)
-FEATURES: Final = (*_REQUEST_FEATURES, *QUEUE_FEATURES, *_HISTORY_FEATURES)
-"""Names of the columns, in order."""
-
-_QUEUE_AT: Final = len(_REQUEST_FEATURES)
-_HISTORY_AT: Final = _QUEUE_AT + len(QUEUE_FEATURES)
-
-# The block of one submission, in words: heads of the tables of waiting and running jobs; what is asked; then
-# the features, of which those of the past are filled in beforehand.
-_WAITING, _RUNNING, _NOW, _TOTAL, _CLOCK, _JOB = range(6)
-_REQUESTED: Final = _JOB + COLUMNS
-_GROUP: Final = _REQUESTED + 1
-_EXECUTABLE: Final = _REQUESTED + 2
-FEATURES_AT: Final = _REQUESTED + 3
-"""Where in the block the features are."""
-_BLOCK: Final = FEATURES_AT + len(FEATURES)
-_LAST_JOB: Final = 5
-_PAST_BYTES: Final = WORD_BYTES * (len(_HISTORY_FEATURES) - _LAST_JOB)
-_ASKED: Final = struct.Struct(f"={FEATURES_AT - _NOW}d")
-_ASKED_OFFSET: Final = WORD_BYTES * _NOW
-_HISTORY: Final = struct.Struct(f"={_PAST_BYTES}s{_LAST_JOB}d")
-_HISTORY_OFFSET: Final = WORD_BYTES * (FEATURES_AT + _HISTORY_AT)
 _MOST_KEPT: Final = 65_536
 _ALL: Final = None
 """The one category of waits of whatever job."""
@@ -189,21 +127,21 @@ class PlacementFeatures(Placed):
         self._jobs: dict[Hashable, _Live] = {}
         self._waiting, self._running = Rows(), Rows()
         self._runs = {
-            "user": Lags(8, _user_runs),
-            "size": Lags(8, _last_two),
-            "request": Lags(8, _last_two),
-            "executable": Lags(8, _last_two),
-            "alike": Lags(8, _alike_runs),
+            "user": Lags(8, user_runs),
+            "size": Lags(8, last_two),
+            "request": Lags(8, last_two),
+            "executable": Lags(8, last_two),
+            "alike": Lags(8, alike_runs),
         }
-        self._waits = {name: Lags(4, _last_and_mean) for name in ("queue", "user", "queue_size")}
-        self._recent_waits = Lags(20, _recent_means)
+        self._waits = {name: Lags(4, last_and_mean) for name in ("queue", "user", "queue_size")}
+        self._recent_waits = Lags(20, recent_means)
         self._histories: dict[tuple[float, ...], bytes] = {}
         self._own_runs: dict[int, dict[tuple[float, ...], bytes]] = {}
         self._kept = 0
         self._last: dict[int, _Live] = {}
         # the features are put together here: numpy's own ways are long for so few numbers
-        words, numbers = block(_BLOCK)
-        words[_WAITING], words[_RUNNING] = address_of(self._waiting.head), address_of(self._running.head)
+        words, numbers = block(BLOCK_WORDS)
+        words[WAITING], words[RUNNING] = address_of(self._waiting.head), address_of(self._running.head)
         self._block_bytes = words.data
         self._out = numbers[FEATURES_AT:]
         self.address = address_of(words)
@@ -215,7 +153,7 @@ class PlacementFeatures(Placed):
         Returns
         -------
         float64, shape (features,)
-            In the order of `FEATURES`.
+            In the order of `placement_look.FEATURES`.
         """
         features = self.features(submission)
         self.join(key, submission)
@@ -359,7 +297,7 @@ class PlacementFeatures(Placed):
         }
 
     def features(self, submission: Submission) -> Floats:
-        """Features of a job if it were submitted now; shape (features,), in the order of `FEATURES`."""
+        """Features of a job if it were submitted now, as :meth:`submit` gives them."""
         return self.look(submission).copy()
 
     def look(self, submission: Submission) -> Floats:
@@ -372,9 +310,9 @@ class PlacementFeatures(Placed):
         """Put into the block what only Python knows; :func:`look_at` does the rest."""
         now, processors, requested, user, group, queue, executable = submission
         request = DEFAULT_REQUEST_SECONDS if requested != requested else requested  # noqa: PLR0124 (NaN)
-        _ASKED.pack_into(
+        ASKED.pack_into(
             self._block_bytes,
-            _ASKED_OFFSET,
+            ASKED_OFFSET,
             now,
             self.total_processors,
             now + self._offset,
@@ -392,7 +330,7 @@ class PlacementFeatures(Placed):
         past = self._histories.get(said)
         if past is None:
             past = self._histories[said] = self._past_of(submission)
-        _HISTORY.pack_into(self._block_bytes, _HISTORY_OFFSET, past, *self._last_job(submission))
+        HISTORY.pack_into(self._block_bytes, HISTORY_OFFSET, past, *self._last_job(submission))
 
     def _past_of(self, submission: Submission) -> bytes:
         waits = self._waits
@@ -440,35 +378,6 @@ class PlacementFeatures(Placed):
         return (now - submitted, is_alike, 3.0, 0.0, now - submitted)
 
 
-@by_address
-def look_at(address: int) -> None:
-    """Work out the features of the submission that a block asks about, but for the user's past."""
-    words = words_at(address, FEATURES_AT)
-    asked = doubles_at(address, FEATURES_AT)
-    out = doubles_at(address + WORD_BYTES * FEATURES_AT, _HISTORY_AT)
-    now, clock = asked[_NOW], asked[_CLOCK]
-    job = asked[_JOB:_REQUESTED]
-    out[0] = UNKNOWN if np.isnan(asked[_REQUESTED]) else asked[_REQUESTED]
-    out[1] = job[PROCESSORS]
-    out[2] = job[PROCESSORS] * job[REQUEST]
-    out[3], out[4], out[5], out[6] = job[QUEUE], job[USER], asked[_GROUP], asked[_EXECUTABLE]
-    out[7] = clock % 86_400.0
-    out[8] = clock // 86_400.0 % 7.0
-    out[9] = now
-    order_at(words[_RUNNING])
-    running = words_at(words[_RUNNING], HEAD)
-    waiting = words_at(words[_WAITING], HEAD)
-    queue_features(
-        now,
-        asked[_TOTAL],
-        job,
-        doubles_at(waiting[TABLE], waiting[ROWS] * COLUMNS).reshape((waiting[ROWS], COLUMNS)),
-        doubles_at(running[TABLE], running[ROWS] * COLUMNS).reshape((running[ROWS], COLUMNS)),
-        words_at(running[ORDER], running[ROWS]),
-        out[_QUEUE_AT:_HISTORY_AT],
-    )
-
-
 def _request(submission: Submission) -> float:
     return DEFAULT_REQUEST_SECONDS if math.isnan(submission.request) else submission.request
 
@@ -480,132 +389,4 @@ def _queue_row(submission: Submission, since: float) -> Numbers:
         since,
         float(submission.queue),
         float(submission.user),
-    )
-
-
-# What the features say of the last few numbers of a category.
-
-
-def _last_two(lags: Numbers) -> Numbers:
-    return back(lags, 1), back(lags, 2)
-
-
-def _user_runs(lags: Numbers) -> Numbers:
-    extremes = (max(lags), median(lags)) if lags else (UNKNOWN, UNKNOWN)
-    return back(lags, 1), back(lags, 2), back(lags, 3), *extremes
-
-
-def _alike_runs(lags: Numbers) -> Numbers:
-    return back(lags, 1), mean(lags, 6), max(lags) if lags else UNKNOWN, float(len(lags))
-
-
-def _last_and_mean(lags: Numbers) -> Numbers:
-    return back(lags, 1), mean(lags)
-
-
-def _recent_means(lags: Numbers) -> Numbers:
-    return mean(lags, 5), mean(lags)
-
-
-def features_of(
-    table: JobTable, *, stop: int | None = None, tick: Callable[[int], None] | None = None
-) -> Floats:
-    """Features of a log's submissions, each from what was known then.
-
-    At equal times ends come first, then starts, then submissions; a job that starts at once starts after its
-    own submission.
-
-    Parameters
-    ----------
-    table : JobTable
-        The log; rows that never ran take no part.
-    stop : int, optional
-        First row that is not needed.
-    tick : callable, optional
-        Told now and then how many rows were done.
-
-    Returns
-    -------
-    float64, shape (rows, features)
-        NaN for rows that never ran and rows from `stop` on.
-    """
-    count = len(table) if stop is None else min(stop, len(table))
-    observer = observer_of(table)
-    features = np.full((len(table), len(FEATURES)), np.nan)
-    done = 0
-    for kind, row, time in _events(table, count):
-        if kind is not EventKind.SUBMIT:
-            observer.tell(kind, row, time)
-            continue
-        features[row] = observer.submit(row, _submission(table, row))
-        done += 1
-        if tick is not None and done % 512 == 0:
-            tick(512)
-    return features
-
-
-def observer_of(table: JobTable) -> PlacementFeatures:
-    """An observer of a log's machine that has seen nothing yet."""
-    machine = table.total_processors or int(table.processors.max(initial=1))
-    return PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
-
-
-def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
-    """An observer that has seen a whole log, as `features_of` leaves it behind.
-
-    Parameters
-    ----------
-    table : JobTable
-        A job that still waits has an infinite wait and run time, one that runs an infinite run time.
-    keys : sequence
-        Under which each row is to be found afterwards.
-    """
-    observer = observer_of(table)
-    for kind, row, time in _events(table, len(table)):
-        if kind is EventKind.SUBMIT:
-            observer.join(keys[row], _submission(table, row))
-        else:
-            observer.tell(kind, keys[row], time)
-    return observer
-
-
-def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:
-    """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come.
-
-    A requeued job is on the machine from its first start on: when its runs in between ended a log does not
-    say. Where the first start is not known, either, from its last.
-    """
-    ran = np.flatnonzero(table.run[:count] > 0)
-    wait = np.maximum(table.wait, 0.0)
-    start = table.submit + wait
-    first = table.submit + np.maximum(table.first_wait, 0.0)
-    again = ran[table.requeued_seconds[ran] != 0.0]  # NaN is not 0
-    once = ran[np.isfinite(first[ran])]
-    ends = np.where(table.is_whole[ran], EventKind.END, EventKind.CUT_SHORT)
-    starts = np.where(first[once] > table.submit[once], EventKind.START, EventKind.START_AT_ONCE)
-    parts = (
-        (ran, start + table.run, ends),
-        (once, first, starts),
-        (ran, table.submit, np.full(len(ran), EventKind.SUBMIT)),
-        (again, start, np.full(len(again), EventKind.REQUEUE)),
-        (again, start, np.full(len(again), EventKind.START_AGAIN)),
-    )
-    rows, times, kinds = (
-        np.concatenate(columns)
-        for columns in zip(*((rows, all_times[rows], kinds) for rows, all_times, kinds in parts), strict=True)
-    )
-    order = np.lexsort((rows, kinds, times))
-    for event in order[np.isfinite(times[order])]:
-        yield EventKind(kinds[event]), int(rows[event]), float(times[event])
-
-
-def _submission(table: JobTable, row: int) -> Submission:
-    return Submission(
-        time=float(table.submit[row]),
-        processors=int(table.processors[row]),
-        request=float(table.requested_time[row]),
-        user=int(table.user[row]),
-        group=int(table.group[row]),
-        queue=int(table.queue[row]),
-        executable=int(table.executable[row]) if table.executable is not None else -1,
     )

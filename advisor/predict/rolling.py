@@ -18,7 +18,7 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.distribution import DistributionForest, Distributions, ForestSettings
 from advisor.predict.fitness import Target
-from advisor.predict.placement_features import FEATURES
+from advisor.predict.placement_look import FEATURES
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

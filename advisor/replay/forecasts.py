@@ -14,7 +14,7 @@ from advisor.model.table import JobTable
 from advisor.predict.calibration import AdaptiveLevel
 from advisor.predict.distribution import BINS, Distributions
 from advisor.predict.fitness import Target
-from advisor.predict.placement_features import features_of
+from advisor.predict.placement_replay import features_of
 from advisor.predict.rolling import COVERAGE, TARGETS, ForecastOptions, Known, RollingForests
 
 Floats = NDArray[np.float64]

@@ -32,7 +32,8 @@ from advisor.model.site import TrackRecord
 from advisor.model.table import JobTable
 from advisor.predict.distribution import EDGES
 from advisor.predict.forecaster import Forecaster
-from advisor.predict.placement_features import PlacementFeatures, features_of
+from advisor.predict.placement_features import PlacementFeatures
+from advisor.predict.placement_replay import features_of
 from advisor.predict.queue_events import CODED, KEY, Codes
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.replay.forecasts import forecast_rows

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from advisor.history.models import ModelStore
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-from advisor.predict.placement_features import PlacementFeatures, retrace
+from advisor.predict.placement_features import PlacementFeatures
+from advisor.predict.placement_replay import retrace
 from advisor.predict.queue_events import CODED, Codes
 from advisor.predict.rolling import ForecastOptions, RollingForests
 from advisor.service.queue_stream import Cut, Seen

@@ -12,7 +12,9 @@ import pytest
 from advisor.predict import forecaster as forecaster_module
 from advisor.predict.distribution import LEVELS, ForestSettings
 from advisor.predict.forecaster import Forecaster
-from advisor.predict.placement_features import FEATURES, Submission, features_of, observer_of
+from advisor.predict.placement_features import Submission
+from advisor.predict.placement_look import FEATURES
+from advisor.predict.placement_replay import features_of, observer_of
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.replay.forecasts import ForecastColumns, forecast_rows
 from advisor.replay.sources import load_table

@@ -13,15 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model import JobTable
-from advisor.predict import _placement_queue, placement_features
-from advisor.predict.placement_features import (
-    FEATURES,
-    EventKind,
-    PlacementFeatures,
-    Submission,
-    features_of,
-    retrace,
-)
+from advisor.predict import _placement_queue, placement_features, placement_look
+from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.placement_look import FEATURES
+from advisor.predict.placement_replay import features_of, retrace
 from advisor.predict.rolling import Known
 
 
@@ -37,6 +32,7 @@ def named(features: np.ndarray) -> dict[str, float]:
 def both_ways(request: pytest.FixtureRequest, interpreted: Callable[[ModuleType], None]) -> None:
     if request.param == "as Python":
         interpreted(_placement_queue)
+        interpreted(placement_look)
         interpreted(placement_features)
 
 

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.model import JobTable
-from advisor.predict.placement_features import FEATURES, features_of
+from advisor.predict.placement_look import FEATURES
+from advisor.predict.placement_replay import features_of
 from advisor.predict.queue_events import Codes
 from advisor.predict.rolling import TARGETS, RollingForests
 from advisor.replay.forecasts import ForecastColumns, forecast_rows

@@ -28,7 +28,8 @@ from advisor.model import (
 )
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, PlacementSettings, Settings
-from advisor.predict.placement_features import FEATURES, features_of
+from advisor.predict.placement_look import FEATURES
+from advisor.predict.placement_replay import features_of
 from advisor.predict.rolling import TARGETS, RollingForests
 from advisor.replay.forecasts import forecast_rows
 from advisor.replay.proven import earned_by_candidates

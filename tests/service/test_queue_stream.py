@@ -26,7 +26,9 @@ from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.errors import UseFallback
 from advisor.model.job import PLACE_COMMENT
 from advisor.model.settings import Settings
-from advisor.predict.placement_features import FEATURES, EventKind, PlacementFeatures, retrace
+from advisor.predict.placement_features import EventKind, PlacementFeatures
+from advisor.predict.placement_look import FEATURES
+from advisor.predict.placement_replay import retrace
 from advisor.predict.queue_events import KEY, KIND, TIME, Codes, tell
 from advisor.predict.rolling import TARGETS
 from advisor.service import queue_stream

@@ -40,7 +40,7 @@ from advisor.model.settings import (
 from advisor.model.site import Earned
 from advisor.predict.features import Encoder
 from advisor.predict.knn import KnnParameters
-from advisor.predict.placement_features import features_of
+from advisor.predict.placement_replay import features_of
 from advisor.predict.predictor import Predictor
 from advisor.predict.queue_events import Codes
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
