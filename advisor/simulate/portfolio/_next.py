@@ -12,7 +12,14 @@ import numpy as np
 
 from advisor.simulate._state import Records
 from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Rules
-from advisor.simulate.portfolio._tick import GRACE_SECONDS, HOUR_SECONDS, expected_end, next_job, wanted
+from advisor.simulate.portfolio._tick import (
+    GRACE_SECONDS,
+    HOUR_SECONDS,
+    expected_end,
+    next_job,
+    shadow_of,
+    wanted,
+)
 from advisor.simulate.portfolio.policies import JobOrder, Provisioning, Release
 
 _ODM, _ODX = int(Provisioning.ODM), int(Provisioning.ODX)
@@ -37,16 +44,6 @@ def _overtaking(waiting: Records, cluster: Records, order: int, widest: int) -> 
             crossed = (job.submit * job.weight - head.submit * head.weight) / (job.weight - head.weight)
             soonest = min(soonest, max(crossed - grace, it.now))
     return float(soonest)
-
-
-@numba.njit(cache=True)
-def _shadow(node: Records, cluster: Records, scratch: Floats, processors: int) -> float:
-    """When so many nodes are expected to be idle."""
-    it = cluster[0]
-    for at in range(it.nodes):
-        scratch[at] = max(expected_end(node, at, it.now), it.now)
-    scratch[: it.nodes].sort()
-    return float(scratch[processors - 1])
 
 
 @numba.njit(cache=True)
@@ -108,7 +105,7 @@ def _backfilling(node: Records, waiting: Records, cluster: Records, scratch: Flo
     head = waiting[it.first + next_job(waiting, cluster, order)]
     if it.nodes < head.processors:
         return np.inf
-    shadow = _shadow(node, cluster, scratch, head.processors)
+    shadow = shadow_of(node, cluster, scratch, head.processors)
     begun = _late_at(node, cluster, shadow)
     if np.isnan(begun):
         return _begins_to_move(node, cluster, shadow)

@@ -252,6 +252,16 @@ def _take_out(waiting: Records, cluster: Records, at: int) -> None:
 
 
 @numba.njit(cache=True)
+def shadow_of(node: Records, cluster: Records, scratch: Floats, processors: int) -> float:
+    """When so many nodes are expected to be idle; leaves when each is in ``scratch``, sorted."""
+    it = cluster[0]
+    for at in range(it.nodes):
+        scratch[at] = max(expected_end(node, at, it.now), it.now)
+    scratch[: it.nodes].sort()
+    return float(scratch[processors - 1])
+
+
+@numba.njit(cache=True)
 def _backfill(
     node: Records,
     waiting: Records,
@@ -271,10 +281,7 @@ def _backfill(
     shadow = np.inf
     extra = it.idle
     if it.nodes >= waiting[it.first + head].processors:
-        for at in range(it.nodes):
-            scratch[at] = max(expected_end(node, at, it.now), it.now)
-        scratch[: it.nodes].sort()
-        shadow = scratch[waiting[it.first + head].processors - 1]
+        shadow = shadow_of(node, cluster, scratch, waiting[it.first + head].processors)
         extra = 0
         for at in range(it.nodes):
             extra += int(scratch[at] <= shadow)
