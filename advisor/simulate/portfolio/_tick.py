@@ -111,7 +111,7 @@ def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
         new.row = -1
         it.nodes += 1
     if rules.boot <= 0.0:
-        it.idle += max(rented, 0)
+        it.idle += rented
     elif rented > 0:
         it.booting += rented
         it.next_ready = min(it.next_ready, it.now + rules.boot)
