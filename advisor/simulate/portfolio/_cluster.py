@@ -19,6 +19,7 @@ from advisor.simulate.portfolio._state import (
     REQUESTED,
     SLOWDOWN_BOUND,
     Floats,
+    Ints,
     Rules,
 )
 from advisor.simulate.portfolio._tick import charge, decide, expected_end, weight_of
@@ -34,6 +35,7 @@ class ClusterState(NamedTuple):
     """The kernel's arrays.
 
     ``recent`` and ``recent_alike``: last two run times of each user and of each kind of job, NaN for none;
+    ``queued``: first and last row of each user's jobs that are to be looked at again, -1 for none;
     ``ending``: heap of running jobs' ends; ``checkpoints``: shape (c, 4).
     """
 
@@ -44,6 +46,7 @@ class ClusterState(NamedTuple):
     ending: Records
     recent: Floats
     recent_alike: Floats
+    queued: Ints
     checkpoints: Floats
     scratch: Floats
     start: Floats
@@ -103,9 +106,58 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
             continue
         _remember(state.recent, this.user, this.run)
         _remember(state.recent_alike, this.alike, this.run)
-        for at in range(it.waiting):
-            if state.job[state.waiting[it.first + at].row].user == this.user:
-                _look_again(state, rules, policies, at)
+        _look_at_user(state, rules, policies, this.user)
+
+
+@numba.njit(cache=True)
+def _look_at_user(state: ClusterState, rules: Rules, policies: Records, user: int) -> None:
+    """Look again at what waits of a user, and strike off what started since."""
+    queued = state.queued
+    before, row, at = -1, queued[user, 0], 0
+    while row >= 0:
+        this = state.job[row]
+        if np.isnan(state.start[row]):
+            at = _place_of(state, row, at)
+            _look_again(state, rules, policies, at)
+            before = row
+        elif before < 0:
+            queued[user, 0] = this.later
+        else:
+            state.job[before].later = this.later
+        row = this.later
+    queued[user, 1] = before
+
+
+@numba.njit(cache=True)
+def _place_of(state: ClusterState, row: int, low: int) -> int:
+    """Where a job waits, which is not before ``low``, and probably near: the queue is in submission order."""
+    it = state.cluster[0]
+    step = 1
+    while low + step < it.waiting and state.waiting[it.first + low + step].row <= row:
+        low += step
+        step *= 2
+    high = min(low + step, it.waiting) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if state.waiting[it.first + middle].row <= row:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@numba.njit(cache=True)
+def _enqueue(state: ClusterState, rules: Rules, row: int) -> None:
+    """Note a job whose expected run time hangs on its user's others."""
+    this = state.job[row]
+    if rules.runtimes == ACTUAL or (rules.runtimes == REQUESTED and not np.isnan(this.requested)):
+        return
+    last = state.queued[this.user, 1]
+    if last < 0:
+        state.queued[this.user, 0] = row
+    else:
+        state.job[last].later = row
+    state.queued[this.user, 1] = row
 
 
 @numba.njit(cache=True)
@@ -135,6 +187,7 @@ def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
         this.processors = new.processors
         this.row = it.arrived
         _look_again(state, rules, policies, it.waiting)
+        _enqueue(state, rules, it.arrived)
         it.arrived += 1
         it.waiting += 1
         it.changes += 1

@@ -34,10 +34,11 @@ expected one in the online simulator."""
 
 JOB = np.dtype(
     [(name, np.float64) for name in ("submit", "run", "requested", "estimate", "start", "end")]
-    + [(name, np.int64) for name in ("processors", "user", "alike")],
+    + [(name, np.int64) for name in ("processors", "user", "alike", "later")],
     align=True,
 )
-"""A job of the log; ``alike``: code of the jobs predicted together, finer than the user."""
+"""A job of the log; ``alike``: code of the jobs predicted together, finer than the user; ``later``: the
+user's next job that is to be looked at again when one of them ends, -1 for none."""
 
 CLUSTER = np.dtype(
     [

@@ -270,20 +270,23 @@ def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
     job["user"] = np.unique(jobs.user, return_inverse=True)[1]
     job["alike"] = codes_of_alike(jobs)
     job["start"] = job["end"] = job["estimate"] = math.nan
+    job["later"] = -1
     cluster = np.zeros(1, CLUSTER)
     first = float(jobs.submit[0]) if count else 0.0
     cluster["now"] = math.ceil(first / rules.tick) * rules.tick
     cluster["last_choice"] = cluster["next_ready"] = -math.inf
     cluster["next_checkpoint"] = first + rules.checkpoint
     span = float(jobs.submit[-1]) - first if count else 0.0
+    users = int(job["user"].max(initial=0)) + 1
     return ClusterState(
         job=job,
         node=np.zeros(rules.max_nodes, NODE),
         waiting=np.zeros(count + 1, WAITING),
         cluster=cluster,
         ending=np.zeros(rules.max_nodes + 1, ENDING),
-        recent=np.full((int(job["user"].max(initial=0)) + 1, 2), math.nan),
+        recent=np.full((users, 2), math.nan),
         recent_alike=np.full((int(job["alike"].max(initial=0)) + 1, 2), math.nan),
+        queued=np.full((users, 2), -1, np.int64),
         checkpoints=np.zeros((int(span // rules.checkpoint), 4)),
         scratch=np.zeros(rules.max_nodes),
         start=np.full(count, math.nan),
