@@ -126,7 +126,8 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
     """Champion when 0, 1, ... checkpoints are known: the best policy, with as many warm nodes as are best.
 
     How much is to be rented shows at once; which job goes first shows over days. Where ``options.evidence``
-    is asked for, a policy of another order of jobs takes over only when its days are that much better.
+    is asked for, a policy of another order of jobs takes over only when its days are that much better. To
+    another number of warm nodes nothing is lost by changing, so that the best is taken, without loyalty.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
     kinds = [replace(policy, headroom=0) for policy in options.policies]
     for kind in {kinds[champion] for champion in np.unique(champions)}:
         alike = np.flatnonzero([other == kind for other in kinds])
-        degree = _best_so_far(utility_of(known[alike] + lighter[alike][:, None, :], options))
+        degree = np.argmax(utility_of(known[alike] + lighter[alike][:, None, :], options), axis=0)
         champions = np.where(np.isin(champions, alike), alike[degree], champions)
     return champions
 

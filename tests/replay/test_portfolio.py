@@ -52,6 +52,16 @@ def test_how_many_nodes_to_keep_warm_is_learnt_sooner():
     assert champions_of(found, before, exact).tolist() == [1, 1, 1]
 
 
+def test_of_warm_nodes_the_best_number_is_taken_at_once():
+    """Half a per cent is enough; between policies of other kinds a whole one is needed."""
+    before = np.concatenate([1e-6 * checkpoints(u) for u in (0.5, 0.5)])
+    found = [checkpoints(0.500, 0.500, 0.500), checkpoints(0.4975, 0.5025, 0.4975)]
+    warm = Options(policies=BEYOND[2:4])
+    assert champions_of(found, before, warm).tolist() == [0, 0, 1, 0]
+    other = Options(policies=(PUBLISHED[0], PUBLISHED[20]))
+    assert champions_of(found, before, other).tolist() == [0, 0, 0, 0]
+
+
 def test_a_policy_of_another_kind_has_the_whole_prior():
     policies = (PUBLISHED[0], BEYOND[1])
     before = np.concatenate([50.0 * checkpoints(u) for u in (0.5, 0.60)])
