@@ -179,7 +179,7 @@ def metrics_named() -> Iterator[tuple[Path, str]]:
 
 @named(list(dict.fromkeys(metrics_named())))
 def test_metric_exists(page: Path, value: str) -> None:
-    sources = [text_of(path) for path in (PROJECT / "advisor" / "service").glob("*.py")]
+    sources = [text_of(path) for path in (PROJECT / "advisor" / "service").rglob("*.py")]
     quoted = value.removeprefix("serve_").removesuffix("_total")
     pattern = re.compile(rf'"(?:advisor_)?(?:serve_)?{quoted}"')
     assert any(pattern.search(source) for source in sources)

@@ -17,7 +17,7 @@ from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.decide.wording import RecordedAdvice
-    from advisor.service.protocol import AdviseReply
+    from advisor.service.exchange.protocol import AdviseReply
     from advisor.slurm.batch_script import SubmittedOptions
 
 _LIMIT_BYTES = 4_000_000
@@ -42,7 +42,7 @@ def advise(
 
     Takes sbatch's options, such as --time=2:00:00 --ntasks=16 --comment=..., beside or instead of a script.
     """
-    from advisor.service.client import SubmitClient
+    from advisor.service.exchange.client import SubmitClient
 
     options = _options(script, context.args)
     fields = options.fields | _identity(user)

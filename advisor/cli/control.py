@@ -17,6 +17,6 @@ def control(config: ConfigOption = None) -> None:
 
     Runs until SIGTERM; SIGHUP begins anew with the settings as they are then.
     """
-    from advisor.service.control_process import run
+    from advisor.service.control.process import run
 
     run(settings_of(config), reload_settings=lambda: settings_of(config))

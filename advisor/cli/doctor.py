@@ -25,10 +25,10 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
 
     Exit code 0: all is well; 1: warnings; 2: something does not work.
     """
-    from advisor.service.doctor import examine_service
-    from advisor.service.doctor_cloud import examine_cloud
-    from advisor.service.doctor_places import examine_places
-    from advisor.service.doctor_slurm import SlurmExamination
+    from advisor.service.admin.doctor import examine_service
+    from advisor.service.admin.doctor_cloud import examine_cloud
+    from advisor.service.admin.doctor_places import examine_places
+    from advisor.service.admin.doctor_slurm import SlurmExamination
     from advisor.slurm.cli import CliBackend
 
     loaded = loaded_settings(config)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.service.since import clock_text, parse_since
+from advisor.service.admin.since import clock_text, parse_since
 
 if TYPE_CHECKING:
     from advisor.history.ledger import LedgerRow
@@ -44,7 +44,7 @@ def decisions(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """List what was decided lately, newest last."""
-    from advisor.service.ledger_view import decisions_view
+    from advisor.service.admin.ledger_view import decisions_view
 
     with _store(config) as store:
         result = decisions_view(store, parse_since(since, time.time()), limit)
@@ -79,7 +79,7 @@ def ledger(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Compare predicted with actual, and say what the moves saved and cost."""
-    from advisor.service.ledger_view import ledger_view
+    from advisor.service.admin.ledger_view import ledger_view
 
     with _store(config) as store:
         result = ledger_view(store, parse_since(since, time.time()), limit)

@@ -24,7 +24,7 @@ def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
     Reads what the control process wrote last; neither Slurm nor EC2 is asked.
     """
-    from advisor.service.cloud_written import nodes_written
+    from advisor.service.admin.cloud_written import nodes_written
 
     result = nodes_written(settings_of(config), time.time())
     emit(result, output, lambda console: _draw(console, result["nodes"], result["age_seconds"]))

@@ -16,7 +16,7 @@ def place_helper(config: ConfigOption = None) -> None:
     """Answer questions on standard input: keep the places of jobs that run in the cloud."""
     import sys
 
-    from advisor.service.place_helper import serve
+    from advisor.service.hedge.place_helper import serve
     from advisor.slurm.commands import Commands
     from advisor.slurm.places import Places
 

@@ -24,7 +24,7 @@ def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
     Reads what the control process wrote last; EC2 is not asked.
     """
-    from advisor.service.cloud_written import pools_written
+    from advisor.service.admin.cloud_written import pools_written
 
     result = pools_written(settings_of(config), time.time())
     emit(result, output, lambda console: _draw(console, result))

@@ -28,7 +28,7 @@ def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
     Reads what the control process wrote last; Slurm is not asked.
     """
-    from advisor.service.cloud_written import portfolio_written
+    from advisor.service.admin.cloud_written import portfolio_written
 
     result = portfolio_written(settings_of(config), time.time())
     emit(result, output, lambda console: _draw(console, result))
@@ -42,9 +42,9 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     """
     import structlog
 
-    from advisor.service.clock import Clock
-    from advisor.service.portfolio_means import Means
-    from advisor.service.site_view import burst_nodes
+    from advisor.service.portfolio.means import Means
+    from advisor.service.running.clock import Clock
+    from advisor.service.sight.site_view import burst_nodes
     from advisor.slurm.cli import CliBackend
     from advisor.slurm.commands import Commands
     from advisor.slurm.steering import Steering
@@ -66,7 +66,7 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
 
 
 def _draw(console: Console, report: dict[str, Any]) -> None:
-    from advisor.service.status_words import portfolio_rows
+    from advisor.service.admin.status_words import portfolio_rows
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)

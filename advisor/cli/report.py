@@ -13,7 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.ledger import SinceOption
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.service.since import parse_since
+from advisor.service.admin.since import parse_since
 
 
 def register(app: typer.Typer) -> None:
@@ -36,8 +36,8 @@ def report(
     user.
     """
     from advisor.history.store import HistoryStore
-    from advisor.service.ledger_report import LedgerReport
-    from advisor.service.ledger_report_page import about, write_report
+    from advisor.service.admin.ledger_report import LedgerReport
+    from advisor.service.admin.ledger_report_page import about, write_report
 
     settings = settings_of(config)
     now = time.time()

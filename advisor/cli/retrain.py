@@ -47,7 +47,7 @@ def retrain(
     from advisor.history.store import HistoryStore
     from advisor.predict.size_features import SizeHistory
     from advisor.predict.size_training import SizeTraining
-    from advisor.service.as_here import outcome_here
+    from advisor.service.learn.as_here import outcome_here
 
     os.nice(10)  # the submit server on the same host comes first
     began = time.perf_counter()

@@ -10,7 +10,7 @@ from advisor.cli.context import ConfigOption, settings_of
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
-    from advisor.service.state_holder import LoadModel
+    from advisor.service.submit.state_holder import LoadModel
 
 
 def register(app: typer.Typer) -> None:
@@ -23,8 +23,8 @@ def serve(config: ConfigOption = None) -> None:
 
     Runs until SIGTERM; SIGHUP reads the settings again. Under systemd it says READY when it is warm.
     """
-    from advisor.service.models import model_loader
-    from advisor.service.serve import run
+    from advisor.service.submit.models import model_loader
+    from advisor.service.submit.serve import run
 
     def loader_of(settings: Settings) -> LoadModel:
         return model_loader(settings.paths.models, probability_cut=settings.size.probability_cut)

@@ -29,8 +29,8 @@ def spend(
     Reads what the control process wrote last, and the ledger; EC2 is not asked.
     """
     from advisor.history.store import HistoryStore
-    from advisor.service.cloud_written import predicted_against_billed, spend_written
-    from advisor.service.since import parse_since
+    from advisor.service.admin.cloud_written import predicted_against_billed, spend_written
+    from advisor.service.admin.since import parse_since
 
     settings, now = settings_of(config), time.time()
     written = spend_written(settings, now)

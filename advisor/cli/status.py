@@ -25,7 +25,7 @@ def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     Asks nobody but the submit server's socket and reads what the control process wrote last, so that it works
     while Slurm or EC2 do not.
     """
-    from advisor.service.status_report import ask_serve, status_report
+    from advisor.service.admin.status_report import ask_serve, status_report
 
     settings = settings_of(config)
     result = status_report(settings, time.time(), ask_serve(settings))
@@ -33,7 +33,7 @@ def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    from advisor.service.status_words import status_rows
+    from advisor.service.admin.status_words import status_rows
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)

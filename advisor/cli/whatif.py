@@ -16,7 +16,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit, ticking
 from advisor.model.site import SiteState
-from advisor.service.since import clock_text, parse_since
+from advisor.service.admin.since import clock_text, parse_since
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
@@ -121,7 +121,7 @@ def _seen(settings: Settings) -> SiteState:
     from msgspec.structs import replace
 
     from advisor.model.errors import UseFallback
-    from advisor.service import snapshot
+    from advisor.service.exchange import snapshot
 
     try:
         seen = snapshot.read(settings.paths.snapshot).state

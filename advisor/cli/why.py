@@ -11,7 +11,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.model.errors import AdvisorError, BadInput
-from advisor.service.since import clock_text
+from advisor.service.admin.since import clock_text
 
 if TYPE_CHECKING:
     from advisor.decide.wording import RecordedAdvice
@@ -75,7 +75,7 @@ def _in_slurm(settings: Settings, job_id: int) -> RecordedAdvice | None:
 
 def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
     from advisor.decide.wording import clean, explanation
-    from advisor.service.why_view import ledger_advice
+    from advisor.service.admin.why_view import ledger_advice
 
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
@@ -89,7 +89,7 @@ def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
 
 def _emit_recorded(job_id: int, recorded: RecordedAdvice, output: Format) -> None:
     from advisor.decide.wording import recorded_explanation
-    from advisor.service.why_view import recorded_advice
+    from advisor.service.admin.why_view import recorded_advice
 
     def draw(console: Console) -> None:
         console.print(Text(f"Job {job_id}, from its AdminComment", "bold"))

@@ -1,7 +1,7 @@
 """What happens to the jobs of a live site, as rows of numbers that go from one process to another.
 
-The control process says what happened (:class:`advisor.service.queue_stream.QueueStream`); it and the submit
-server tell it to a `PlacementFeatures` each, and so both know what a replay would know at that moment.
+The control process says what happened (:class:`advisor.service.submit.queue_stream.QueueStream`); it and the
+submit server tell it to a `PlacementFeatures` each, and so both know what a replay would know at that moment.
 """
 
 from __future__ import annotations

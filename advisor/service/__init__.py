@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""The two daemons, by responsibility: docs/designs/0001-the-house.md says which package is for what."""

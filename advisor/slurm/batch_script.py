@@ -27,7 +27,7 @@ class SubmittedOptions:
     Attributes
     ----------
     fields : dict
-        Fields of ``advisor.service.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
+        Fields of ``advisor.service.exchange.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
     ignored : tuple of str
         Options no decision looks at.
     heterogeneous : bool

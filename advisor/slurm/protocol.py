@@ -76,6 +76,61 @@ class QueuedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobSight:
+    """One job as slurmctld says it is now.
+
+    Attributes
+    ----------
+    job_id : int
+        Slurm's id.
+    state, reason, partition : str
+        Slurm's own words.
+    priority : int
+        As it is now.
+    start_time : float or None
+        Epoch seconds: of its start, or when slurmctld expects it to; None when it does not.
+    submit_time : float
+        Epoch seconds; a requeue sets it anew.
+    ages_since : float
+        Epoch seconds from which its age counts. A requeue sets it to when the job may first start again, two
+        minutes later, and leaves it there when that is brought forward.
+    restarts : int
+        How often it was requeued.
+    limit_seconds : float or None
+        Time limit.
+    processors, nodes : int
+        What it has, or, while it waits, asks for at least (nodes: slurmctld's estimate).
+    processors_asked : int
+        Processors by its tasks alone.
+    name : str
+        Given by whoever submitted it.
+    advice_id : str or None
+        The advice it was submitted under.
+    """
+
+    job_id: int
+    state: str
+    reason: str
+    partition: str
+    priority: int
+    start_time: float | None
+    submit_time: float
+    restarts: int
+    limit_seconds: float | None
+    name: str = ""
+    advice_id: str | None = None
+    ages_since: float = 0.0
+    processors: int = 0
+    nodes: int = 0
+    processors_asked: int = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits."""
+        return self.state == PENDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSnapshot:
     """Jobs and nodes at one moment, from one query each, shared by all loops (F29).
 

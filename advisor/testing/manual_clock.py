@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from advisor.service.clock import Clock
+from advisor.service.running.clock import Clock
 
 
 @dataclass

@@ -26,15 +26,15 @@ from advisor.model.advice import (
 )
 from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
-from advisor.service.announcing import Announcer
-from advisor.service.clock import Clock
-from advisor.service.hedge_record import HedgeRecord, Kept
-from advisor.service.loops import LoopRunner
-from advisor.service.place_keeper import PlaceKeeper
-from advisor.service.site_view import cluster_state
-from advisor.service.small_jobs import SmallJobs
-from advisor.service.view import SharedView
-from advisor.service.watching import WatchLoop
+from advisor.service.exchange.announcing import Announcer
+from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.hedge.watching import WatchLoop
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import LoopRunner
+from advisor.service.sight.hedge_record import HedgeRecord, Kept
+from advisor.service.sight.site_view import cluster_state
+from advisor.service.sight.view import SharedView
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.places import Places

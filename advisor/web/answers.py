@@ -15,7 +15,7 @@ from advisor import __version__
 from advisor.decide.wording import clean, duration
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
-from advisor.service.since import clock_text
+from advisor.service.admin.since import clock_text
 from advisor.web.plots import library_version
 from advisor.web.site import Site
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
-from advisor.service.since import parse_since
+from advisor.service.admin.since import parse_since
 from advisor.web.answers import RefusedError
 
 LONGEST_DAYS: Final = 400

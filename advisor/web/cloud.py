@@ -8,14 +8,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from advisor.service.cloud_written import (
+from advisor.service.admin.cloud_written import (
     nodes_written,
     pools_written,
     portfolio_written,
     predicted_against_billed,
     spend_written,
 )
-from advisor.service.status_words import portfolio_rows
+from advisor.service.admin.status_words import portfolio_rows
 from advisor.web.answers import Answers, part
 from advisor.web.site import Site
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from advisor.decide.reasons import Reason
 from advisor.history.ledger import Wanted
 from advisor.model.advice import Placement
-from advisor.service.ledger_view import decision_row
+from advisor.service.admin.ledger_view import decision_row
 from advisor.web.answers import Answers
 from advisor.web.asking import before_of, before_text, job_id_of, limit_of, placement_of, since_of, word_of
 from advisor.web.site import Site

@@ -12,7 +12,7 @@ from advisor.decide.phrases import HEADINGS, NAMES
 from advisor.decide.wording import clean, hedge_sentence, quantity, sentence, time_limit_sentence
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
-from advisor.service.why_view import ledger_advice
+from advisor.service.admin.why_view import ledger_advice
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.asking import job_id_of
 from advisor.web.site import Site

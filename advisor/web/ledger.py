@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from advisor.history.ledger import LedgerRow
 from advisor.model.settings import Settings
-from advisor.service.ledger_report import LedgerReport
-from advisor.service.ledger_report_page import about, figures
-from advisor.service.ledger_view import LedgerSums
+from advisor.service.admin.ledger_report import LedgerReport
+from advisor.service.admin.ledger_report_page import about, figures
+from advisor.service.admin.ledger_view import LedgerSums
 from advisor.web.answers import Answers
 from advisor.web.asking import MOST_ROWS, limit_of, since_of
 from advisor.web.plots import figure_text

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from advisor.history.ledger import Wanted
 from advisor.model.advice import Placement
 from advisor.model.settings import Settings
-from advisor.service.cloud_written import spend_written
-from advisor.service.status_report import ask_serve, status_report
-from advisor.service.status_words import status_rows
+from advisor.service.admin.cloud_written import spend_written
+from advisor.service.admin.status_report import ask_serve, status_report
+from advisor.service.admin.status_words import status_rows
 from advisor.web.answers import Answers, part
 from advisor.web.site import Site
 

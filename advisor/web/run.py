@@ -13,7 +13,7 @@ import uvicorn
 
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings, WebSettings
-from advisor.service.notify import Notifier
+from advisor.service.running.notify import Notifier
 from advisor.web.app import create_app
 from advisor.web.site import Site
 from advisor.web.whatif_runs import WhatIfRuns

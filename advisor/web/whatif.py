@@ -18,7 +18,7 @@ from advisor.config.reference import toml_text, values_of
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.replay.plots import COLOURS, styled
-from advisor.service.ledger_view import LedgerSums
+from advisor.service.admin.ledger_view import LedgerSums
 from advisor.web.answers import Answers, RefusedError, part
 from advisor.web.asking import since_of
 from advisor.web.guard import MOST_BODY_BYTES, is_token

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.model import BadInput, RetryLater
-from tests.service.test_submit_server import Running
+from tests.service.submit.test_server import Running
 
 runner = CliRunner()
 

@@ -15,13 +15,13 @@ from advisor.ec2.pools import Breakers, Pool
 from advisor.ec2.state_file import StateFile
 from advisor.model import Capacity
 from advisor.model.errors import BadInput, UseFallback
-from advisor.service import status_file
-from advisor.service.cloud_metrics import CloudCollector
-from advisor.service.cloud_report import CloudReport
-from advisor.service.interruption_record import InterruptionRecord
-from advisor.service.purse import Wish
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.purse import Wish
+from advisor.service.control.cloud_metrics import CloudCollector
+from advisor.service.control.cloud_report import CloudReport
+from advisor.service.exchange import status_file
+from tests.service.cloud.test_loops import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
-from tests.service.test_cloud_loops import EMPTY_POOL, Rig
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from advisor.decide.wording import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
-from advisor.service.since import clock_text, parse_since
+from advisor.service.admin.since import clock_text, parse_since
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
 runner = CliRunner()

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.model.errors import UseFallback
-from advisor.service import status_file
-from advisor.service.status_words import portfolio_in_words
+from advisor.service.admin.status_words import portfolio_in_words
+from advisor.service.exchange import status_file
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
 
 RUNNER = CliRunner()

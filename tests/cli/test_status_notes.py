@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from advisor.service.status_report import placement_notes
+from advisor.service.admin.status_report import placement_notes
 
 EARNED = {"rule": "advisor", "record_trusted_seconds": 5.0, "record_earned": True}
 GROWING = {"rule": "published", "finished_jobs": 500, "first_forest_after_jobs": 1000}

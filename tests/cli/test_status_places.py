@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.service.status_words import places_in_words
+from advisor.service.admin.status_words import places_in_words
 
 
 def test_what_has_happened_is_said() -> None:

@@ -15,8 +15,8 @@ from advisor.model import BadInput, CloudState, Job, JobOutcome, SiteState
 from advisor.model.settings import Settings
 from advisor.replay.own_history import jobs_of_store
 from advisor.replay.sources import load_table
-from advisor.service import snapshot
-from advisor.service.snapshot import Snapshot
+from advisor.service.exchange import snapshot
+from advisor.service.exchange.snapshot import Snapshot
 
 runner = CliRunner()
 

@@ -15,7 +15,7 @@ import pytest
 from advisor.ec2.prices import PriceCache, Prices, Quote
 from advisor.ec2.state_file import StateFile
 from advisor.model.errors import RetryLater, TellAdmin
-from advisor.service.pricing import PriceLoop, price_table
+from advisor.service.cloud.pricing import PriceLoop, price_table
 from advisor.testing.ec2 import Ec2Emulator
 
 pytestmark = pytest.mark.ec2

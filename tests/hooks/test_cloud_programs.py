@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from advisor.service.handover import HandoverFolder, decode
+from advisor.service.exchange.handover import HandoverFolder, decode
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.service import protocol
-from advisor.service.protocol import AdviseReply
+from advisor.service.exchange import protocol
+from advisor.service.exchange.protocol import AdviseReply
 from tests.hooks.slurm_double import LUA_VERSIONS, Network, SlurmDouble, Submitted
 
 GOOD = AdviseReply(

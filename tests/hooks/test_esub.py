@@ -25,13 +25,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.model import Job
-from advisor.service import snapshot
-from advisor.service.protocol import AdviseReply, AdviseRequest, decode_request, encode_reply
-from advisor.service.spool import complete_files
-from advisor.service.submission import job_of
+from advisor.service.exchange import snapshot
+from advisor.service.exchange.protocol import AdviseReply, AdviseRequest, decode_request, encode_reply
+from advisor.service.exchange.spool import complete_files
+from advisor.service.submit.submission import job_of
 from tests.service.processes import ServeProcess
 from tests.service.site import make_settings, make_snapshot
-from tests.service.test_submit_server import Running
+from tests.service.submit.test_server import Running
 
 SCRIPT = Path(__file__).resolve().parents[2] / "lsf_hooks" / "esub.advisor"
 ATTEMPTS = 40

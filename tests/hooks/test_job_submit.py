@@ -11,8 +11,8 @@ import pytest
 
 from advisor.config.hook import hook_settings
 from advisor.model.settings import PathSettings, Settings, SubmitSettings
-from advisor.service import protocol
-from advisor.service.protocol import AdviseRequest
+from advisor.service.exchange import protocol
+from advisor.service.exchange.protocol import AdviseRequest
 from tests.hooks.slurm_double import (
     INFINITE,
     NICE_OFFSET,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.service import protocol
+from advisor.service.exchange import protocol
 from tests.hooks.slurm_double import LUA_VERSIONS, PLAIN_JOB, Network, SlurmDouble
 
 BUDGET_SECONDS = 0.05

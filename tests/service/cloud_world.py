@@ -38,16 +38,16 @@ from advisor.model.settings import (
     Settings,
     WaitingSettings,
 )
-from advisor.service.cloud_record import CloudRecord
-from advisor.service.handover import HandoverFolder, decode
-from advisor.service.interrupting import InterruptionLoop
-from advisor.service.interruption_record import InterruptionRecord
-from advisor.service.listening import NoticeLoop
-from advisor.service.looking import LookLoop
-from advisor.service.loops import LoopRunner, Step
-from advisor.service.provisioning import ProvisionLoop
-from advisor.service.reconciling import ReconcileLoop
-from advisor.service.view import SharedView
+from advisor.service.cloud.interrupting import InterruptionLoop
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.listening import NoticeLoop
+from advisor.service.cloud.provisioning import ProvisionLoop
+from advisor.service.cloud.reconciling import ReconcileLoop
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.control.looking import LookLoop
+from advisor.service.exchange.handover import HandoverFolder, decode
+from advisor.service.running.loops import LoopRunner, Step
+from advisor.service.sight.view import SharedView
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
@@ -177,7 +177,7 @@ class CloudWorld(CloudRules):
     # ------------------------------------------------------------------ the service
 
     def boot(self) -> None:
-        """Put the process together from what is on the disk, as `advisor.service.control` does."""
+        """Put the process together from what is on the disk, as `advisor.service.control.wiring` does."""
         settings, clock, slurm = self.settings, self.clock.clock, self.slurm
         self._crash_in = self._aside_in = 0
         self._inside = []

@@ -12,7 +12,7 @@ from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Pool
 from advisor.model import Capacity, Job, Node
 from advisor.model.errors import AdvisorError
-from advisor.service.clock import Clock
+from advisor.service.running.clock import Clock
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 POOL = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from advisor.model.settings import Settings
-from advisor.service.client import SubmitClient
+from advisor.service.exchange.client import SubmitClient
 
 COMMAND = (sys.executable, "-c", "from advisor.cli.main import run; run()", "serve")
 

@@ -28,10 +28,10 @@ from advisor.model.settings import (
     SubmitSettings,
     WaitingSettings,
 )
-from advisor.service.answering import Answerer
-from advisor.service.protocol import VERSION, AdviseRequest
-from advisor.service.snapshot import Snapshot
-from advisor.service.state_holder import LoadedModel, StateHolder
+from advisor.service.exchange.protocol import VERSION, AdviseRequest
+from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.answering import Answerer
+from advisor.service.submit.state_holder import LoadedModel, StateHolder
 
 NOW = 1_800_000_000.0
 

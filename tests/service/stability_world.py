@@ -34,19 +34,19 @@ from advisor.model.settings import (
     Settings,
     WaitingSettings,
 )
-from advisor.service.cloud_record import CloudRecord
-from advisor.service.handover import HandoverFolder, decode
-from advisor.service.interrupting import InterruptionLoop
-from advisor.service.interruption_record import InterruptionRecord
-from advisor.service.listening import NoticeLoop
-from advisor.service.loops import Loop, LoopRunner
-from advisor.service.provisioning import ProvisionLoop
-from advisor.service.reconciling import ReconcileLoop
-from advisor.service.stability import PoolOrder, StabilityKnowledge
-from advisor.service.stability_acquirer import AcquireLoop
-from advisor.service.stability_loop import MatchLoop
-from advisor.service.stability_record import LifeRecord
-from advisor.service.view import SharedView
+from advisor.service.cloud.interrupting import InterruptionLoop
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.listening import NoticeLoop
+from advisor.service.cloud.provisioning import ProvisionLoop
+from advisor.service.cloud.reconciling import ReconcileLoop
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.exchange.handover import HandoverFolder, decode
+from advisor.service.running.loops import Loop, LoopRunner
+from advisor.service.sight.view import SharedView
+from advisor.service.stability.acquirer import AcquireLoop
+from advisor.service.stability.loop import MatchLoop
+from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
+from advisor.service.stability.record import LifeRecord
 from advisor.slurm.node_sets import expand
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance

@@ -13,13 +13,13 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACE_COMMENT
 from advisor.model.settings import Settings
-from advisor.service.hedge_record import HedgeRecord
-from advisor.service.site_view import cluster_state
-from advisor.service.small_jobs import SmallJobs
-from advisor.service.view import SharedView
-from advisor.service.watching import WatchLoop
-from advisor.slurm.places import JobSight, Wish
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.hedge.watching import WatchLoop
+from advisor.service.sight.hedge_record import HedgeRecord
+from advisor.service.sight.site_view import cluster_state
+from advisor.service.sight.view import SharedView
+from advisor.slurm.places import Wish
+from advisor.slurm.protocol import JobSight, QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.watched import hedged_comment, open_record
 

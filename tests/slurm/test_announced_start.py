@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.service.client import SubmitClient
+from advisor.service.exchange.client import SubmitClient
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.lab_processes import wait_until
 from advisor.testing.site import PATIENT, Site, SiteOptions

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from advisor.model.errors import AdvisorError
-from advisor.service import status_file
+from advisor.service.exchange import status_file
 from advisor.slurm.commands import Commands
 from advisor.slurm.steering import Demand, PowerSaving, Steering
 from advisor.testing.lab import LabOptions, Submission

@@ -22,14 +22,14 @@ from advisor.model.settings import Settings
 from advisor.predict.features import Encoder, FeatureSchema
 from advisor.predict.knn import KnnParameters
 from advisor.predict.predictor import Predictor
-from advisor.service import snapshot
-from advisor.service.answering import Answerer
-from advisor.service.clock import Clock
-from advisor.service.cloud_record import CloudRecord
-from advisor.service.looking import LookLoop
-from advisor.service.models import PREDICTOR_KIND
-from advisor.service.protocol import AdviseRequest
-from advisor.service.view import SharedView
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.control.looking import LookLoop
+from advisor.service.exchange import snapshot
+from advisor.service.exchange.protocol import AdviseRequest
+from advisor.service.running.clock import Clock
+from advisor.service.sight.view import SharedView
+from advisor.service.submit.answering import Answerer
+from advisor.service.submit.models import PREDICTOR_KIND
 from advisor.slurm.cli import CliBackend
 from advisor.testing.lab import Lab, LabOptions
 from tests.hooks.slurm_double import HOOK

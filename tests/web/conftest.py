@@ -16,7 +16,7 @@ from advisor.cli.context import settings_of
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import JobOutcome
-from advisor.service import snapshot, status_file
+from advisor.service.exchange import snapshot, status_file
 from advisor.web.app import create_app
 from advisor.web.site import Site
 from advisor.web.whatif_runs import WhatIfRuns

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.service import status_file
-from advisor.service.metrics_page import MetricsPage
+from advisor.service.control.metrics_page import MetricsPage
+from advisor.service.exchange import status_file
 from advisor.web.plots import figure_text
 from tests.web.conftest import Ask
 

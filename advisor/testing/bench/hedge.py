@@ -25,8 +25,8 @@ import numpy as np
 from advisor.decide.hedge_offer import would_wait
 from advisor.model.errors import AdvisorError
 from advisor.model.job import PLACE_OF, Job
-from advisor.service.announcing import Announcer
-from advisor.service.hedge_record import HedgeRecord
+from advisor.service.exchange.announcing import Announcer
+from advisor.service.sight.hedge_record import HedgeRecord
 from advisor.slurm import hook_files
 from advisor.testing.bench.hedge_compare import Arrival, Ran, Record, by_chance, compared
 from advisor.testing.lab import Lab, LabOptions

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.model.errors import AdvisorError
-from advisor.service.announcing import Announced
-from advisor.service.handover import ControlSocket, HandoverFolder
-from advisor.service.socket_file import SocketFile
+from advisor.service.exchange.announcing import Announced
+from advisor.service.exchange.handover import ControlSocket, HandoverFolder
+from advisor.service.exchange.socket_file import SocketFile
 from advisor.testing.bench.hedge import CONTROL_SOCKET, SECTIONS
 from advisor.testing.lab import Lab
 from advisor.testing.watched import WatchedLab

@@ -24,7 +24,7 @@ import tomlkit
 from advisor.ec2.clients import client
 from advisor.ec2.tags import NODE_TAG
 from advisor.model.errors import AdvisorError
-from advisor.service.snapshot import read as read_snapshot
+from advisor.service.exchange.snapshot import read as read_snapshot
 from advisor.testing.lab import LabOptions
 from advisor.testing.site import PATIENT, Site, SiteOptions
 

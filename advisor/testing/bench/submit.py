@@ -48,12 +48,13 @@ from advisor.predict.size import SizeModel
 from advisor.predict.size_features import SizeHistory
 from advisor.predict.tracker import states_of
 from advisor.replay.sources import load_table
-from advisor.service import placement_store, queue_stream, snapshot
-from advisor.service.client import SubmitClient
-from advisor.service.models import PREDICTOR_KIND, SIZE_KIND
-from advisor.service.placement_store import Base
-from advisor.service.protocol import VERSION, AdviseRequest, encode_line
-from advisor.service.queue_stream import QueueStream
+from advisor.service.exchange import snapshot
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_line
+from advisor.service.submit import placement_store, queue_stream
+from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
+from advisor.service.submit.placement_store import Base
+from advisor.service.submit.queue_stream import QueueStream
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.testing.bench import submit_slurm
 from advisor.testing.bench.timing import microseconds_each, percentiles, processor_seconds

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from advisor.model.errors import TellAdmin
-from advisor.service.client import SubmitClient
+from advisor.service.exchange.client import SubmitClient
 from advisor.testing.bench.timing import processor_seconds
 from advisor.testing.lab import Lab, LabOptions
 

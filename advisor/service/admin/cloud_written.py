@@ -1,0 +1,97 @@
+"""What the control process wrote last: `advisor nodes`, `pools`, `spend`, `portfolio show`. Asks nobody."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from advisor.history.store import HistoryStore
+from advisor.model.errors import BadInput, UseFallback
+from advisor.model.settings import Settings
+from advisor.service.exchange import status_file
+
+
+def nodes_written(settings: Settings, now: float) -> dict[str, Any]:
+    """Cloud nodes and their instances; errors as :func:`_written`."""
+    report, written = _written(settings)
+    return {"time": written, "age_seconds": now - written, "nodes": report.get("nodes", [])}
+
+
+def pools_written(settings: Settings, now: float) -> dict[str, Any]:
+    """Capacity pools and what was refused; errors as :func:`_written`."""
+    report, written = _written(settings)
+    return {
+        "time": written,
+        "age_seconds": now - written,
+        "protected": report.get("protected", ""),
+        "pools": report.get("pools", []),
+        "counters": report.get("counters", {}),
+    }
+
+
+def spend_written(settings: Settings, now: float) -> dict[str, Any]:
+    """Today's money and caps, and the last days; errors as :func:`_written`."""
+    report, written = _written(settings)
+    return {"time": written, "age_seconds": now - written, **report.get("spend", {})}
+
+
+def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
+    """The policy in charge of the burst partition.
+
+    Raises
+    ------
+    UseFallback
+        None is (``portfolio.off``), or there is no status (``status.missing``, ``status.unreadable``).
+    """
+    content = status_file.read(settings.paths.run)
+    report, written = content.get("portfolio"), content.get("time")
+    if not isinstance(report, dict) or not report or not isinstance(written, int | float):
+        raise UseFallback(
+            "the portfolio is not in charge (portfolio.enabled, and advisor control must run)",
+            code="portfolio.off",
+        )
+    return {"time": written, "age_seconds": now - written, **report}
+
+
+def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, float | int]:
+    """Jobs we moved since then that have ended: what they were to cost, and what they did.
+
+    Both sums are over the jobs of which both are known.
+    """
+    predicted: dict[str, float] = {}
+    for decision in store.decisions(since):
+        advice = decision.record.advice
+        cost = advice.number("predicted_cost")
+        if cost is not None and math.isfinite(cost):
+            predicted[advice.advice_id] = cost
+    jobs, told, billed = 0, 0.0, 0.0
+    for row in store.ledger(since):
+        if row.cost_usd is not None and row.advice_id in predicted and not row.is_users_choice:
+            jobs += 1
+            told += predicted[row.advice_id]
+            billed += row.cost_usd
+    return {"jobs": jobs, "predicted_usd": told, "billed_usd": billed}
+
+
+def _written(settings: Settings) -> tuple[dict[str, Any], float]:
+    """The report, and when it was written, epoch seconds.
+
+    Raises
+    ------
+    BadInput
+        No cloud is configured.
+    UseFallback
+        The control process has not written one (yet).
+    """
+    content = status_file.read(settings.paths.run)
+    report, written = content.get("cloud_report"), content.get("time")
+    if content.get("cloud_configured") is False:
+        raise BadInput(
+            "no cloud is configured",
+            where="ec2.image_id",
+            mend="Set it to the image of your nodes and restart advisor control",
+            code="cloud.not_configured",
+        )
+    if not isinstance(report, dict) or not isinstance(written, int | float):
+        raise UseFallback("advisor control has written nothing about the cloud yet", code="status.unreadable")
+    return report, float(written)

@@ -1,0 +1,48 @@
+"""The doctor's look at EC2: credentials, clock, permissions; nothing is launched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from advisor.ec2.clients import client
+from advisor.ec2.errors import failure_of
+from advisor.model.settings import Settings
+from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
+
+_SKEW_SECONDS: Final = 60.0
+"""EC2 refuses requests signed five minutes off; a minute is time enough to notice."""
+
+
+def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
+    """Whether EC2 can be read with what this host has."""
+    if not settings.ec2.image_id:
+        yield warning("ec2", "ec2.image_id is empty: no cloud node is ever started", "Name the nodes' AMI")
+        return
+    yield from guarded("ec2", lambda: _reach(settings))
+
+
+def _reach(settings: Settings) -> Iterator[Diagnosis]:
+    ec2 = client("ec2", settings.ec2)
+    mend = "Give this host an instance profile or credentials botocore finds, and ec2.region its region"
+    try:
+        answer = ec2.describe_images(ImageIds=[settings.ec2.image_id])
+    except Exception as problem:
+        failure = failure_of(problem)
+        if failure is None:
+            raise
+        yield error("ec2", f"{failure.code}: {failure.message}", mend)
+        return
+    if not answer.get("Images"):
+        yield error("ec2", f"there is no image {settings.ec2.image_id}", "Correct ec2.image_id or ec2.region")
+    else:
+        yield ok("ec2", f"reached in {settings.ec2.region}, image {settings.ec2.image_id} is there")
+    stamp = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if stamp:
+        skew = time.time() - parsedate_to_datetime(stamp).timestamp()
+        if abs(skew) > _SKEW_SECONDS:
+            yield error("clock", f"this host's clock is {skew:+.0f} s off EC2's", "Run chrony or ntpd here")
+        else:
+            yield ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")

@@ -1,0 +1,337 @@
+"""The doctor's look at Slurm: what slurm.conf must say, and whether our programs are the ones installed."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from advisor.config.hook import hook_values
+from advisor.decide.capacity import is_never_spot
+from advisor.model.cluster import Node
+from advisor.model.settings import Settings
+from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
+from advisor.slurm import hook_files
+from advisor.slurm.parsing import suspend_seconds
+from advisor.slurm.protocol import Partition, SlurmBackend
+
+_LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
+_OLDEST: Final = (22, 5)
+_HOOK_DEFAULTS: Final = {
+    "socket": "/run/advisor/submit.sock",
+    "budget_ms": "50",
+    "breaker_failures": "5",
+    "breaker_seconds": "10",
+}
+"""The hook's own, where its file says nothing."""
+_PROGRAMS_CONF: Final = "advisor_programs.conf"
+_PROGRAM_DEFAULTS: Final = {
+    "control_socket": "/run/advisor/control.sock",
+    "handover_folder": "/var/lib/advisor/handover",
+    "burst_partition": "burst",
+}
+"""The same of resume, suspend, resume_fail and prolog_slurmctld."""
+_SWITCHED_OFF: Final = ("false", "no", "0")
+
+
+class SlurmExamination:
+    """Asks Slurm once, then looks at what it said.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Asked.
+    """
+
+    def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self.partitions: dict[str, Partition] = {}
+        self._config: Mapping[str, str] = {}
+
+    def run(self) -> Iterator[Diagnosis]:
+        """All checks; those after the first need an answer of slurmctld."""
+        found = list(guarded("slurm", self._reach))
+        yield from found
+        if not self._config:
+            return
+        yield from guarded("slurm.conf", self._slurm_conf)
+        yield from guarded("rights", self._rights)
+        yield from guarded("hook", self._hook)
+        yield from guarded("cloud programs", self._cloud_programs)
+        yield from guarded("cloud nodes", self._cloud_nodes)
+
+    def _reach(self) -> Iterator[Diagnosis]:
+        version = self._slurm.version()
+        if not self._slurm.ping():
+            yield error(
+                "slurm", "no slurmctld answers", "Start it, or check paths.slurm_conf and paths.slurm_bin"
+            )
+            return
+        self._config = self._slurm.config()
+        self.partitions = {partition.name: partition for partition in self._slurm.partitions()}
+        text = ".".join(map(str, version))
+        if version < _OLDEST:
+            yield warning(
+                "slurm", f"release {text} is older than 22.05", "Nobody has tried it: test before use"
+            )
+        else:
+            yield ok("slurm", f"slurmctld answers, release {text}")
+
+    def _slurm_conf(self) -> Iterator[Diagnosis]:
+        wanted = [
+            ("JobSubmitPlugins", "lua", "Add lua to JobSubmitPlugins and restart slurmctld"),
+            ("AccountingStorageType", "slurmdbd", "Without slurmdbd nothing is learned from ended jobs"),
+            ("PrivateData", "cloud", "PrivateData=cloud: powered-down nodes are hidden without it"),
+        ]
+        for name, word, mend in wanted:
+            value = self._config.get(name, "")
+            if word in value:
+                yield ok("slurm.conf", f"{name}={value}")
+            else:
+                yield error("slurm.conf", f"{name}={value or '(null)'} has no {word}", mend)
+        said = self._config.get("JobRequeue", "")
+        if said in ("0", "1") and (said == "1") != self._settings.cluster.requeue_default:
+            yield error(
+                "slurm.conf",
+                f"JobRequeue={said}, but cluster.requeue_default says otherwise",
+                f"Set cluster.requeue_default = {'true' if said == '1' else 'false'}",
+            )
+        parameters = self._config.get("SlurmctldParameters", "")
+        if "idle_on_node_suspend" not in parameters:
+            yield warning(
+                "slurm.conf",
+                "SlurmctldParameters has no idle_on_node_suspend",
+                "Add it: a node that is suspended while DOWN becomes usable again",
+            )
+        yield from self._priorities()
+
+    def _priorities(self) -> Iterator[Diagnosis]:
+        if "multifactor" in self._config.get("PriorityType", ""):
+            return
+        ours = self._settings.portfolio
+        if self._settings.size.small_priority_offset:
+            yield warning(
+                "slurm.conf",
+                "PriorityType is not priority/multifactor: small jobs cannot be put first by the site factor",
+                "Use priority/multifactor, or set size.small_priority_offset = 0",
+            )
+        if ours.enabled and ours.order_jobs:
+            yield warning(
+                "slurm.conf",
+                "PriorityType is not priority/multifactor: burst jobs cannot be put in the policy's order",
+                "Use priority/multifactor, or set portfolio.order_jobs = false",
+            )
+
+    def _rights(self) -> Iterator[Diagnosis]:
+        """Whoever runs the doctor is taken for the service's user: it is run by ``sudo -u``."""
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            user = str(os.getuid())
+        slurm_user = self._config.get("SlurmUser", "").partition("(")[0]
+        if os.getuid() == 0 or user == slurm_user or self._slurm.is_administrator(user):
+            yield ok("rights", f"{user} may change nodes and jobs")
+        else:
+            yield error(
+                "rights",
+                f"{user} may not change nodes and jobs: no cloud node will come up, no job be brought back",
+                f"sacctmgr -i add user {user} account=root adminlevel=Admin",
+            )
+
+    def _hook(self) -> Iterator[Diagnosis]:
+        conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
+        path = conf.parent / hook_files.HOOK
+        ours = hook_files.is_ours(path, hook_files.HOOK)
+        if ours is None:
+            yield error(
+                "hook", f"{path} cannot be read", f"Copy {hook_files.folder() / hook_files.HOOK} there"
+            )
+        elif ours:
+            yield ok("hook", f"{path} is this release's")
+        else:
+            yield warning(
+                "hook", f"{path} is another version", f"Copy {hook_files.folder() / hook_files.HOOK} there"
+            )
+        yield from self._hook_settings(conf.parent / "advisor_hook.conf")
+        if not any(list(Path(folder).glob("5.*/socket.lua")) for folder in _LUA_SOCKET):
+            yield error(
+                "hook", "lua-socket is not installed", "apt-get install lua-socket (on slurmctld's host)"
+            )
+
+    def _hook_settings(self, path: Path) -> Iterator[Diagnosis]:
+        """Whether the hook's own file says what the settings say: it is written by hand, once."""
+        told = _told(path)
+        for name, wanted in hook_values(self._settings).items():
+            found = told.get(name, _HOOK_DEFAULTS[name])
+            if name == "socket" and found != wanted:
+                yield error(
+                    "hook",
+                    f"it asks {found}, the server listens on {wanted}",
+                    f"Set `socket = {wanted}` in {path}",
+                )
+            elif name != "socket" and not _is_same_number(found, wanted):
+                yield warning(
+                    "hook",
+                    f"its {name} is {found}, by the settings {wanted}",
+                    f"advisor config hook > {path} && touch {path.parent / hook_files.HOOK}",
+                )
+        if told.get("enabled") in _SWITCHED_OFF:
+            yield warning("hook", f"{path} switches it off: nobody is advised", "Take `enabled` out of it")
+
+    def _cloud_programs(self) -> Iterator[Diagnosis]:
+        for setting, name in zip(
+            ("ResumeProgram", "SuspendProgram", "ResumeFailProgram"), hook_files.CLOUD_PROGRAMS, strict=True
+        ):
+            path = Path(self._config.get(setting, ""))
+            if path.name != name:
+                yield error(
+                    "cloud programs",
+                    f"{setting}={path} is not the advisor's",
+                    f"{setting}={hook_files.folder() / name} (or a copy of it)",
+                )
+            elif hook_files.is_ours(path, name) is not True or not os.access(path, os.X_OK):
+                yield warning(
+                    "cloud programs", f"{path} is another version", f"Copy {hook_files.folder() / name} there"
+                )
+            else:
+                yield ok("cloud programs", f"{setting}={path}")
+        yield from self._program_settings(Path(self._config.get("ResumeProgram", "")).parent)
+        prolog = Path(self._config.get("PrologSlurmctld", ""))
+        if prolog.name == hook_files.PROLOG and hook_files.is_ours(prolog, prolog.name) is not True:
+            yield warning(
+                "cloud programs",
+                f"{prolog} is another version",
+                f"Copy {hook_files.folder() / prolog.name} there",
+            )
+
+    def _program_settings(self, own: Path) -> Iterator[Diagnosis]:
+        """Whether the programs hand over to where we listen: their own file says where, or their defaults."""
+        conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
+        places = [folder / _PROGRAMS_CONF for folder in (own, conf.parent, Path("/etc/slurm"))]
+        path = next((place for place in places if place.is_file()), places[0])
+        told = _told(path)
+        paths = self._settings.paths
+        wanted = {
+            "control_socket": str(paths.control_socket),
+            "handover_folder": str(paths.state / "handover"),
+            "burst_partition": self._settings.cluster.burst_partition,
+        }
+        for name, value in wanted.items():
+            found = told.get(name, _PROGRAM_DEFAULTS[name])
+            if found != value:
+                # by the partition prolog_slurmctld knows its jobs; without it they start later, no more
+                yield (warning if name == "burst_partition" else error)(
+                    "cloud programs",
+                    f"their {name} is {found}, by the settings {value}",
+                    f"Set `{name} = {value}` in {path}",
+                )
+
+    def _cloud_nodes(self) -> Iterator[Diagnosis]:
+        name = self._settings.cluster.burst_partition
+        partition = self.partitions.get(name)
+        if partition is None:
+            return  # the settings' check says so
+        if not partition.is_up:
+            yield error(
+                "cloud nodes", f"partition {name} is not up", f"scontrol update partition={name} state=up"
+            )
+        snapshot = self._slurm.snapshot(0.0)
+        nodes = [node for node in snapshot.nodes if name in node.partitions]
+        fixed = [node.name for node in nodes if not node.is_cloud]
+        down = [node.name for node in nodes if node.is_down or node.is_draining]
+        if not nodes:
+            yield error("cloud nodes", f"partition {name} has no node", "Add NodeName=... State=CLOUD lines")
+        if fixed:
+            yield error(
+                "cloud nodes", f"{', '.join(fixed[:5])} are not State=CLOUD", "Add State=CLOUD to them"
+            )
+        if down:
+            yield warning("cloud nodes", f"{', '.join(down[:5])} are down or drained", "See `sinfo -R`")
+        if nodes and not fixed and not down:
+            yield ok("cloud nodes", f"{len(nodes)} nodes, all State=CLOUD and usable")
+        yield from self._capacity_features(nodes)
+        yield from self._steady_feature(nodes)
+        yield from self._suspension(partition)
+        timeout = self._config.get("ResumeTimeout", "").split()
+        boot = self._settings.placement.boot_seconds
+        if timeout and timeout[0].isdigit() and float(timeout[0]) < boot:
+            yield error(
+                "cloud nodes",
+                f"ResumeTimeout={timeout[0]} s is shorter than the expected boot of {boot:g} s",
+                "Raise ResumeTimeout; 600 s is a good start",
+            )
+
+    def _suspension(self, partition: Partition) -> Iterator[Diagnosis]:
+        """Whether slurmctld lets idle nodes stay until somebody else has decided about them."""
+        said = partition.suspend_seconds
+        if said is None:
+            said = suspend_seconds(self._config.get("SuspendTime", ""))
+        settings = self._settings
+        if said is None or math.isinf(said):
+            return
+        wanted = {
+            "acquirer.kept_nodes": settings.loops.acquire_seconds if settings.acquirer.kept_nodes else 0.0,
+            "portfolio.steer_nodes": 3.0 * settings.portfolio.period_seconds
+            if settings.portfolio.enabled and settings.portfolio.steer_nodes
+            else 0.0,
+        }
+        for key, seconds in wanted.items():
+            if said < seconds:
+                yield warning(
+                    "cloud nodes",
+                    f"SuspendTime of partition {partition.name} is {said:.0f} s: slurmctld gives idle nodes "
+                    f"back before {key} decides about them",
+                    f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
+                )
+
+    def _steady_feature(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
+        """Whether the mark of nodes that last can be given at all: slurm.conf must have it on them."""
+        matching = self._settings.matching
+        feature = matching.steady_feature
+        if nodes and matching.enabled and feature and not any(feature in node.features for node in nodes):
+            yield warning(
+                "cloud nodes",
+                f"none has the feature {feature}: long jobs cannot prefer nodes that last",
+                f"Give them Feature=...,{feature} in slurm.conf, or set matching.steady_feature to nothing",
+            )
+
+    def _capacity_features(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
+        """Which nodes may be spot, and which never are: their features say it."""
+        if not nodes or not self._settings.capacity.use_spot:
+            return
+        stable = [node for node in nodes if is_never_spot(node.features)]
+        if not stable:
+            yield warning(
+                "cloud nodes",
+                "none has the feature on-demand: jobs with --no-requeue are never moved",
+                "Give some of them Feature=...,on-demand in slurm.conf: those never become spot instances",
+            )
+        elif len(stable) == len(nodes):
+            yield warning(
+                "cloud nodes",
+                "all have the feature on-demand or reserved: none ever becomes a spot instance",
+                "Take it off some of them in slurm.conf, or set capacity.use_spot = false",
+            )
+
+
+def _told(path: Path) -> dict[str, str]:
+    """What a file tells the hook; nothing where there is none: the defaults hold then."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines)
+    return {key.strip(): value.strip() for key, found, value in pairs if found}
+
+
+def _is_same_number(one: str, other: str) -> bool:
+    try:
+        return math.isclose(float(one), float(other))
+    except ValueError:
+        return False

@@ -1,0 +1,159 @@
+"""The report as a page: one file with its plots inside, nothing fetched."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+from advisor.decide.wording import duration
+from advisor.replay.plots import COLOURS, styled, write_page
+from advisor.service.admin.ledger_report import LedgerReport
+
+_MOST_REASONS: Final = 12
+_KEPT, _MOVED, _SHADOW = COLOURS[4], COLOURS[0], COLOURS[1]
+
+
+def write_report(path: Path, report: LedgerReport, title: str) -> None:
+    """Write the page of ``advisor report``.
+
+    Parameters
+    ----------
+    path : Path
+        A file; replaced at once.
+    report : LedgerReport
+        What there is to say.
+    title : str
+        For the head of the page.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be written.
+    """
+    summary = report.summary()
+    write_page(path, title, about(summary), [*figures(report, summary), _accounts(summary["accounts"])])
+
+
+def figures(report: LedgerReport, summary: Mapping[str, Any]) -> list[go.Figure]:
+    """Draw submissions and money by day, predicted against actual, reasons: all but the accounts."""
+    return [
+        _decisions(summary["days"]),
+        *_money(summary["days"]),
+        _predicted(report.waits.drawn(), "Waits of jobs that stayed: predicted and actual"),
+        _predicted(report.runs.drawn(), "Run times of jobs that stayed: predicted and actual"),
+        _reasons(summary["reasons"]),
+    ]
+
+
+def about(summary: Mapping[str, Any]) -> str:
+    """The report in a few sentences."""
+    said = [
+        f"{summary['decisions']:,} submissions were advised: {summary['kept']:,} stayed on-premise, "
+        f"{summary['moved']:,} were moved to the cloud"
+        + (f", {summary['would_move']:,} would have been (shadow mode)." if summary["would_move"] else ".")
+    ]
+    if summary["moved"]:
+        said.append(
+            f"Those that have ended avoided an estimated {duration(summary['saved_seconds_estimate'])} of "
+            f"waiting and cost {summary['cost_usd']:,.2f} USD."
+        )
+    if summary["placed_by_users"]:
+        said.append(
+            f"{summary['placed_by_users']:,} more were put into the cloud by their users, for "
+            f"{summary['users_cost_usd']:,.2f} USD."
+        )
+    for name, key in (("Waits", "waits"), ("Run times", "runs")):
+        error = summary[key]["mean_absolute_error_seconds"]
+        if error is not None:
+            said.append(f"{name} of the others were off by {duration(error)} on average.")
+    return " ".join(said)
+
+
+def _decisions(days: Sequence[Mapping[str, Any]]) -> go.Figure:
+    figure = go.Figure()
+    dates = [day["date"] for day in days]
+    for name, key, colour in (
+        ("stayed", "kept", _KEPT),
+        ("moved", "moved", _MOVED),
+        ("would have moved (shadow)", "would_move", _SHADOW),
+    ):
+        values = [day[key] for day in days]
+        if any(values) or key != "would_move":
+            figure.add_bar(name=name, x=dates, y=values, marker_color=colour)
+    figure.update_layout(barmode="stack")
+    return styled(figure, "Submissions a day", "jobs")
+
+
+def _money(days: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
+    dates = [day["date"] for day in days]
+    saved, spent = go.Figure(), go.Figure()
+    saved.add_bar(x=dates, y=[day["saved_seconds_estimate"] / 3600.0 for day in days], marker_color=_MOVED)
+    spent.add_bar(x=dates, y=[day["cost_usd"] for day in days], marker_color=COLOURS[3])
+    return [
+        styled(saved, "Waiting avoided by the jobs of each day (an estimate)", "hours"),
+        styled(spent, "Spent on the jobs of each day", "US dollars"),
+    ]
+
+
+def _predicted(pairs: Sequence[tuple[float, float]], title: str) -> go.Figure:
+    """On logarithmic axes; what lasted less than a second counts as one."""
+    figure = go.Figure()
+    across, up = ([max(1.0, pair[side]) for pair in pairs] for side in (0, 1))
+    figure.add_scatter(
+        x=across, y=up, mode="markers", marker={"size": 4, "opacity": 0.4, "color": _MOVED}, name="jobs"
+    )
+    most = max((*across, *up, 60.0))
+    figure.add_scatter(
+        x=[1.0, most], y=[1.0, most], mode="lines", line={"color": _KEPT, "dash": "dash"}, name="as predicted"
+    )
+    top = math.log10(most) + 0.1
+    ticks = {
+        "type": "log",
+        "range": [-0.1, top],
+        "tickvals": [1, 60, 3600, 86_400, 604_800],
+        "ticktext": ["1 s", "1 min", "1 h", "1 d", "1 w"],
+    }
+    figure.update_xaxes(title="predicted", **ticks)
+    styled(figure, title, "actual")
+    figure.update_yaxes(**ticks)
+    return figure
+
+
+def _reasons(reasons: Mapping[str, int]) -> go.Figure:
+    most = list(reasons.items())[:_MOST_REASONS][::-1]
+    figure = go.Figure()
+    figure.add_bar(
+        x=[count for _, count in most],
+        y=[html.escape(name) for name, _ in most],
+        orientation="h",
+        marker_color=COLOURS[6],
+    )
+    styled(figure, "What decided", "")
+    figure.update_layout(margin={"t": 60, "l": 220, "r": 20})
+    figure.update_xaxes(title="jobs")
+    return figure
+
+
+def _accounts(accounts: Sequence[Mapping[str, Any]]) -> go.Figure:
+    columns = (
+        [html.escape(one["account"]) for one in accounts],
+        [f"{one['jobs']:,}" for one in accounts],
+        [f"{one['moved']:,}" for one in accounts],
+        [f"{one['saved_seconds_estimate'] / 3600.0:,.1f} h" for one in accounts],
+        [f"{one['cost_usd']:,.2f} USD" for one in accounts],
+    )
+    align = ["left", "right", "right", "right", "right"]
+    figure = go.Figure(
+        go.Table(
+            header={"values": ["account", "jobs", "moved, ended", "avoided", "spent"], "align": align},
+            cells={"values": columns, "align": align, "height": 24},
+        )
+    )
+    styled(figure, "Accounts, by what was spent", "")
+    figure.update_layout(height=220 + 24 * max(1, len(accounts)))
+    return figure

@@ -1,0 +1,143 @@
+"""How the advisor and its cluster are: `advisor status`, and the first page. Asks neither Slurm nor EC2."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.model.errors import AdvisorError
+from advisor.model.plain import plain
+from advisor.model.settings import Settings
+from advisor.service.exchange import status_file
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.snapshot import read as read_snapshot
+
+
+def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict[str, Any]:
+    """Modes, ages, queue, cloud, what keeps jobs from the cloud, and the last errors.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    now : float
+        Epoch seconds.
+    serve : dict
+        What is known of the submit server: :func:`ask_serve`.
+    """
+    result = {
+        "time": now,
+        "cluster_name": settings.cluster.name,
+        "modes": {
+            name: settings.cluster.mode_of(name).value for name in settings.cluster.on_premise_partitions
+        },
+        "serve": serve,
+        "control": _control(settings, now),
+        "snapshot": _snapshot(settings, now),
+    }
+    result["troubles"] = _troubles(result)
+    result["notes"] = list(placement_notes(result))
+    return result
+
+
+def ask_serve(settings: Settings) -> dict[str, Any]:
+    """Ask the submit server on its socket; ``running`` is False where it does not answer."""
+    try:
+        with SubmitClient(settings.paths.submit_socket, timeout=1.0) as client:
+            before = time.perf_counter()
+            reply = client.ping()
+            seconds = time.perf_counter() - before
+    except AdvisorError as error:
+        return {"running": False, "error": str(error)}
+    return {
+        "running": True,
+        "answer_seconds": seconds,
+        "advice_given": reply.advice_given,
+        "uptime_seconds": reply.uptime_seconds,
+        "model_version": reply.model_version,
+        "placement_version": reply.placement_version,
+        "snapshot_usable": reply.snapshot_usable,
+        "spool_dropped": reply.spool_dropped,
+        "release": reply.release,
+    }
+
+
+def _control(settings: Settings, now: float) -> dict[str, Any]:
+    try:
+        content = status_file.read(settings.paths.run)
+    except AdvisorError as error:
+        return {"running": False, "error": str(error)}
+    written = content.get("time")
+    age = now - written if isinstance(written, int | float) else None
+    # it writes at every look: three missed ones and a bit mean that it hangs or is gone
+    patience = 3 * settings.loops.snapshot_seconds + 30.0
+    return {"running": age is not None and age < patience, "age_seconds": age, **content}
+
+
+def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
+    try:
+        snapshot = read_snapshot(settings.paths.snapshot)
+    except AdvisorError as error:
+        return {"age_seconds": None, "usable": False, "error": str(error)}
+    age = now - snapshot.state.time
+    cloud = snapshot.state.cloud
+    return {
+        "age_seconds": age,
+        "usable": age <= settings.submit.snapshot_max_age_seconds,
+        "cluster": plain(snapshot.state.cluster),
+        "cloud": plain(cloud),
+        "counters": snapshot.counters,
+    }
+
+
+def _troubles(result: dict[str, Any]) -> list[str]:
+    """What keeps the advisor from working, in words."""
+    return [*_process_troubles(result), *_cloud_troubles(result), *_loop_troubles(result)]
+
+
+def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
+    serve = result["serve"]
+    if serve["running"] is False:
+        yield "advisor serve does not answer: every job is accepted as submitted"
+    elif serve["running"] and not serve["model_version"]:
+        yield "no estimators yet: nothing can be predicted, every job stays on-premise"
+    if not result["control"]["running"]:
+        yield "advisor control does not run: nothing is learned and no cloud node started"
+    if not result["snapshot"]["usable"]:
+        yield "the cluster has not been seen lately: every job stays on-premise"
+    if all(mode == "shadow" for mode in result["modes"].values()):
+        yield "all partitions are in shadow mode: advice is logged, nothing is changed"
+
+
+def placement_notes(result: dict[str, Any]) -> Iterator[str]:
+    """Why jobs are not placed by the advisor's own rule, or by it but not moved: a new site is well so."""
+    placement = result["control"].get("placement")
+    if not placement:
+        return
+    if placement["rule"] == "published":
+        known, needed = placement["finished_jobs"], placement["first_forest_after_jobs"]
+        why = f"{known:,} of {needed:,} finished jobs" if known < needed else "its forests are being grown"
+        yield f"the published placement rule decides until the advisor's own can: {why}"
+    elif result["serve"]["running"] and not result["serve"]["placement_version"]:
+        yield "advisor serve has not taken up the forests: the published placement rule decides until it has"
+    elif placement["record_trusted_seconds"] <= 0.0:
+        done = "has won nothing yet" if placement["record_earned"] else "is being earned from the history"
+        yield f"the record of the advisor's own placement rule {done}: no job is moved that could lose by it"
+
+
+def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
+    cloud = result["snapshot"].get("cloud") or {}
+    if cloud.get("protected"):
+        yield f"nothing is sent to the cloud: {cloud['protected']}"
+    for option in ("spot", "on_demand"):
+        if not cloud.get(f"{option}_open", True):
+            yield f"{option.replace('_', '-')} capacity is closed for now"
+    if result["control"].get("cloud_configured") is False:
+        yield "ec2.image_id is empty: no cloud node is started"
+
+
+def _loop_troubles(result: dict[str, Any]) -> Iterator[str]:
+    for name, loop in (result["control"].get("loops") or {}).items():
+        for step, failure in (loop.get("open_failures") or {}).items():
+            yield f"{name}: {step}: {failure.get('message')} ({failure.get('code')})"

@@ -1,0 +1,146 @@
+"""How the advisor is, in words: the lines of `advisor status` and of the first page. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.slurm.steering import RESERVATION
+
+
+def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and value of each line, from a status report (`advisor.service.admin.status_report`)."""
+    serve, control, snapshot = result["serve"], result["control"], result["snapshot"]
+    rows = [
+        ("cluster", result["cluster_name"]),
+        ("modes", ", ".join(f"{name}: {mode}" for name, mode in result["modes"].items())),
+    ]
+    if serve["running"]:
+        model = serve["model_version"] or "none"
+        seconds = serve["answer_seconds"]
+        answer = "" if seconds is None else f"answers in {1000 * seconds:.2f} ms, "
+        rows.append(("serve", f"{serve['advice_given']:,} advised, {answer}model {model}"))
+    elif serve["running"] is None:
+        rows.append(("serve", "not known"))
+    else:
+        rows.append(("serve", "not running"))
+    if control["running"]:
+        rows.append(("control", f"{control.get('knowledge_base_jobs', 0):,} jobs in the knowledge base"))
+    else:
+        rows.append(("control", "not running"))
+    if control.get("placement"):
+        rows.append(("placement", _placement_row(control["placement"])))
+    if snapshot["age_seconds"] is not None:
+        rows.append(("snapshot", f"{snapshot['age_seconds']:.0f} s old"))
+        rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {})
+    if control.get("cloud_nodes"):
+        nodes = ", ".join(
+            f"{count} {power.replace('_', ' ')}" for power, count in control["cloud_nodes"].items()
+        )
+        rows.append(("cloud nodes", nodes))
+    if text := _matching(control.get("matching"), control.get("acquirer")):
+        rows.append(("nodes that last", text))
+    if control.get("portfolio"):
+        rows.append(("portfolio", portfolio_in_words(control["portfolio"])))
+    if text := places_in_words(control.get("places") or {}):
+        rows.append(("places kept", text))
+    return rows
+
+
+def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) -> str:
+    """How many nodes are expected to stay, and what is done with that; empty where no node is up."""
+    parts = [f"{count} {tier}" for tier, count in ((matching or {}).get("nodes") or {}).items() if count]
+    if matching and parts:
+        steered, held = matching["jobs_steered"], matching["jobs_held_off"]
+        did = f"{steered:,} jobs steered, {held:,} held off for a while"
+        parts.append(f"by {matching['by']}: {did}" if matching["enabled"] else "only watched")
+    if acquirer:
+        kept, target = acquirer["kept_nodes"], acquirer["target_nodes"]
+        parts.append(f"{target if target is not None else kept} kept, {acquirer['nodes_retired']:,} retired")
+    return ", ".join(parts)
+
+
+def portfolio_in_words(report: dict[str, Any]) -> str:
+    """Which policy runs the burst partition, why, and how to undo it."""
+    if not report.get("enabled"):
+        return "off"
+    policy = report["policy"] or "none yet"
+    ordered = f"{report['jobs_ordered']:,} jobs put first"
+    return f"{policy} ({report['why']}); {nodes_in_words(report)}; {ordered}; undo: {report['undo']}"
+
+
+def places_in_words(places: dict[str, Any]) -> str:
+    """Hedged and speculative jobs, and small jobs that were none; empty where there has been none."""
+    now = sum((places.get("now") or {}).values())
+    counts = places.get("counts") or {}
+    parts = [f"{now:,} now"] if now else []
+    words = {"places_kept": "so far", "brought_back": "brought back", "stayed": "stayed in the cloud"}
+    parts += [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
+    if places.get("small_requeued") or places.get("small_left"):
+        requeued, left = places.get("small_requeued", 0), places.get("small_left", 0)
+        parts.append(f"not small after all: {requeued:,} requeued, {left:,} left")
+    return ", ".join(parts)
+
+
+def _placement_row(placement: dict[str, Any]) -> str:
+    if placement["rule"] == "published":
+        return "published rule for now"
+    hours = placement["record_trusted_seconds"] / 3600.0
+    return (
+        f"advisor's own rule, {placement['forests']} forests of {placement['finished_jobs']:,} jobs; "
+        f"safely won {max(0.0, hours):,.1f} h"
+    )
+
+
+def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    if cluster:
+        hours = cluster["queued_work_core_seconds"] / 3600.0
+        queue = f"{cluster['queue_size']:,} jobs wait ({hours:,.1f} core hours)"
+        free = f"{cluster['free_processors']:,} of {cluster['total_processors']:,} processors free"
+        rows.append(("on-premise", f"{queue}, {cluster['running_jobs']:,} run, {free}"))
+    if cloud:
+        boot = cloud.get("boot_seconds")
+        learned = f", boot {boot:.0f} s" if boot is not None else ""
+        up = f"{cloud['nodes_up']} of {cloud['nodes_total']} nodes up"
+        rows.append(("cloud", f"{up}, {cloud['spent_today_usd']:.2f} USD today{learned}"))
+    return rows
+
+
+def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and value of each line of `advisor portfolio show`."""
+    since = report["since"]
+    age = "" if since is None else f", for {max(0.0, report['time'] - since):,.0f} s"
+    rows = [
+        ("policy", (report["policy"] or "none: Slurm's own behaviour") + age),
+        ("why", report["why"]),
+        ("champion", f"{report['champion'] or 'not known yet'}, judged on {report['judged_jobs']:,} jobs"),
+        ("billing", report["billing"]),
+        ("nodes", nodes_in_words(report)),
+    ]
+    if report["closed_nodes"]:
+        rows.append(("closed", ", ".join(report["closed_nodes"])))
+    rows.append(
+        ("jobs", f"{report['jobs_waiting'] or 0:,} wait, {report['jobs_ordered']:,} of them put first")
+    )
+    for name, score in report["scores"].items():
+        rows.append(("score", f"{score:.3f} {name}"))
+    for name, loss in report["losses"].items():
+        rows.append(("loss", f"{loss:.2%} {name}"))
+    for name, times in report["chosen"].items():
+        rows.append(("chosen", f"{times:,} times {name}"))
+    rows.append(("undo", f"{report['undo']} (or scontrol delete reservationname={RESERVATION})"))
+    return rows
+
+
+def nodes_in_words(report: dict[str, Any]) -> str:
+    """How many nodes may be up."""
+    rented, allowed = report["nodes_rented"], report["nodes_allowed"]
+    limit = "as many as the jobs take" if allowed is None else f"{allowed:,} allowed"
+    words = f"{rented or 0:,} up, {limit}"
+    if report["closed_nodes"]:
+        words += f", {len(report['closed_nodes']):,} closed by the reservation {report['reservation']}"
+    if report["nodes_kept"]:
+        words += f", {len(report['nodes_kept']):,} kept warm"
+    if report["no_more_because"]:
+        words += f"; no more: {report['no_more_because']}"
+    return words

@@ -1,0 +1,4 @@
+"""Machines in EC2 and their money: launched, told back, watched, ended; prices, purse and caps.
+
+Here belongs what asks EC2 for something and what a node costs (docs/designs/0008-launch-protocol.md).
+"""

@@ -1,0 +1,123 @@
+"""The caps at the launch and after it: question 3 asks first, but many jobs may be told yes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from advisor.ec2.errors import Failure, FailureClass
+from advisor.model.advice import Capacity
+from advisor.model.cluster import NodePower
+from advisor.model.settings import Settings
+from advisor.service.cloud.money import expected_seconds, usd_per_hour
+from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.purse import Wish
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.sight.advice_of import moved_by_us
+from advisor.service.sight.site_view import burst_nodes
+from advisor.service.sight.view import SharedView
+from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+_FALLBACK: Final = {
+    Capacity.RESERVED: Capacity.RESERVED,
+    Capacity.SPOT: Capacity.ON_DEMAND,
+    Capacity.ON_DEMAND: Capacity.ON_DEMAND,
+}
+
+
+class Caps:
+    """Holds spending under the caps.
+
+    Parameters
+    ----------
+    settings : Settings
+        The caps.
+    cloud : CloudRecord
+        Its purse, and how long boots take.
+    slurm : SlurmBackend
+        Told which nodes get no new job.
+    view : SharedView
+        What waits, what is up.
+    prices : callable
+        Prices in force.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        cloud: CloudRecord,
+        slurm: SlurmBackend,
+        view: SharedView,
+        prices: AskPrices,
+    ) -> None:
+        self._settings = settings
+        self._cloud = cloud
+        self._slurm = slurm
+        self._view = view
+        self._prices = prices
+
+    def put_aside(
+        self,
+        nodes: Iterable[str],
+        jobs: Mapping[str, QueuedJob],
+        capacity_of: Mapping[str, Capacity],
+    ) -> dict[str, Failure]:
+        """Promise each node what its job will cost; returns nodes the caps forbid, and why.
+
+        Raises
+        ------
+        TellAdmin
+            There is a cap, and promises can't be written down: nothing may be launched.
+        """
+        prices = self._prices()
+        boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
+        wishes = []
+        for node in nodes:
+            queued = jobs.get(node)
+            option = capacity_of.get(node, Capacity.ON_DEMAND)
+            # what a launch may cost is the dearer of what is wished and what it may fall back to
+            price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
+            usd = price * (boot + expected_seconds(queued)) / 3600.0
+            account = queued.job.account or "" if queued is not None else ""
+            wishes.append(Wish(node=node, account=account, usd=usd, usd_per_hour=price))
+        refused = self._cloud.purse.promise(wishes, self._settings.waiting)
+        return {node: Failure(FailureClass.QUOTA, "DailyCap", why) for node, why in refused.items()}
+
+    def keep(self) -> set[int]:
+        """When the day's money is spent or promised, let nothing more start; what runs ends in peace.
+
+        Nodes take no new job and are powered down after the last one.
+
+        Returns
+        -------
+        set of int
+            Waiting jobs that we moved: they are to go back on-premise.
+        """
+        everything, accounts = self._cloud.purse.exhausted(self._settings.waiting)
+        if not everything and not accounts:
+            return set()
+        snapshot = self._view.fresh()
+        if everything:
+            up = [
+                node.name
+                for node in burst_nodes(snapshot, self._settings)
+                if node.power is NodePower.UP and not node.is_draining and not node.is_down
+            ]
+            if up:
+                log.warning("cloud.cap_reached", nodes=up)
+                self._slurm.update_node(
+                    up, state="POWER_DOWN_ASAP", reason="burst advisor: daily cap reached"
+                )
+        return {
+            queued.job.job_id
+            for queued in snapshot.jobs
+            if queued.state == PENDING
+            and queued.job.queue == self._settings.cluster.burst_partition
+            and (everything or queued.job.account in accounts)
+            and moved_by_us(queued) is not None
+        }

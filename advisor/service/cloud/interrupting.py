@@ -1,0 +1,301 @@
+"""The interruption loop: EC2 takes a node back, and as little as can be is lost with it.
+
+At a warning the node gets no new job, and each job on it the signal it asked for (``--signal``). At a
+rebalance recommendation the node gets no new job either, but nobody is disturbed: the jobs on it end in
+peace, and the node after them. When the instance is gone the reconciler powers the node down, which requeues
+its jobs with their ids; here they are helped to their next place, which after two interruptions is not spot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from advisor.decide.capacity import too_often_interrupted
+from advisor.ec2.instances import Instance
+from advisor.ec2.interruptions import NoticeKind
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node, NodePower
+from advisor.model.settings import Settings
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.listening import NoticeSource
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.running.loops import Step
+from advisor.service.sight.advice_of import moved_by_us, returned
+from advisor.service.sight.site_view import burst_nodes, jobs_by_node
+from advisor.service.sight.view import SharedView
+from advisor.slurm.node_sets import fold
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
+from advisor.slurm.running_jobs import JobEnd, JobWishes
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+_SHUTDOWN_SECONDS: Final = 60.0  # from EC2's word that an instance goes to the end of its last process
+_LATE_WORD_SECONDS: Final = 15.0  # what EC2 lists may be so old
+_HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
+
+
+class JobWarnings(Protocol):
+    """What the loop asks of :class:`advisor.slurm.running_jobs.RunningJobs`."""
+
+    def warn(self, job_id: int) -> str:
+        """Send the signal the job asked for; its name, or empty."""
+        ...
+
+    def excluded_nodes(self, job_id: int) -> str:
+        """Nodes the job must not get."""
+        ...
+
+    def wishes_of(self, job_id: int) -> JobWishes:
+        """Which nodes the job asks for, prefers and refuses."""
+        ...
+
+    def end_of(self, job_id: int) -> JobEnd | None:
+        """How the job has ended; None when nobody knows any more."""
+        ...
+
+    def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
+        """Jobs that have failed on these nodes and are still remembered, and all the nodes they had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpotParts:
+    """What the loop needs of the outside: EC2's word, and the means to warn jobs."""
+
+    source: NoticeSource
+    jobs: JobWarnings
+
+
+class InterruptionLoop:
+    """Acts on what EC2 has said.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    instances : callable
+        Our instances as the reconciler last read them: only nodes of ours are ever touched.
+    slurm : SlurmBackend
+        Told to give a node no new job.
+    jobs : JobWarnings
+        Signals jobs.
+    view : SharedView
+        Which jobs are on which node.
+    record : InterruptionRecord
+        What has been heard and done; also read by the reconciler, as a second source.
+    clock : Clock
+        Time.
+    """
+
+    name = "interruptions"
+    period_seconds = _PERIOD_SECONDS
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        instances: Callable[[], Sequence[Instance]],
+        slurm: SlurmBackend,
+        jobs: JobWarnings,
+        view: SharedView,
+        record: InterruptionRecord,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._instances = instances
+        self._slurm = slurm
+        self._jobs = jobs
+        self._view = view
+        self._record = record
+        self._clock = clock
+        self._gone_since: dict[str, float] = {}  # instance that was taken: epoch seconds
+        self._requeued: set[tuple[int, str]] = set()  # job, and the instance it lost
+        self._kept_off: dict[int, str] = {}
+        self._own_exclusions: dict[int, str] = {}
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("empty nodes", self.empty_nodes),
+            Step("warn jobs", self.warn_jobs),
+            Step("requeue jobs", self.requeue_what_failed_with_its_node),
+            Step("place again", self.place_again),
+            Step("forget", self.forget),
+        )
+
+    def _concerned(self, *kinds: NoticeKind) -> tuple[SlurmSnapshot, list[tuple[Instance, Node]]]:
+        """Nodes of ours that are up and about whose instance EC2 said one of these."""
+        said = [item for item in self._instances() if self._record.said(item.instance_id, *kinds)]
+        if not said:
+            return SlurmSnapshot(time=0.0, jobs=(), nodes=()), []
+        snapshot = self._view.fresh()
+        nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
+        alive = {item.node: item for item in self._instances() if item.is_alive}
+        return snapshot, [
+            (item, nodes[item.node])
+            for item in said
+            # a younger instance may be that node by now, even one that is not listed yet
+            if item.node in nodes
+            and alive.get(item.node) is item
+            and self._record.concerns_its_node(item.instance_id)
+        ]
+
+    def empty_nodes(self) -> None:
+        """Give a node that goes no new job; when its jobs have ended it is powered down."""
+        _, concerned = self._concerned(NoticeKind.INTERRUPTION, NoticeKind.REBALANCE)
+        for_each(concerned, self._empty)
+
+    def _empty(self, concerned: tuple[Instance, Node]) -> None:
+        instance, node = concerned
+        if node.power in (NodePower.UP, NodePower.POWERING_UP) and not node.is_draining:
+            is_last_warning = self._record.said(instance.instance_id, NoticeKind.INTERRUPTION)
+            why = "takes it back" if is_last_warning else "may take it back soon"
+            reason = f"burst advisor: EC2 {why} ({instance.instance_id})"
+            self._slurm.update_node([node.name], state="POWER_DOWN_ASAP", reason=reason)
+            log.warning("cloud.node_emptied", node=node.name, instance=instance.instance_id, why=why)
+
+    def warn_jobs(self) -> None:
+        """Send jobs on a node that EC2 takes back the signal they asked for, once."""
+        snapshot, concerned = self._concerned(NoticeKind.INTERRUPTION)
+        on_node = jobs_by_node(snapshot)
+        pairs = [
+            (instance.instance_id, queued.job.job_id)
+            for instance, node in concerned
+            for queued in on_node.get(node.name, [])
+        ]
+        for_each(pairs, self._warn)
+
+    def _warn(self, pair: tuple[str, int]) -> None:
+        instance_id, job_id = pair
+        if self._record.warn_once(instance_id, job_id):
+            signal = self._jobs.warn(job_id)
+            self._record.warned(instance_id, job_id)
+            log.warning("job.warned", job=job_id, instance=instance_id, signal=signal or "none asked for")
+
+    def requeue_what_failed_with_its_node(self) -> None:
+        """Requeue jobs whose processes the machine's shutdown ended before Slurm lost the node (F25).
+
+        Such a job looks failed. Whether it is follows from its instance, not from its exit code: was it taken
+        in those seconds, the job is an interrupted one. slurmctld is asked, not what was seen of the node:
+        a job may begin and be lost between two looks.
+        """
+        now = self._clock.wall()
+        taken = {item.instance_id: item for item in self._instances() if self._was_taken(item)}
+        self._gone_since = {name: self._gone_since.get(name, now) for name in taken}
+        self._requeued = {pair for pair in self._requeued if pair[1] in taken}
+        fresh = {
+            item.node: name
+            for name, item in taken.items()
+            if item.node is not None and now - self._gone_since[name] <= _SHUTDOWN_SECONDS
+        }
+        if fresh:
+            for job_id, nodes in sorted(self._jobs.failed_on(sorted(fresh)).items()):
+                for node in fresh.keys() & nodes:
+                    self._requeue_if_taken(job_id, fresh[node])
+
+    def _was_taken(self, instance: Instance) -> bool:
+        """Whether an instance has ended, and not by us: taken back, or stopped by whoever."""
+        if instance.is_alive:
+            return False
+        said = self._record.said(instance.instance_id, NoticeKind.INTERRUPTION)
+        return said or instance.was_reclaimed or instance.state in ("stopping", "stopped")
+
+    def _requeue_if_taken(self, job_id: int, instance_id: str) -> None:
+        if (job_id, instance_id) in self._requeued:
+            return  # what failed now is its next start, on a node of the same name
+        end = self._jobs.end_of(job_id)
+        if end is None or end.state != "FAILED" or not end.may_requeue:
+            return
+        before = self._gone_since[instance_id] - end.end_time  # EC2's list is read once a period
+        if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
+            return  # it failed by itself, before
+        self._slurm.requeue([job_id])
+        self._requeued.add((job_id, instance_id))
+        self._record.interrupted([job_id], instance_id)
+        log.warning("job.requeued", job=job_id, why="its machine was taken while it ran")
+
+    def place_again(self) -> None:
+        """Help requeued jobs to their next place: at once, and off spot after too many interruptions."""
+        to_place = self._record.to_place()
+        if not to_place and not self._instances():
+            return
+        snapshot = self._view.fresh()
+        for_each((job for job in snapshot.jobs if _is_held_by_slurm(job)), self._free)
+        if not to_place:
+            return
+        queued = {item.job.job_id: item for item in snapshot.jobs}
+        spot = {
+            item.node
+            for item in self._instances()
+            if item.is_alive and item.option is Capacity.SPOT and item.node is not None
+        }
+        # those not there are on their way back into the queue, or gone: `forget` knows
+        known = [queued[job_id] for job_id in sorted(to_place) if job_id in queued]
+        for job in known:
+            if job.state == RUNNING:
+                job_id = job.job.job_id
+                self._record.placed([job_id])
+                self._kept_off.pop(job_id, None)
+                self._own_exclusions.pop(job_id, None)
+        for_each((job for job in known if job.state == PENDING), lambda job: self._place(job, spot))
+
+    def _place(self, queued: QueuedJob, spot: set[str]) -> None:
+        job_id = queued.job.job_id
+        if _reason(queued) in _HELD_FOR_GOOD:
+            self._free(queued)
+            return
+        changes: dict[str, str] = {}
+        if queued.reason == "BeginTime":
+            changes["starttime"] = "now"  # Slurm makes a requeued job wait two minutes
+        job = replace(queued.job, interruptions=self._record.interruptions_of(job_id))
+        if too_often_interrupted(job, self._settings):
+            keep_off = fold(sorted(spot))
+            if keep_off != self._kept_off.get(job_id, ""):
+                changes["excnodelist"] = self._with_own_exclusions(job_id, keep_off)
+                self._kept_off[job_id] = keep_off
+        if changes:
+            self._slurm.update_job([job_id], changes)
+            log.info("job.placed_again", job=job_id, interruptions=job.interruptions, **changes)
+
+    def _free(self, queued: QueuedJob) -> None:
+        """Let a job go home that Slurm would never start again, and its user would wait for ever (F20)."""
+        job_id = queued.job.job_id
+        log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
+        moved = moved_by_us(queued)
+        if moved is not None:
+            self._slurm.update_job([job_id], returned(queued, moved, self._settings))
+        self._slurm.release([job_id])
+
+    def _with_own_exclusions(self, job_id: int, keep_off: str) -> str:
+        if job_id not in self._own_exclusions:
+            self._own_exclusions[job_id] = self._jobs.excluded_nodes(job_id)
+        return ",".join(filter(None, (self._own_exclusions[job_id], keep_off)))
+
+    def forget(self) -> None:
+        """Drop what concerns nobody any more; only when both sides could be read."""
+        instances = self._instances()
+        if instances:
+            jobs = {queued.job.job_id for queued in self._view.fresh().jobs}
+            listed = {item.instance_id for item in instances}
+            self._record.forget(instances_left=listed, jobs_left=jobs, now=self._clock.wall())
+
+
+def _reason(queued: QueuedJob) -> str:
+    """Why it waits; some releases of Slurm write blanks, others underscores."""
+    return (queued.reason or "").replace(" ", "_")
+
+
+def _is_held_by_slurm(queued: QueuedJob) -> bool:
+    """Whether we moved a job and Slurm holds it since a launch failed, as when slurmctld was killed."""
+    return (
+        queued.state == PENDING
+        and _reason(queued) == "launch_failed_requeued_held"
+        and moved_by_us(queued) is not None
+    )

@@ -1,0 +1,114 @@
+"""The notice loop: listens to what EC2 says about the end of instances, and writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.ec2.instances import Instance
+from advisor.ec2.interruptions import Notice, NoticeKind, Received
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import Step
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 30.0
+
+
+class NoticeSource(Protocol):
+    """What the loop asks of :class:`advisor.ec2.interruptions.Interruptions`."""
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether there is a queue to wait for."""
+        ...
+
+    def receive(self) -> list[Received]:
+        """Wait a few seconds for messages."""
+        ...
+
+    def done(self, received: Sequence[Received]) -> None:
+        """Delete messages."""
+        ...
+
+    def poll(self) -> list[Notice]:
+        """Ask the second source."""
+        ...
+
+
+class NoticeLoop:
+    """Waits for messages in a loop of its own, for waiting is most of what it does.
+
+    Parameters
+    ----------
+    source : NoticeSource
+        What EC2 says.
+    instances : callable
+        Our instances as the reconciler last read them.
+    record : InterruptionRecord
+        Where it is written down.
+    heard : callable
+        Called after news, to wake the loop that acts.
+    clock : Clock
+        Time.
+    """
+
+    name = "notices"
+    period_seconds = _PERIOD_SECONDS
+
+    def __init__(
+        self,
+        *,
+        source: NoticeSource,
+        instances: Callable[[], Sequence[Instance]],
+        record: InterruptionRecord,
+        heard: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._source = source
+        self._instances = instances
+        self._record = record
+        self._heard = heard
+        self._clock = clock
+        self._polled: float | None = None
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("receive notices", self.receive),
+            Step("poll spot requests", self.poll),
+        )
+
+    def receive(self) -> None:
+        """Take what EC2 says; messages are deleted when what they say is on the disk."""
+        if not self._source.has_queue:
+            return
+        received = self._source.receive()
+        if received:
+            ours = {item.instance_id for item in self._instances()}
+            self._note(
+                item.notice
+                for item in received
+                # the end of anybody's instance is told; warnings are rare, and ours may not be listed yet
+                if item.notice is not None
+                and (item.notice.kind is not NoticeKind.ENDED or item.notice.instance_id in ours)
+            )
+            self._source.done(received)
+
+    def poll(self) -> None:
+        """Ask the second source, every half minute: notices are lost now and then (F24)."""
+        now = self._clock.monotonic()
+        if self._polled is None or now - self._polled >= _POLL_SECONDS:
+            self._note(self._source.poll())
+            self._polled = now
+
+    def _note(self, notices: Iterable[Notice]) -> None:
+        news = self._record.note(notices, self._clock.wall())
+        for notice in news:
+            log.info("ec2.notice", kind=notice.kind.value, instance=notice.instance_id, source=notice.source)
+        if news:
+            self._heard()

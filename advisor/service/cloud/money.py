@@ -1,0 +1,86 @@
+"""What nodes cost, who pays, and what their jobs will still cost: from queue and prices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from advisor.ec2.instances import Instance
+from advisor.ec2.prices import Prices
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node, NodePower
+from advisor.service.cloud.purse import RunningNode
+from advisor.service.sight.advice_of import predicted_cloud_seconds
+from advisor.service.sight.site_view import jobs_by_node
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+
+_LONGEST_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
+
+
+def usd_per_hour(option: Capacity, prices: Prices) -> float:
+    """Price of a node; reserved ones are paid for already."""
+    if option is Capacity.RESERVED:
+        return 0.0
+    return (prices.spot if option is Capacity.SPOT else prices.on_demand).usd_per_hour
+
+
+def expected_seconds(queued: QueuedJob | None) -> float:
+    """How long a job will run in the cloud: as predicted at its submission, else its limit, else a day."""
+    if queued is None:
+        return _LONGEST_SECONDS
+    predicted = predicted_cloud_seconds(queued)
+    found = queued.job.requested_time if predicted is None else predicted
+    return min(_LONGEST_SECONDS, found) if found is not None else _LONGEST_SECONDS
+
+
+def running_nodes(
+    snapshot: SlurmSnapshot,
+    nodes: Mapping[str, Node],
+    alive: Mapping[str, Instance],
+    prices: Prices,
+    *,
+    reserved_nodes: int = 0,
+) -> list[RunningNode]:
+    """Every node that costs money now; the oldest on-demand ones use the reserved instances.
+
+    The split rule: a node's whole price is shared by the jobs on it, each by the processors it holds there;
+    a node nobody uses is on the site.
+    """
+    on_node = jobs_by_node(snapshot)
+    on_demand = [item for item in alive.values() if item.option is not Capacity.SPOT]
+    on_demand.sort(key=lambda item: (item.launch_time, item.instance_id))
+    paid_for = {item.instance_id for item in on_demand[:reserved_nodes]}
+    found = []
+    for name, instance in alive.items():
+        jobs = on_node.get(name, [])
+        price = 0.0 if instance.instance_id in paid_for else usd_per_hour(instance.option, prices)
+        node = nodes.get(name)
+        is_up = node is not None and node.power is NodePower.UP
+        found.append(
+            RunningNode(
+                instance_id=instance.instance_id,
+                node=name,
+                usd_per_hour=price,
+                launch_time=instance.launch_time,
+                shares=_shares(jobs),
+                left_usd=price * _left_seconds(jobs, snapshot.time) / 3600.0 if is_up else None,
+            )
+        )
+    return found
+
+
+def _shares(jobs: Sequence[QueuedJob]) -> dict[str, float]:
+    held = [(queued.job.account or "", queued.job.processors / (queued.job.nodes or 1)) for queued in jobs]
+    total = sum(processors for _, processors in held)
+    shares: dict[str, float] = {}
+    for account, processors in held:
+        shares[account] = shares.get(account, 0.0) + processors / total
+    return shares
+
+
+def _left_seconds(jobs: Sequence[QueuedJob], now: float) -> float:
+    left = (
+        expected_seconds(queued) - (now - queued.start_time if queued.start_time is not None else 0.0)
+        for queued in jobs
+    )
+    return max(0.0, max(left, default=0.0))

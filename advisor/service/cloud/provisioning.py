@@ -1,0 +1,411 @@
+"""The provision loop: what slurmctld handed over is done in EC2, and told back to Slurm."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from advisor.decide.capacity import is_never_spot, too_often_interrupted
+from advisor.decide.wording import parse_admin_comment
+from advisor.ec2.errors import Failure, FailureClass
+from advisor.ec2.fleet import Launched, LaunchReport, Refuse
+from advisor.ec2.instances import Instance
+from advisor.ec2.prices import Prices
+from advisor.model.advice import Capacity
+from advisor.model.cluster import NodePower
+from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.service.cloud.capping import Caps
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.money import usd_per_hour
+from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.cloud.resumed_jobs import ResumedJobs
+from advisor.service.exchange.handover import HandOver, HandoverFolder
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.running.loops import Step
+from advisor.service.sight.advice_of import moved_by_us, returned
+from advisor.service.sight.view import SharedView
+from advisor.slurm.node_sets import fold
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 180
+"""As long as a pool without capacity is left alone at first."""
+_AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class CloudFleet(Protocol):
+    """What the loops ask of :class:`advisor.ec2.fleet.Fleet`."""
+
+    def resume(
+        self,
+        nodes: Sequence[str],
+        *,
+        capacity_of: Mapping[str, Capacity] | None = None,
+        refuse: Refuse | None = None,
+    ) -> LaunchReport:
+        """Give every node an instance; repeating it is harmless."""
+        ...
+
+    def asked_for(self, nodes: Iterable[str]) -> None:
+        """Slurm wants these nodes: what was seen of them before makes nothing an orphan."""
+        ...
+
+    def suspend(self, nodes: Sequence[str]) -> list[str]:
+        """Terminate the nodes' instances."""
+        ...
+
+    def collect(self, orphans: Sequence[Instance], looked: float) -> list[str]:
+        """Terminate instances nobody claimed when Slurm was looked at (monotonic seconds)."""
+        ...
+
+    def recover(self, wanted: Collection[str]) -> list[Launched]:
+        """Settle launches whose outcome is not known; nodes not wanted any more get nothing new."""
+        ...
+
+    def name_unnamed(self) -> int:
+        """Set missing name tags."""
+        ...
+
+    def instances(self) -> list[Instance]:
+        """All instances of ours."""
+        ...
+
+    def unlisted_nodes(self, listed: Sequence[Instance], /) -> frozenset[str]:
+        """Nodes launched so shortly ago that the list may not have their instances yet."""
+        ...
+
+
+class Addresses:
+    """Tells Slurm each node's address, once an instance has one: before its slurmd registers."""
+
+    def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
+        self._is_loopback = settings.ec2.node_address == "loopback"
+        self._slurm = slurm
+
+    def tell(self, found: Iterable[tuple[str, str]]) -> set[str]:
+        """Set NodeAddr of nodes whose address is known; returns those nodes.
+
+        Parameters
+        ----------
+        found : iterable of (node, private address)
+            An empty address is not known yet.
+
+        Raises
+        ------
+        RetryLater
+            slurmctld did not take one.
+        """
+        told = set()
+
+        def tell_one(pair: tuple[str, str]) -> None:
+            node, private_ip = pair
+            address = _LOOPBACK if self._is_loopback else private_ip
+            if address:
+                # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
+                self._slurm.update_node([node], address=address, hostname=node)
+                told.add(node)
+
+        for_each(found, tell_one)
+        return told
+
+
+class ProvisionLoop:
+    """Acts on hand-overs, oldest first; a file goes when what it asks has been done.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    folder : HandoverFolder
+        What is waiting.
+    fleet : CloudFleet
+        EC2.
+    slurm : SlurmBackend
+        Told addresses and failures.
+    view : SharedView
+        Which job, with which advice, a node is for; which nodes have come up.
+    cloud : CloudRecord
+        Told how boots went.
+    clock : Clock
+        Time.
+    prices : callable, optional
+        Prices in force; the settings' own without it.
+    interruptions : InterruptionRecord, optional
+        How often each job has lost its node to EC2.
+    kept : callable, optional
+        Nodes that the acquirer has asked for: spot, as they are for no job in particular.
+    """
+
+    name = "provision"
+    period_seconds = _PERIOD_SECONDS
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        folder: HandoverFolder,
+        fleet: CloudFleet,
+        slurm: SlurmBackend,
+        view: SharedView,
+        cloud: CloudRecord,
+        clock: Clock,
+        prices: AskPrices | None = None,
+        interruptions: InterruptionRecord | None = None,
+        kept: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._kept = kept
+        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=self._prices)
+        self._interruptions = interruptions
+        self._settings = settings
+        self._folder = folder
+        self._fleet = fleet
+        self._slurm = slurm
+        self._view = view
+        self._cloud = cloud
+        self._clock = clock
+        self._addresses = Addresses(settings, slurm)
+        self._resumed_jobs = ResumedJobs(view, clock)
+        self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
+        self._pool_of: dict[str, str] = {}  # booting node: its pool
+        self._no_address: set[str] = set()
+        self._unsettled = False
+        self._counted: set[str] = set()  # hand-overs whose failed boots have been counted
+        self.launches: Counter[str] = Counter()  # by pool, since the start
+        self.refusals: Counter[str] = Counter()  # nodes that got no instance, by code
+        self.returning: set[int] = set()  # jobs whose nodes could not be had
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("hand-overs", self.act_on_handovers),
+            Step("addresses", self.find_addresses),
+            Step("boots", self.watch_boots),
+            Step("keep the caps", self.keep_caps),
+            Step("return jobs", self.return_jobs),
+        )
+
+    def act_on_handovers(self) -> None:
+        """Do what slurmctld asked; what fails for now stays, and holds up only what concerns its nodes."""
+        if self._unsettled:
+            # an answer of EC2 was lost: what came of it must be known before those nodes are asked for again
+            self._unsettled = False
+            self._fleet.recover(self._booting.keys())
+        behind: set[str] = set()  # nodes of hand-overs that are not done yet
+
+        def act(waiting: tuple[Path, HandOver]) -> None:
+            nodes = behind.intersection(waiting[1].nodes)
+            behind.update(waiting[1].nodes)
+            if nodes:
+                # out of order, an old suspend would end the instance that a newer resume has found or made
+                raise RetryLater(f"{fold(nodes)}: an earlier hand-over is not done", code="cloud.in_order")
+            if self._act(waiting):
+                behind.difference_update(waiting[1].nodes)
+
+        for_each(self._folder.waiting(), act)
+
+    def _act(self, waiting: tuple[Path, HandOver]) -> bool:
+        """Do what a hand-over asks; False when it has to wait for the next look at Slurm."""
+        path, hand_over = waiting
+        match hand_over.operation:
+            case "resume":
+                jobs = self._resumed_jobs.of(hand_over)
+                if jobs is None:
+                    self._fleet.asked_for(hand_over.nodes)
+                    return False
+                self._resume(hand_over, jobs)
+            case "suspend":
+                ids = self._fleet.suspend(hand_over.nodes)
+                if self._interruptions is not None:
+                    self._interruptions.given_up(ids, self._clock.wall())
+                log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
+            case "resume_fail":
+                self._boot_failed(hand_over)
+        if hand_over.operation != "resume":
+            for node in hand_over.nodes:
+                self._booting.pop(node, None)
+                self._pool_of.pop(node, None)
+                self._no_address.discard(node)
+            self._cloud.purse.release(hand_over.nodes, launched=True)
+        path.unlink(missing_ok=True)
+        self._counted.discard(hand_over.identity)
+        self._resumed_jobs.done(hand_over)
+        return True
+
+    def _resume(self, hand_over: HandOver, jobs: Mapping[str, QueuedJob]) -> None:
+        wanted = self._still_wanted(hand_over)
+        capacity_of = self._capacities(jobs) | self._kept_capacities(wanted, hand_over)
+
+        def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
+            return self._caps.put_aside(nodes, jobs, capacity_of)
+
+        report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear)
+        for node in wanted:
+            self._booting.setdefault(node, hand_over.time)
+        self._no_address |= {item.node for item in report.launched}
+        self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
+        prices = self._prices()
+        self._cloud.node_prices.launched(
+            (
+                (item.node, item.instance_id, usd_per_hour(item.pool.option, prices))
+                for item in report.launched
+            ),
+            self._clock.wall(),
+        )
+        for item in report.launched:
+            self._pool_of[item.node] = item.pool.key
+            self.launches[item.pool.key] += 1
+            log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)
+        for failure in report.parked:
+            log.error("cloud.quota", code=failure.code, message=failure.message)
+        self._launch_failed(hand_over, report.failed)
+
+    def _still_wanted(self, hand_over: HandOver) -> list[str]:
+        """Leave out nodes slurmctld has given up meanwhile: after its time-out nobody waits for them."""
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            return list(hand_over.nodes)
+        if snapshot.time <= hand_over.time:
+            return list(hand_over.nodes)
+        gone = {node.name for node in snapshot.nodes if node.is_cloud and node.power is NodePower.DOWN}
+        return [node for node in hand_over.nodes if node not in gone]
+
+    def _launch_failed(self, hand_over: HandOver, failed: Mapping[str, Failure]) -> None:
+        if not failed:
+            return
+        for_now = {node: failure for node, failure in failed.items() if failure.kind in _AGAIN}
+        for_good = {node: failure for node, failure in failed.items() if node not in for_now}
+        for node, failure in for_good.items():
+            log.warning("cloud.not_launched", node=node, code=failure.code, message=failure.message)
+            # slurmctld need not wait for its time-out: the job goes back into the queue at once
+            reason = f"burst advisor: EC2 gave no instance ({failure.code})"
+            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason)
+            self._booting.pop(node, None)
+            self.refusals[failure.code] += 1
+        self._cloud.purse.release(for_good, launched=False)
+        self._give_back({hand_over.jobs[node] for node in for_good if node in hand_over.jobs})
+        if for_now:
+            self._unsettled = True
+            code = next(iter(for_now.values())).code
+            raise RetryLater(f"EC2: {code} for {len(for_now)} nodes", code="cloud.launch_later")
+
+    def _boot_failed(self, hand_over: HandOver) -> None:
+        """Slurm's ResumeTimeout passed. The node is made usable again, the instance is not worth keeping.
+
+        A failed boot counts once, however often the hand-over must be tried.
+        """
+        nodes = hand_over.nodes
+        self._fleet.suspend(nodes)
+        if hand_over.identity not in self._counted:
+            self._counted.add(hand_over.identity)
+            self._cloud.boot_failed(len(nodes))
+            log.warning("cloud.boot_failed", nodes=list(nodes), in_a_row=self._cloud.boot_failures)
+        self._slurm.update_node(nodes, state="RESUME")
+
+    def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
+        """What each node is to be: what its job was advised, but what its features promise comes first."""
+        if not jobs:
+            return {}
+        never_spot = {node.name for node in self._view.fresh().nodes if is_never_spot(node.features)}
+        wishes = {node: wish for node, job in jobs.items() if (wish := self._capacity_of(job)) is not None}
+        return {
+            node: Capacity.ON_DEMAND if wish is Capacity.SPOT and node in never_spot else wish
+            for node, wish in wishes.items()
+        }
+
+    def _kept_capacities(self, nodes: Iterable[str], hand_over: HandOver) -> dict[str, Capacity]:
+        """Nodes to keep are spot if any is; one that slurmctld has given to a job is what its advice says.
+
+        The hand-over itself says which have a job: no look need have shown it yet.
+        """
+        kept = set(self._kept()) - hand_over.jobs.keys()
+        capacity = Capacity.SPOT if self._settings.capacity.use_spot else Capacity.ON_DEMAND
+        return dict.fromkeys((node for node in nodes if node in kept), capacity)
+
+    def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
+        """Which capacity a job was advised, from its AdminComment; None leaves it to the fleet.
+
+        One that has lost its node to EC2 too often gets a stable one, whatever the advice was.
+        """
+        recorded = parse_admin_comment(queued.admin_comment)
+        if recorded is None or recorded.capacity not in set(Capacity):
+            return None
+        capacity = Capacity(recorded.capacity)
+        if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
+            return Capacity.ON_DEMAND  # advised before the setting was changed
+        if capacity is Capacity.SPOT and self._interruptions is not None:
+            lost = self._interruptions.interruptions_of(queued.job.job_id)
+            if too_often_interrupted(replace(queued.job, interruptions=lost), self._settings):
+                return Capacity.ON_DEMAND
+        return capacity
+
+    def keep_caps(self) -> None:
+        """When the day's money is spent or promised, no more starts (`advisor.service.cloud.capping`)."""
+        self._give_back(self._caps.keep())
+
+    def find_addresses(self) -> None:
+        """Ask EC2 for addresses it did not know yet when it launched (F06)."""
+        if not self._no_address:
+            return
+        found = [
+            (instance.node, instance.private_ip)
+            for instance in self._fleet.instances()
+            if instance.is_alive and instance.node in self._no_address and instance.node is not None
+        ]
+        self._no_address -= self._addresses.tell(found)
+
+    def watch_boots(self) -> None:
+        """Note how long nodes took to come up."""
+        if not self._booting:
+            return
+        snapshot = self._view.fresh()
+        for node in snapshot.nodes:
+            asked = self._booting.get(node.name)
+            if asked is None or snapshot.time <= asked:
+                continue
+            if node.power is NodePower.UP and not node.is_down:
+                pool = self._pool_of.pop(node.name, "")
+                self._cloud.booted(snapshot.time - self._booting.pop(node.name), pool)
+
+    def _give_back(self, job_ids: Iterable[int]) -> None:
+        """Remember jobs to bring back on-premise: the cloud has no place for them now (F01)."""
+        self.returning.update(job_ids)
+
+    def return_jobs(self) -> None:
+        """Bring jobs back that we moved and EC2 had no room for, once slurmctld has requeued them.
+
+        A job that its user sent to the burst partition himself stays there, and waits a while: slurmctld
+        would give it a node again at once, and take it away again, every few seconds.
+        """
+        if not self.returning:
+            return
+        snapshot = self._view.fresh()
+        known = {queued.job.job_id: queued for queued in snapshot.jobs}
+        for job_id in list(self.returning):
+            queued = known.get(job_id)
+            moved = moved_by_us(queued)
+            if queued is None or (moved is None and queued.state == RUNNING):
+                self.returning.discard(job_id)
+            elif queued.state != PENDING or queued.job.queue != self._settings.cluster.burst_partition:
+                continue
+            elif moved is None:
+                self._slurm.update_job([job_id], {"starttime": f"now+{_PATIENCE_SECONDS}"})
+                log.info("job.waits_for_capacity", job=job_id, seconds=_PATIENCE_SECONDS)
+                self.returning.discard(job_id)
+            else:
+                changes = returned(queued, moved, self._settings)
+                self._slurm.update_job([job_id], {**changes, "starttime": "now"})
+                log.info("job.returned", job=job_id, partition=changes["partition"])
+                self.returning.discard(job_id)

@@ -1,0 +1,340 @@
+"""The day's money: what was spent, what is promised to nodes, and whether there is enough for another one.
+
+Spent is counted from what runs, instance by instance, from its launch until it is seen to be gone: an advisor
+that was away for hours counts them when it is back. Promised is what launched nodes will still cost by what
+is predicted of their jobs; it is written to disk before the launch, so that a restart in between forgets
+nothing. A launch is allowed only while spent and promised and the new node stay under the caps: spending then
+passes a cap by no more than the jobs already running run longer than predicted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+import structlog
+
+from advisor.ec2.state_file import StateFile
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import WaitingSettings
+from advisor.service.running.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
+_MOST_DAYS: Final = 400
+_DAY_SECONDS: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningNode:
+    """A node that costs money now.
+
+    Attributes
+    ----------
+    instance_id, node : str
+        Its instance, its name.
+    usd_per_hour : float
+        Price.
+    launch_time : float
+        When EC2 launched it, epoch seconds; 0 when unknown.
+    shares : mapping of account to float
+        Who pays which share; the rest (idle time) is nobody's.
+    left_usd : float or None
+        What its jobs will still cost by what is predicted of them; None while it boots.
+    """
+
+    instance_id: str
+    node: str
+    usd_per_hour: float
+    launch_time: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+    left_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A node about to be launched: for which account, its predicted cost in dollars, and its price."""
+
+    node: str
+    account: str
+    usd: float
+    usd_per_hour: float
+
+
+@dataclass(slots=True)
+class _Seen:
+    until: float
+    usd_per_hour: float
+    shares: dict[str, float]
+
+
+@dataclass(slots=True)
+class _Promise:
+    account: str
+    usd: float
+    time: float
+    usd_per_hour: float = 0.0
+    is_counted: bool = False  # its instance has been counted: what it cost is known
+
+
+class Purse:
+    """What may still be spent today. Safe to be used by several threads.
+
+    Parameters
+    ----------
+    state : StateFile
+        Where it is kept.
+    clock : Clock
+        Time; days are UTC's.
+    """
+
+    def __init__(self, state: StateFile, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+        self._lock = threading.Lock()
+        content = state.read()
+        self._days: dict[str, dict[str, float]] = {
+            str(day): _amounts(accounts) for day, accounts in _items(content.get("days"))
+        }
+        self._seen = dict(_seen(content.get("seen")))  # instances that were running when last counted
+        self._promises = dict(_promises(content.get("promises")))
+        self._last_count: tuple[float, float] | None = None  # wall, monotonic
+
+    # ------------------------------------------------------------------ spending
+
+    def count(self, running: Sequence[RunningNode]) -> None:
+        """Add what these nodes have cost since they were counted last.
+
+        A node's price is shared by the accounts whose jobs are on it, by their processors; a boot is on the
+        account that it is for, idle time on the site (account ``""``).
+        """
+        with self._lock:
+            now, most = self._elapsed()
+            before, self._seen = self._seen, {}
+            for item in running:
+                last = before.pop(item.instance_id, None)
+                since = last.until if last is not None else item.launch_time or now
+                hours = _hours(since, now, most)
+                shares = self._shares(item)
+                self._spend(now, hours, item.usd_per_hour, shares)
+                self._seen[item.instance_id] = _Seen(now, item.usd_per_hour, shares)
+                self._keep_promise(item, hours * item.usd_per_hour)
+            for gone in before.values():  # when exactly it went nobody says: it is counted until now
+                self._spend(now, _hours(gone.until, now, most), gone.usd_per_hour, gone.shares)
+            self._drop_stale({item.node for item in running}, now)
+            for old in sorted(self._days)[:-_MOST_DAYS]:
+                del self._days[old]
+            try:
+                self._save()
+            except OSError as error:  # known in memory still
+                log.warning("purse.not_saved", file=str(self._state.path), error=error.strerror)
+
+    def _elapsed(self) -> tuple[float, float]:
+        """Now, and the longest time that can have gone by: a clock that was set invents no hours (F32)."""
+        now, steady = self._clock.wall(), self._clock.monotonic()
+        last, self._last_count = self._last_count, (now, steady)
+        return now, math.inf if last is None else steady - last[1]
+
+    def _shares(self, item: RunningNode) -> dict[str, float]:
+        promise = self._promises.get(item.node)
+        if item.left_usd is None and promise is not None:
+            return {promise.account: 1.0}
+        return dict(item.shares)
+
+    def _keep_promise(self, item: RunningNode, usd: float) -> None:
+        promise = self._promises.get(item.node)
+        if item.left_usd is None:
+            if promise is not None:
+                promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
+            return
+        account = max(item.shares, key=lambda name: item.shares[name], default="")
+        self._promises[item.node] = _Promise(account, item.left_usd, self._clock.wall(), is_counted=True)
+
+    def _drop_stale(self, alive: set[str], now: float) -> None:
+        self._promises = {
+            node: promise
+            for node, promise in self._promises.items()
+            if node in alive or abs(now - promise.time) < _STALE_SECONDS
+        }
+
+    # ------------------------------------------------------------------ promising
+
+    def promise(self, wishes: Sequence[Wish], caps: WaitingSettings) -> dict[str, str]:
+        """Set money aside for nodes that are about to be launched; on disk when this returns.
+
+        Returns
+        -------
+        dict of str to str
+            Nodes that may not be launched, and which cap forbids it, in words.
+
+        Raises
+        ------
+        TellAdmin
+            There is a cap, and what was promised can't be written down: nothing may be launched.
+        """
+        with self._lock:
+            for wish in wishes:  # asked for again: what it was promised before is not added to it
+                self._promises.pop(wish.node, None)
+            total, by_account = self._exposure()
+            refused: dict[str, str] = {}
+            for wish in wishes:
+                mine = by_account.get(wish.account, 0.0)
+                if why := _refusal(wish, total, mine, caps):
+                    refused[wish.node] = why
+                    continue
+                self._promises[wish.node] = _Promise(
+                    wish.account, wish.usd, self._clock.wall(), wish.usd_per_hour
+                )
+                total, by_account[wish.account] = total + wish.usd, mine + wish.usd
+            try:
+                self._save()
+            except OSError as error:
+                if has_caps(caps):
+                    text = f"{self._state.path} can't be written ({error.strerror})"
+                    raise TellAdmin(
+                        f"{text}: with a cap nothing is launched until it can", code="purse.not_saved"
+                    ) from error
+        return refused
+
+    def release(self, nodes: Iterable[str], *, launched: bool) -> None:
+        """Nothing will be spent on these nodes any more.
+
+        One that was launched and lived too shortly to be counted has cost as much as it can have.
+        """
+        with self._lock:
+            for node in nodes:
+                promise = self._promises.pop(node, None)
+                if launched and promise is not None and not promise.is_counted:
+                    lived = max(0.0, self._clock.wall() - promise.time) / 3600.0
+                    usd = min(promise.usd, lived * promise.usd_per_hour)
+                    _add(self._days.setdefault(self._today(), {}), {promise.account: 1.0}, usd)
+
+    # ------------------------------------------------------------------ looking
+
+    def exposure_today(self) -> tuple[float, MappingProxyType[str, float]]:
+        """Dollars spent since midnight UTC and promised, in all and by account."""
+        with self._lock:
+            total, by_account = self._exposure()
+        return total, MappingProxyType({name: usd for name, usd in by_account.items() if name})
+
+    def spent_today(self) -> tuple[float, MappingProxyType[str, float]]:
+        """Dollars spent since midnight UTC, in all and by account."""
+        with self._lock:
+            day = dict(self._days.get(self._today(), {}))
+        return sum(day.values()), MappingProxyType({name: usd for name, usd in day.items() if name})
+
+    def days(self) -> dict[str, dict[str, float]]:
+        """Every day known to account to dollars; ``""`` is idle time."""
+        with self._lock:
+            return {day: dict(accounts) for day, accounts in self._days.items()}
+
+    def promised(self) -> float:
+        """Dollars that launched nodes will still cost, as far as is predicted."""
+        with self._lock:
+            return sum(promise.usd for promise in self._promises.values())
+
+    def exhausted(self, caps: WaitingSettings) -> tuple[bool, frozenset[str]]:
+        """Whether the day's cap is reached, and which accounts have reached theirs."""
+        total, by_account = self.exposure_today()
+        accounts = {
+            account
+            for account, cap in caps.account_daily_cap_usd.items()
+            if cap and by_account.get(account, 0.0) >= cap
+        }
+        return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
+
+    def _exposure(self) -> tuple[float, dict[str, float]]:
+        by_account = dict(self._days.get(self._today(), {}))
+        for promise in self._promises.values():
+            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        return sum(by_account.values()), by_account
+
+    def _spend(self, now: float, hours: float, usd_per_hour: float, shares: Mapping[str, float]) -> None:
+        """Add what the hours before now cost, each to its own day: yesterday's use up no cap of today's."""
+        until = now
+        while True:
+            midnight = until - (until % _DAY_SECONDS or _DAY_SECONDS)
+            since = max(midnight, now - hours * 3600.0)
+            day = self._days.setdefault(_date(since), {})
+            _add(day, shares, (until - since) / 3600.0 * usd_per_hour)
+            if since > midnight or until <= now - _MOST_DAYS * _DAY_SECONDS:
+                return
+            until = since
+
+    def _today(self) -> str:
+        return _date(self._clock.wall())
+
+    def _save(self) -> None:
+        promises = {node: asdict(promise) for node, promise in self._promises.items()}
+        seen = {name: asdict(item) for name, item in self._seen.items()}
+        self._state.write({"days": self._days, "seen": seen, "promises": promises})
+
+
+def has_caps(caps: WaitingSettings) -> bool:
+    """Whether spending is limited at all."""
+    return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))
+
+
+def _refusal(wish: Wish, total: float, mine: float, caps: WaitingSettings) -> str:
+    cap = caps.daily_cap_usd
+    if cap and total + wish.usd > cap:
+        return f"{total:.2f} USD of {cap:.2f} for today are spent or promised"
+    cap = caps.account_daily_cap_usd.get(wish.account, 0.0)
+    if cap and mine + wish.usd > cap:
+        return f"{mine:.2f} USD of {cap:.2f} for account {wish.account} today are spent or promised"
+    return ""
+
+
+def _hours(since: float, now: float, most_seconds: float) -> float:
+    return min(max(0.0, now - since), most_seconds) / 3600.0
+
+
+def _date(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat()
+
+
+def _add(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:
+    named = {account: share for account, share in shares.items() if account}
+    for account, share in named.items():
+        day[account] = day.get(account, 0.0) + usd * share
+    day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
+
+
+def _items(content: object) -> Iterable[tuple[Any, Any]]:
+    return content.items() if isinstance(content, Mapping) else ()
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0.0
+
+
+def _amounts(content: object) -> dict[str, float]:
+    return {str(name): float(value) for name, value in _items(content) if _is_amount(value)}
+
+
+def _seen(content: object) -> Iterable[tuple[str, _Seen]]:
+    for name, entry in _items(content):
+        if (
+            isinstance(entry, Mapping)
+            and _is_amount(entry.get("until"))
+            and _is_amount(entry.get("usd_per_hour"))
+        ):
+            shares = _amounts(entry.get("shares"))
+            yield str(name), _Seen(float(entry["until"]), float(entry["usd_per_hour"]), shares)
+
+
+def _promises(content: object) -> Iterable[tuple[str, _Promise]]:
+    for node, entry in _items(content):
+        if not isinstance(entry, Mapping):
+            continue
+        amounts = [entry.get(name) for name in ("usd", "time", "usd_per_hour")]
+        if all(map(_is_amount, amounts)):
+            usd, time, price = map(float, amounts)  # type: ignore[arg-type]
+            account, is_counted = str(entry.get("account", "")), entry.get("is_counted") is True
+            yield str(node), _Promise(account, usd, time, price, is_counted)

@@ -1,0 +1,333 @@
+"""The reconcile loop: Slurm's nodes against EC2's instances. Minimal, and never in a hurry to kill.
+
+An instance or a node is only ever given up when both sides agree (docs/designs/0001, rule 4); an unreadable
+answer of either means that nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from advisor.ec2.instances import Instance
+from advisor.ec2.interruptions import NoticeKind
+from advisor.ec2.prices import Prices
+from advisor.model.cluster import Node, NodePower
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import Settings
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.money import running_nodes
+from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.provisioning import Addresses, CloudFleet
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.running.loops import Step
+from advisor.service.sight.site_view import burst_nodes, jobs_by_node
+from advisor.service.sight.view import SharedView
+from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+_MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # slurmctld's words
+_PROTECTED_SECONDS: Final = 1800.0
+
+
+class ReconcileLoop:
+    """Looks for what hand-overs missed.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    fleet : CloudFleet
+        EC2's side.
+    slurm : SlurmBackend
+        Told what has changed.
+    view : SharedView
+        Slurm's side.
+    cloud : CloudRecord
+        Told what runs, for the day's bill.
+    clock : Clock
+        Time.
+    prices : callable, optional
+        Prices in force; the settings' own without it.
+    interruptions : InterruptionRecord, optional
+        What EC2 said about the end of instances: the second source besides its list.
+
+    Attributes
+    ----------
+    instances, last_listed : tuple of Instance
+        What EC2 listed: in this round, nothing when it could not be read; and when it was last read.
+    listed_at : float or None
+        When that was, epoch seconds.
+    orphans_collected, nodes_lost : int
+        Since the start.
+    """
+
+    name = "reconcile"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        fleet: CloudFleet,
+        slurm: SlurmBackend,
+        view: SharedView,
+        cloud: CloudRecord,
+        clock: Clock,
+        prices: AskPrices | None = None,
+        interruptions: InterruptionRecord | None = None,
+    ) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._slurm = slurm
+        self._view = view
+        self._cloud = cloud
+        self._clock = clock
+        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._addresses = Addresses(settings, slurm)
+        self._unclaimed_since: dict[str, float] = {}  # instance: monotonic seconds
+        self._lost_since: dict[str, float] = {}  # node: monotonic seconds
+        self._interruptions = interruptions
+        self._protected_since: float | None = None  # monotonic seconds
+        self._young: frozenset[str] = frozenset()
+        self._is_read = False
+        self.instances: tuple[Instance, ...] = ()
+        self.last_listed: tuple[Instance, ...] = ()
+        self.listed_at: float | None = None
+        self.orphans_collected = 0
+        self.nodes_lost = 0
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.reconcile_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("settle launches", self.settle_launches),
+            Step("read instances", self.read_instances),
+            Step("addresses", self.set_addresses),
+            Step("unclaimed instances", self.give_up_unclaimed),
+            Step("lost nodes", self.give_up_lost),
+            Step("down nodes", self.mend_down),
+            Step("misfit nodes", self.tell_misfits),
+            Step("protection", self.end_protection),
+            Step("bill", self.count_money),
+        )
+
+    def settle_launches(self) -> None:
+        """Find out what became of launches that a crash interrupted (F09)."""
+        nodes = burst_nodes(self._view.fresh(), self._settings)
+        wanted = {node.name for node in nodes if node.power is NodePower.POWERING_UP}
+        for launched in self._fleet.recover(wanted):
+            log.info("cloud.recovered", node=launched.node, instance=launched.instance_id)
+        self._fleet.name_unnamed()
+
+    def read_instances(self) -> None:
+        """All our instances; when EC2 cannot be read, the steps after this one see none and do nothing."""
+        self.instances, self._is_read = (), False
+        listed = self._fleet.instances()
+        self._young = self._fleet.unlisted_nodes(listed)
+        self.instances = self.last_listed = tuple(listed)
+        self.listed_at = self._clock.wall()
+        self._is_read = True
+
+    def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:
+        snapshot = self._view.fresh()
+        nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
+        alive: dict[str, Instance] = {}
+        for item in self.instances:
+            if not item.is_alive or item.node is None:
+                continue
+            node = nodes.get(item.node)
+            is_the_nodes_own = node is not None and node.address == item.private_ip
+            if item.node not in alive or is_the_nodes_own:  # of two, the one Slurm talks to
+                alive[item.node] = item
+        return snapshot, nodes, alive
+
+    def set_addresses(self) -> None:
+        """A node that powers up must have the address of its own instance (F07: never matched by address)."""
+        if self._settings.ec2.node_address == "loopback":
+            return
+        _, nodes, alive = self._pairs()
+        self._addresses.tell(
+            (name, instance.private_ip)
+            for name, instance in alive.items()
+            if name in nodes
+            and nodes[name].power is NodePower.POWERING_UP
+            and nodes[name].address != instance.private_ip
+        )
+
+    def give_up_unclaimed(self) -> None:
+        """Terminate instances whose node Slurm calls powered down, or that have no node at all (F12).
+
+        Only after the grace time, throughout which both sides have said the same. A node in another partition
+        is a node all the same: its instance has jobs.
+
+        Raises
+        ------
+        TellAdmin
+            Slurm shows no node of the burst partition: a wrong name or a partition that was taken out of
+            slurm.conf says nothing about instances, and none is given up.
+        """
+        if not self.instances:
+            self._unclaimed_since.clear()
+            return
+        looked = self._view.looked  # before the snapshot is taken: it may be a newer one
+        snapshot, nodes, alive = self._pairs()
+        if not nodes:
+            self._unclaimed_since.clear()
+            partition = self._settings.cluster.burst_partition
+            raise TellAdmin(
+                f"{len(self.instances)} instances, and Slurm shows no node of partition {partition}: "
+                "none is given up. Correct cluster.burst_partition or slurm.conf",
+                code="cloud.no_burst_nodes",
+            )
+        everywhere = {node.name: node for node in snapshot.nodes}
+        now = self._clock.monotonic()
+        unclaimed = set()
+        for instance in self.instances:
+            if not instance.is_alive:
+                continue
+            node = everywhere.get(instance.node or "")
+            is_double = instance.node is not None and alive.get(instance.node) is not instance
+            if node is None or node.power is NodePower.DOWN or is_double:
+                unclaimed.add(instance.instance_id)
+        self._unclaimed_since = {
+            instance_id: self._unclaimed_since.get(instance_id, now) for instance_id in unclaimed
+        }
+        grace = self._settings.loops.orphan_grace_seconds
+        ripe = {i for i, since in self._unclaimed_since.items() if now - since >= grace}
+        if ripe:
+            log.warning("cloud.unclaimed", instances=sorted(ripe), looked_at=snapshot.time)
+            orphans = [item for item in self.instances if item.instance_id in ripe]
+            self.orphans_collected += len(self._fleet.collect(orphans, looked))
+
+    def give_up_lost(self) -> None:
+        """Power down nodes whose instance EC2 has ended, which requeues their jobs (F19, F24).
+
+        EC2's list alone is not believed: either Slurm cannot reach the node, or EC2 has said so elsewhere as
+        well, by a message or as the end of a spot request. That spares jobs Slurm's own time-out of minutes.
+        """
+        if not self.instances:
+            return
+        snapshot, nodes, alive = self._pairs()
+        ended = {item.node: item for item in self.instances if item.is_gone and item.node is not None}
+        now = self._clock.monotonic()
+        lost = {
+            name
+            for name, node in nodes.items()
+            if name in ended
+            and name not in alive
+            and name not in self._young
+            and ("NOT_RESPONDING" in node.states or node.is_down or self._is_said_gone(ended[name], node))
+            and node.power not in (NodePower.DOWN, NodePower.POWERING_DOWN)
+        }
+        self._lost_since = {name: self._lost_since.get(name, now) for name in lost}
+        ripe = sorted(n for n, since in self._lost_since.items() if now - since >= self.period_seconds / 2)
+
+        def give_up(name: str) -> None:
+            instance = ended[name]
+            why = instance.state_reason or instance.state
+            log.warning("cloud.lost", node=name, instance=instance.instance_id, why=why)
+            self._count_interruption(instance, snapshot)
+            self.nodes_lost += 1
+            self._slurm.update_node(
+                [name],
+                state="POWER_DOWN_FORCE",
+                reason=f"burst advisor: {instance.instance_id} ended ({why})",
+            )
+            del self._lost_since[name]
+
+        for_each(ripe, give_up)
+
+    def _is_said_gone(self, instance: Instance, node: Node) -> bool:
+        """Whether EC2 has told its end by another way than its list, about a node that was up."""
+        return (
+            self._interruptions is not None
+            and node.power is NodePower.UP
+            and self._interruptions.said(instance.instance_id, NoticeKind.INTERRUPTION, NoticeKind.ENDED)
+        )
+
+    def _count_interruption(self, instance: Instance, snapshot: SlurmSnapshot) -> None:
+        """Note which jobs lose their node to EC2; Slurm may have requeued them by itself a moment ago."""
+        record, node = self._interruptions, instance.node
+        if record is None or node is None:
+            return
+        if not (instance.was_reclaimed or record.said(instance.instance_id, NoticeKind.INTERRUPTION)):
+            return
+        warned = record.warned_about(instance.instance_id)
+        requeued = {q.job.job_id for q in snapshot.jobs if q.state == PENDING and q.job.job_id in warned}
+        there = {queued.job.job_id for queued in jobs_by_node(snapshot).get(node, [])}
+        record.interrupted(there | requeued, instance.instance_id)
+
+    def mend_down(self) -> None:
+        """Make powered-down nodes usable again that a failed boot left DOWN (F02)."""
+        _, nodes, alive = self._pairs()
+        broken = [
+            name
+            for name, node in nodes.items()
+            if node.is_down and node.power is NodePower.DOWN and name not in alive and not node.is_draining
+        ]
+        if broken:
+            log.info("cloud.node_usable_again", nodes=broken)
+            self._slurm.update_node(broken, state="RESUME")
+
+    def tell_misfits(self) -> None:
+        """Tell the admin of nodes that slurmd reports smaller than slurm.conf declares them (F27).
+
+        Raises
+        ------
+        TellAdmin
+            There are some: Slurm has drained them, and no job will ever start there.
+        """
+        nodes = burst_nodes(self._view.fresh(), self._settings)
+        misfits = {node.name: node.reason for node in nodes if (node.reason or "").startswith(_MISFIT)}
+        if misfits:
+            name, reason = next(iter(sorted(misfits.items())))
+            raise TellAdmin(
+                f"{len(misfits)} cloud nodes do not fit slurm.conf: {name}: {reason}. Declare them smaller",
+                code="cloud.misfit",
+            )
+
+    def end_protection(self) -> None:
+        """After half an hour of protection let one more boot try, but only from a clean start (F17).
+
+        Nodes that still power up or down belong to the time of the failures: what becomes of them says
+        nothing. Nodes that run jobs do not count: a job of a week would keep the cloud shut for a week. One
+        more failed boot protects again.
+        """
+        now = self._clock.monotonic()
+        if not self._cloud.protected:
+            self._protected_since = None
+            return
+        if self._protected_since is None:
+            self._protected_since = now
+        nodes = burst_nodes(self._view.fresh(), self._settings)
+        moving = {NodePower.POWERING_UP, NodePower.POWERING_DOWN}
+        # the boots that failed left theirs powered down; any other is down as long as an admin likes
+        failed = (node.is_down and node.power is NodePower.DOWN and not node.is_draining for node in nodes)
+        is_clean = not any(failed) and not any(node.power in moving for node in nodes)
+        if now - self._protected_since >= _PROTECTED_SECONDS and is_clean:
+            log.warning("cloud.protection_ends", why="one boot may try")
+            self._cloud.try_one_boot()
+            self._protected_since = None
+
+    def count_money(self) -> None:
+        """Add what runs now to the day's bill, by the accounts that use it.
+
+        Nothing listed is nothing that runs, but only if EC2 could be read: else what runs is counted later.
+        """
+        if not self._is_read:
+            return
+        snapshot, nodes, alive = self._pairs()
+        prices = self._prices()
+        reserved = self._settings.capacity.reserved_nodes
+        if prices.reserved is not None:
+            reserved = max(reserved, prices.reserved.count)
+        self._cloud.purse.count(running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved))

@@ -1,0 +1,91 @@
+"""Prometheus metrics of the cloud side: every pool, launch, boot, interruption, orphan and dollar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from advisor.service.control.cloud_report import CloudReport
+
+
+class CloudCollector(Collector):
+    """Reads the report when somebody asks.
+
+    Parameters
+    ----------
+    report : CloudReport
+        What is shown.
+    """
+
+    def __init__(self, report: CloudReport) -> None:
+        self._report = report
+
+    def collect(self) -> Iterable[Metric]:
+        """See prometheus_client."""
+        yield from _pools(self._report.pools())
+        yield from _counters(self._report.counters())
+        yield from _money(self._report.spend())
+
+
+def _pools(rows: list[dict[str, Any]]) -> Iterable[Metric]:
+    gauges = {
+        "open": GaugeMetricFamily("advisor_pool_open", "0: closed by its breaker.", labels=("pool",)),
+        "instances": GaugeMetricFamily("advisor_pool_instances", "Instances that cost.", labels=("pool",)),
+        "usd_per_hour": GaugeMetricFamily(
+            "advisor_pool_usd_per_hour", "Price of a node and hour.", labels=("pool",)
+        ),
+        "boot_median_seconds": GaugeMetricFamily(
+            "advisor_pool_boot_median_seconds", "Of the boots remembered.", labels=("pool",)
+        ),
+        "boot_p90_seconds": GaugeMetricFamily(
+            "advisor_pool_boot_p90_seconds", "Of the boots remembered.", labels=("pool",)
+        ),
+    }
+    launches = CounterMetricFamily("advisor_pool_launches", "Nodes launched.", labels=("pool",))
+    for row in rows:
+        for name, gauge in gauges.items():
+            if row[name] is not None:
+                gauge.add_metric((row["pool"],), float(row[name]))
+        launches.add_metric((row["pool"],), row["launches"])
+    yield from gauges.values()
+    yield launches
+
+
+def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
+    refused = CounterMetricFamily(
+        "advisor_launch_refused", "Nodes that got no instance, by code.", labels=("code",)
+    )
+    for code, number in counters["refusals"].items():
+        refused.add_metric((code,), number)
+    boots = CounterMetricFamily("advisor_boots", "Boots, by how they ended.", labels=("result",))
+    boots.add_metric(("succeeded",), counters["boots_succeeded"])
+    boots.add_metric(("failed",), counters["boots_failed"])
+    notices = CounterMetricFamily(
+        "advisor_interruptions", "What EC2 said about instances' end, and jobs it cost.", labels=("kind",)
+    )
+    for kind, number in counters["interruptions"].items():
+        notices.add_metric((kind,), number)
+    yield from (refused, boots, notices)
+    yield CounterMetricFamily(
+        "advisor_orphans_collected", "Instances nobody claimed.", value=counters["orphans_collected"]
+    )
+    yield CounterMetricFamily(
+        "advisor_nodes_lost", "Nodes powered down after their instance ended.", value=counters["nodes_lost"]
+    )
+
+
+def _money(spend: dict[str, Any]) -> Iterable[Metric]:
+    by_account = GaugeMetricFamily(
+        "advisor_spent_today_usd", "By account; idle time: empty.", labels=("account",)
+    )
+    by_account.add_metric(("",), spend["idle_usd"])
+    for row in spend["by_account"]:
+        by_account.add_metric((row["account"],), row["spent_today_usd"])
+    yield by_account
+    yield GaugeMetricFamily(
+        "advisor_promised_usd", "What running nodes will still cost.", value=spend["promised_usd"]
+    )
+    yield GaugeMetricFamily("advisor_daily_cap_usd", "0: none.", value=float(spend["daily_cap_usd"] or 0.0))

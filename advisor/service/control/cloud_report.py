@@ -1,0 +1,244 @@
+"""The cloud side for people and machines: nodes, pools and money, from what the loops know. Asks nobody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from advisor.ec2.instances import Instance
+from advisor.ec2.pools import Breakers, Pool, pools_for
+from advisor.ec2.reports import pool_of
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
+from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.money import usd_per_hour
+from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.provisioning import ProvisionLoop
+from advisor.service.cloud.reconciling import ReconcileLoop
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.running.clock import Clock
+from advisor.service.sight.site_view import burst_nodes, jobs_by_node
+from advisor.service.sight.view import SharedView
+from advisor.service.stability.acquirer import REASON
+from advisor.service.stability.loop import MatchLoop
+from advisor.slurm.protocol import SlurmSnapshot
+
+_DAYS_SHOWN: Final = 31
+
+
+class CloudReport:
+    """What `advisor nodes`, `advisor pools`, `advisor spend` and the metrics show.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    cloud : CloudRecord
+        Boots and money.
+    provision : ProvisionLoop
+        Launches.
+    reconcile : ReconcileLoop
+        Instances as EC2 last listed them.
+    record : InterruptionRecord
+        What EC2 said about their end.
+    breakers : Breakers or None
+        Which pools are closed.
+    view : SharedView
+        Slurm's side.
+    prices : callable
+        Prices in force.
+    clock : Clock
+        Time.
+    match : MatchLoop, optional
+        What is expected of nodes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        cloud: CloudRecord,
+        provision: ProvisionLoop,
+        reconcile: ReconcileLoop,
+        record: InterruptionRecord,
+        breakers: Breakers | None,
+        view: SharedView,
+        prices: AskPrices,
+        clock: Clock,
+        match: MatchLoop | None = None,
+    ) -> None:
+        self._match = match
+        self._settings = settings
+        self._cloud = cloud
+        self._provision = provision
+        self._reconcile = reconcile
+        self._record = record
+        self._breakers = breakers
+        self._view = view
+        self._prices = prices
+        self._clock = clock
+
+    def everything(self) -> dict[str, Any]:
+        """All three tables and the counters."""
+        return {
+            "nodes": self.nodes(),
+            "pools": self.pools(),
+            "spend": self.spend(),
+            "counters": self.counters(),
+            "protected": self._cloud.protected,
+        }
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Nodes of the burst partition that have an instance or are on, and instances without a node."""
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            snapshot = SlurmSnapshot(time=0.0, jobs=(), nodes=())
+        known = {node.name: node for node in burst_nodes(snapshot, self._settings)}
+        alive = [item for item in self._reconcile.last_listed if item.may_cost]
+        with_instance = {item.node for item in alive}
+        on_node = {
+            name: [queued.job.job_id for queued in jobs] for name, jobs in jobs_by_node(snapshot).items()
+        }
+        notices = self._record.notices()
+        rows = [self._row(item, known.get(item.node or ""), on_node, notices) for item in alive]
+        rows += [
+            self._row(None, node, on_node, notices)
+            for name, node in known.items()
+            if name not in with_instance and node.power.value != "powered_down"
+        ]
+        return sorted(rows, key=lambda row: (row["node"] or "", row["instance_id"] or ""))
+
+    def _row(
+        self,
+        instance: Instance | None,
+        node: Node | None,
+        on_node: Mapping[str, list[int]],
+        notices: Mapping[str, dict[str, float]],
+    ) -> dict[str, Any]:
+        name = node.name if node is not None else instance.node if instance is not None else None
+        row: dict[str, Any] = {
+            "node": name,
+            "power": node.power.value if node is not None else None,
+            "states": sorted(node.states) if node is not None else [],
+            "jobs": on_node.get(name or "", []),
+            "instance_id": None,
+            "instance_state": None,
+            "capacity": None,
+            "pool": None,
+            "zone": None,
+            "age_seconds": None,
+            "usd_per_hour": None,
+            "notices": {},
+            **self._expected(node),
+        }
+        if instance is not None:
+            launched = instance.launch_time
+            row |= {
+                "instance_id": instance.instance_id,
+                "instance_state": instance.state,
+                "capacity": instance.option.value,
+                "pool": pool_of(instance).key,
+                "zone": instance.zone,
+                "age_seconds": max(0.0, self._clock.wall() - launched) if launched else None,
+                "usd_per_hour": usd_per_hour(instance.option, self._prices()),
+                "notices": notices.get(instance.instance_id, {}),
+            }
+        return row
+
+    def _expected(self, node: Node | None) -> dict[str, Any]:
+        """How long the node is expected to last, and whether the acquirer has given it up."""
+        outlook = self._match.outlook.get(node.name) if self._match is not None and node is not None else None
+        reason = (node.reason or "") if node is not None else ""
+        return {
+            "tier": outlook.tier.value if outlook is not None else None,
+            "survival_probability": outlook.survives if outlook is not None else None,
+            "survival_horizon_seconds": self._settings.matching.horizon_seconds,
+            "retiring": node is not None and node.is_draining and reason.startswith(REASON),
+            "weight": node.weight if node is not None else None,
+        }
+
+    def pools(self) -> list[dict[str, Any]]:
+        """Every pool a launch may go to, in the order of the options, and what is known of it."""
+        found: dict[str, Pool] = {}
+        for wish in (Capacity.RESERVED, Capacity.SPOT):
+            found |= {pool.key: pool for pool in pools_for(wish, self._settings.ec2)}
+        closed = self._breakers.table() if self._breakers is not None else {}
+        boots = self._cloud.boot_times()
+        instances = self._instances_by_pool(found)
+        rows = []
+        for key, pool in found.items():
+            why = closed.get(key) or closed.get("spot" if pool.option is Capacity.SPOT else "on-demand")
+            times = boots.get(key)
+            rows.append(
+                {
+                    "pool": key,
+                    "capacity": pool.option.value,
+                    "instance_type": pool.instance_type,
+                    "subnet": pool.subnet_id,
+                    "open": why is None,
+                    "closed_until": why["until"] if why else None,
+                    "closed_by": why.get("code", "InsufficientInstanceCapacity") if why else None,
+                    "instances": instances[key],
+                    "launches": self._provision.launches[key],
+                    "boots": times.boots if times else 0,
+                    "boot_median_seconds": times.median_seconds if times else None,
+                    "boot_p90_seconds": times.p90_seconds if times else None,
+                    "usd_per_hour": usd_per_hour(pool.option, self._prices()),
+                }
+            )
+        return rows
+
+    def _instances_by_pool(self, pools: dict[str, Pool]) -> Counter[str]:
+        """Living instances of each pool; with the default subnet EC2 names one that no setting names."""
+        counted: Counter[str] = Counter()
+        for item in self._reconcile.last_listed:
+            if not item.may_cost:
+                continue
+            pool = pool_of(item)
+            without = Pool(option=pool.option, instance_type=pool.instance_type)
+            counted[pool.key if pool.key in pools else without.key] += 1
+        return counted
+
+    def spend(self) -> dict[str, Any]:
+        """Today's money and caps, and the last days."""
+        purse, caps = self._cloud.purse, self._settings.waiting
+        spent, by_account = purse.spent_today()
+        days = sorted(purse.days().items())[-_DAYS_SHOWN:]
+        return {
+            "spent_today_usd": spent,
+            "promised_usd": purse.promised(),
+            "daily_cap_usd": caps.daily_cap_usd or None,
+            "by_account": [
+                {
+                    "account": account,
+                    "spent_today_usd": by_account.get(account, 0.0),
+                    "daily_cap_usd": caps.account_daily_cap_usd.get(account) or None,
+                }
+                for account in sorted({*by_account, *caps.account_daily_cap_usd})
+            ],
+            "idle_usd": spent - sum(by_account.values()),
+            "days": [
+                {
+                    "day": day,
+                    "usd": sum(accounts.values()),
+                    "by_account": {name: usd for name, usd in accounts.items() if name},
+                }
+                for day, accounts in days
+            ],
+        }
+
+    def counters(self) -> dict[str, Any]:
+        """What was counted: refusals by code, boots, interruptions, orphans."""
+        succeeded, failed = self._cloud.boots_seen
+        return {
+            "refusals": dict(self._provision.refusals),
+            "boots_succeeded": succeeded,
+            "boots_failed": failed,
+            "interruptions": dict(self._record.totals),
+            "orphans_collected": self._reconcile.orphans_collected,
+            "nodes_lost": self._reconcile.nodes_lost,
+        }

@@ -1,0 +1,136 @@
+"""The life of `advisor control`: put together, run until a signal says otherwise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from advisor.ec2.fleet import Fleet
+from advisor.ec2.interruptions import Interruptions
+from advisor.ec2.journal import Journal
+from advisor.ec2.pools import Breakers
+from advisor.ec2.prices import PriceCache
+from advisor.ec2.state_file import StateFile
+from advisor.model.errors import AdvisorError, BadInput
+from advisor.model.settings import Settings
+from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.control.wiring import Control
+from advisor.service.hedge.place_helper import HelpedPlaces
+from advisor.service.running.clock import Clock
+from advisor.service.running.notify import Notifier
+from advisor.service.stability.outlook import PoolOrder
+from advisor.slurm.cli import CliBackend
+from advisor.slurm.commands import Commands
+from advisor.slurm.places import Places
+from advisor.slurm.running_jobs import RunningJobs
+from advisor.slurm.steering import Steering
+
+log = structlog.get_logger(__name__)
+
+_TICK_SECONDS: Final = 5.0
+_LEFT_AT_WORK: Final = 75  # EX_TEMPFAIL: systemd starts it anew
+
+
+def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Control:
+    """Put the real parts together.
+
+    Raises
+    ------
+    BadInput
+        A folder cannot be made, the history not be opened.
+    """
+    _make_folder(settings.paths.state, "paths.state")
+    _make_folder(settings.paths.run, "paths.run")
+    fleet, breakers, prices, spot = None, None, None, None
+    pool_order = PoolOrder()
+    commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
+    if settings.ec2.image_id:
+        breakers = Breakers(StateFile(settings.paths.state / "pools.json"), Clock().wall)
+        journal = Journal(settings.paths.state / "launches.jsonl")
+        fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=pool_order)
+        spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
+        prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
+    else:
+        log.info("control.no_cloud", reason="ec2.image_id is empty")
+    slurm = CliBackend.of(settings)
+    return Control(
+        settings,
+        slurm=slurm,
+        fleet=fleet,
+        breakers=breakers,
+        prices=prices,
+        notifier=notifier,
+        spot=spot,
+        places=_places(settings, commands),
+        steering=Steering(commands),
+        pool_order=pool_order,
+        wishes=RunningJobs(commands),
+    )
+
+
+def _places(settings: Settings, commands: Commands) -> Places:
+    places = Places(commands)
+    return places if os.geteuid() == 0 else HelpedPlaces(places, settings.hedge.helper_socket)
+
+
+def _make_folder(path: Path, setting: str) -> None:
+    try:
+        path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        probe = path / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise BadInput(
+            f"the folder cannot be used ({error.strerror})",
+            where=f"{setting} = {path}",
+            mend="Give it to the advisor's user, or name another one",
+            code="control.folder",
+        ) from None
+
+
+def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
+    """Run until SIGTERM or SIGINT. SIGHUP starts anew with the settings as they are then, if good."""
+    stop, reload, wake = threading.Event(), threading.Event(), threading.Event()
+
+    def on_signal(number: int, _frame: object) -> None:
+        (reload if number == signal.SIGHUP else stop).set()
+        wake.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, on_signal)
+    notifier = Notifier.from_environment(os.environ)
+    tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 3 * _TICK_SECONDS) / 3)
+    while not stop.is_set():
+        reload.clear()
+        control = make_control(settings, notifier=notifier)
+        control.start()
+        try:
+            while not (stop.is_set() or reload.is_set()):
+                wake.wait(tick)
+                wake.clear()
+                control.feed_watchdog()
+                if reload.is_set():
+                    settings, changed = _reloaded(settings, reload_settings)
+                    if not changed:
+                        reload.clear()
+        finally:
+            ended = control.stop()
+        if not ended and not stop.is_set():
+            log.error(
+                "control.leaves", why="a loop is still at work; the next process begins where this one was"
+            )
+            raise SystemExit(_LEFT_AT_WORK)
+
+
+def _reloaded(settings: Settings, reload_settings: Callable[[], Settings]) -> tuple[Settings, bool]:
+    try:
+        return reload_settings(), True
+    except AdvisorError as error:
+        log.warning("settings.not_reloaded", message=str(error), kept="the previous ones")
+        return settings, False

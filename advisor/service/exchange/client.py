@@ -1,0 +1,129 @@
+"""A small blocking client of the submit socket, for `advisor advise`, `doctor`, metrics and benchmarks."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from advisor.model.errors import RetryLater, UseFallback
+from advisor.service.exchange.protocol import (
+    METRICS_BYTES,
+    REPLY_BYTES,
+    VERSION,
+    AdviseReply,
+    AdviseRequest,
+    MetricsReply,
+    MetricsRequest,
+    PingReply,
+    PingRequest,
+    Refusal,
+    encode_line,
+)
+
+_Reply = TypeVar("_Reply", AdviseReply, PingReply, MetricsReply)
+_TIMEOUT_SECONDS: Final = 2.0
+
+
+class _Status(msgspec.Struct):
+    ok: bool
+
+
+class SubmitClient:
+    """One connection to `advisor serve`, opened at the first question.
+
+    Parameters
+    ----------
+    path : Path
+        The server's socket.
+    timeout : float
+        Longest a connect, a send or a receive waits, seconds.
+    """
+
+    def __init__(self, path: Path, timeout: float = _TIMEOUT_SECONDS) -> None:
+        self._path = path
+        self._timeout = timeout
+        self._socket: socket.socket | None = None
+        self._sequence = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the next question connects again."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def advise(self, **fields: Any) -> AdviseReply:
+        """Ask about one submission; ``fields`` are those of ``AdviseRequest``.
+
+        Raises
+        ------
+        RetryLater
+            Nobody listens, or no answer in time (``submit.unreachable``).
+        UseFallback
+            The server refused, or answered something else (the refusal's code).
+        """
+        request = AdviseRequest(v=VERSION, seq=self._next(), **fields)
+        return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
+
+    def ping(self) -> PingReply:
+        """Ask how the server is; errors as :meth:`advise`."""
+        return self._ask(encode_line(PingRequest(v=VERSION, seq=self._next())), PingReply, REPLY_BYTES)
+
+    def metrics(self) -> str:
+        """Prometheus text of the server; errors as :meth:`advise`."""
+        line = encode_line(MetricsRequest(v=VERSION, seq=self._next()))
+        return self._ask(line, MetricsReply, METRICS_BYTES).text
+
+    def exchange(self, line: bytes, limit: int = REPLY_BYTES) -> bytes:
+        """Send one raw line, receive one; a benchmark's or a test's way in."""
+        try:
+            return self._exchange(line, limit)
+        except OSError as error:
+            self.close()
+            raise RetryLater(
+                f"{self._path}: no answer from the submit server ({error})", code="submit.unreachable"
+            ) from error
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _exchange(self, line: bytes, limit: int) -> bytes:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.settimeout(self._timeout)
+            self._socket.connect(str(self._path))
+        self._socket.sendall(line)
+        received = self._socket.recv(65536)
+        while not received.endswith(b"\n"):
+            if len(received) > limit:
+                raise OSError(f"answer longer than {limit} bytes")
+            more = self._socket.recv(65536)
+            if not more:
+                raise ConnectionResetError("connection closed")
+            received += more
+        return received
+
+    def _ask(self, line: bytes, kind: type[_Reply], limit: int) -> _Reply:
+        received = self.exchange(line, limit)
+        try:
+            if not msgspec.json.decode(received, type=_Status).ok:
+                refusal = msgspec.json.decode(received, type=Refusal)
+                raise UseFallback(f"{self._path}: refused: {refusal.error}", code=refusal.error)
+            return msgspec.json.decode(received, type=kind)
+        except msgspec.MsgspecError as error:
+            self.close()
+            raise UseFallback(
+                f"{self._path}: not an answer of a submit server: {error}", code="protocol.malformed"
+            ) from error

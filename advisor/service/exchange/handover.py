@@ -1,0 +1,281 @@
+"""Hand-overs of `resume`, `suspend` and `resume_fail`: written down before anybody says "yes".
+
+Each is one file in one folder, put there by this process (when the program reached its socket) or by the
+program itself (when it did not). It is deleted when it has been acted upon, so that a crash on either side
+loses nothing; acting twice must therefore be harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from advisor.model.errors import AdvisorError, BadInput
+from advisor.service.exchange import announcing
+from advisor.service.exchange.announcing import Announced
+from advisor.service.exchange.socket_file import SocketFile, peer_uid
+from advisor.slurm.node_sets import expand
+
+log = structlog.get_logger(__name__)
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+TURN: Final = b'{"v":1,"op":"turn"}\n'
+"""What `prolog_slurmctld` says when a placeholder starts."""
+_OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
+_IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
+_READ_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """What slurmctld wants.
+
+    Attributes
+    ----------
+    identity : str
+        Unique; sorts by time.
+    operation : str
+        ``resume``, ``suspend`` or ``resume_fail``.
+    nodes : tuple of str
+        Node names.
+    time : float
+        When slurmctld asked, epoch seconds.
+    jobs : dict
+        Node to the job it is wanted for, where Slurm says so.
+    """
+
+    identity: str
+    operation: str
+    nodes: tuple[str, ...]
+    time: float
+    jobs: dict[str, int]
+
+
+def decode(line: bytes) -> HandOver:
+    """Read one message.
+
+    Raises
+    ------
+    BadInput
+        It is none.
+    """
+    try:
+        message = json.loads(line)
+        identity, operation = str(message["id"]), str(message["op"])
+        time = float(message["time"])
+        nodes = expand(str(message["nodes"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _refused(f"{type(error).__name__}: {error}") from None
+    if operation not in _OPERATIONS or not _IDENTITY.fullmatch(identity) or message.get("v") != 1:
+        raise _refused(f"operation {operation[:20]!a}, id {identity[:40]!a}")
+    if not nodes:
+        raise _refused("it names no node")
+    return HandOver(
+        identity=identity,
+        operation=operation,
+        nodes=nodes,
+        time=time,
+        jobs=jobs_by_node(message.get("resume_file")),
+    )
+
+
+def jobs_by_node(resume_file: Any) -> dict[str, int]:
+    """Which job each node is for, from Slurm's resume file; empty when it cannot be read.
+
+    22.05 writes ``nodes``, later releases ``nodes_alloc`` and ``nodes_resume``.
+    """
+    found: dict[str, int] = {}
+    try:
+        jobs = json.loads(resume_file)["jobs"] if resume_file else []
+        for job in jobs:
+            nodes = job.get("nodes_resume") or job.get("nodes_alloc") or job.get("nodes") or ""
+            found.update(dict.fromkeys(expand(str(nodes)), int(job["job_id"])))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, BadInput) as error:
+        log.warning("handover.resume_file_unreadable", error=str(error)[:200])
+    return found
+
+
+class HandoverFolder:
+    """The hand-overs not yet acted upon.
+
+    Parameters
+    ----------
+    folder : Path
+        Only the service's user and slurmctld's may write there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def prepare(self, group_id: int = -1) -> None:
+        """Make the folder; a group may be given the right to write (slurmctld's user is in it).
+
+        Raises
+        ------
+        BadInput
+            It cannot be made.
+        """
+        try:
+            is_new = not self._folder.exists()
+            self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
+            if group_id >= 0:
+                os.chown(self._folder, -1, group_id)
+            if is_new or group_id >= 0:
+                # whatever the unit's umask says: slurmctld's user leaves files here while we are away
+                self._folder.chmod(0o2770)
+        except OSError as error:
+            raise BadInput(
+                f"the hand-over folder cannot be made ({error.strerror})",
+                where=str(self._folder),
+                mend="Set paths.state to a folder the advisor's user owns",
+                code="handover.folder",
+            ) from None
+
+    def put(self, hand_over: HandOver, line: bytes) -> None:
+        """Write one down; on disk when this returns."""
+        partial = self._folder / f".{hand_over.identity}"
+        with partial.open("wb") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(self._folder / f"{hand_over.identity}.json")
+
+    def waiting(self) -> Iterator[tuple[Path, HandOver]]:
+        """Everything not yet acted upon, oldest first. What cannot be read is set aside as ``.bad``."""
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                with path.open("rb") as file:
+                    content = file.read(MAX_BYTES + 1)
+                if len(content) > MAX_BYTES:
+                    raise _refused("too long")
+                yield path, decode(content)
+            except BadInput as error:
+                log.warning("handover.unreadable", file=str(path), error=str(error)[:300])
+                path.rename(path.with_suffix(".bad"))
+
+
+class ControlSocket:
+    """The socket that the programs hand over to.
+
+    Parameters
+    ----------
+    socket_file : SocketFile
+        Where.
+    folder : HandoverFolder
+        Where they are written down.
+    allowed_uids : frozenset of int
+        Who may hand over.
+    arrived : callable
+        Called after each, to wake the loop that acts.
+    turn : callable
+        Called when a placeholder has started: a hint that a look at Slurm is worth it, and nothing else.
+    hedged : callable
+        Called with submissions that start hedged; a hint as well.
+    """
+
+    def __init__(
+        self,
+        socket_file: SocketFile,
+        folder: HandoverFolder,
+        allowed_uids: frozenset[int],
+        arrived: Callable[[], None],
+        turn: Callable[[], None] = lambda: None,
+        hedged: Callable[[Sequence[Announced]], None] = lambda _: None,
+    ) -> None:
+        self._file = socket_file
+        self._folder = folder
+        self._allowed = allowed_uids
+        self._arrived = arrived
+        self._turn = turn
+        self._hedged = hedged
+        self._stopping = threading.Event()
+        self._listener: socket.socket | None = None
+        self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
+
+    def start(self) -> None:
+        """Bind and listen.
+
+        Raises
+        ------
+        BadInput
+            The socket cannot be made.
+        """
+        self._file.claim()
+        self._listener = self._file.listen()
+        self._listener.settimeout(0.5)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Hang up; programs leave files from now on."""
+        self._stopping.set()
+        self._file.remove()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+        if self._listener is not None:
+            self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set() and self._listener is not None:
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError as error:
+                if not self._stopping.wait(0.1):  # e.g. no file descriptor left: try again
+                    log.warning("handover.accept_failed", error=error.strerror)
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="handover", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.settimeout(_READ_SECONDS)
+                reply = self._answer(connection)
+                connection.sendall(json.dumps(reply).encode() + b"\n")
+            except OSError as error:
+                # the program leaves a file then
+                log.warning("handover.not_taken", error=str(error))
+
+    def _answer(self, connection: socket.socket) -> dict[str, Any]:
+        uid = peer_uid(connection)
+        if uid not in self._allowed:
+            log.warning("handover.refused", uid=uid)
+            return {"v": 1, "ok": False, "error": "handover.uid"}
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            chunk = connection.recv(65536)
+            if not chunk or len(line) + len(chunk) > MAX_BYTES:
+                return {"v": 1, "ok": False, "error": "handover.malformed"}
+            line += chunk
+        if bytes(line) == TURN:
+            self._turn()
+            return {"v": 1, "ok": True}
+        if (announced := announcing.decode(bytes(line))) is not None:
+            self._hedged(announced)
+            return {"v": 1, "ok": True}
+        try:
+            hand_over = decode(bytes(line))
+        except AdvisorError as error:
+            return {"v": 1, "ok": False, "error": error.code}
+        self._folder.put(hand_over, bytes(line))
+        log.info("handover.taken", operation=hand_over.operation, nodes=len(hand_over.nodes))
+        self._arrived()
+        return {"v": 1, "ok": True}
+
+
+def _refused(why: str) -> BadInput:
+    return BadInput(
+        why,
+        where="hand-over",
+        mend="Only slurm_hooks/resume and its kin write these",
+        code="handover.malformed",
+    )

@@ -1,0 +1,165 @@
+"""The safeguard of the size classes: a job put first as small that still runs at the divider is none.
+
+It is requeued as large, once, with the age its submission gave it, where it may be; else it is left and
+counted (Zrigui et al. 2022, section 4.2: a wrong "small" then costs at most the divider).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from advisor.decide.hedge_offer import may_be_brought_back
+from advisor.decide.wording import parse_admin_comment
+from advisor.ec2.state_file import StateFile
+from advisor.model.settings import Settings
+from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.sight.view import SharedView
+from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+AskDivider = Callable[[int], float]
+"""Job id to the divider its class was decided with, seconds; NaN when nobody knows."""
+_MOST_REMEMBERED: Final = 100_000
+
+
+class SmallJobs:
+    """Requeues jobs that turned out not to be small.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Requeues and changes jobs.
+    places : PlaceKeeper
+        Gives a job its age back.
+    view : SharedView
+        What the look loop saw.
+    state : StateFile
+        Which jobs have been requeued, and since when they had waited.
+    divider : callable
+        Divider of a job.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        places: PlaceKeeper,
+        view: SharedView,
+        state: StateFile,
+        divider: AskDivider,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._places = places
+        self._view = view
+        self._state = state
+        self._ask_divider = divider
+        self._clock = clock
+        self._dividers: dict[int, float] = {}
+        self._requeued = _submissions_of(state.read())
+        self._left: set[int] = set()
+        self.requeued_jobs = 0
+        self.left_jobs = 0
+
+    def check(self) -> None:
+        """Requeue what has reached the divider; give those back in the queue their age."""
+        if not (self._settings.size.enabled and self._settings.size.safeguard):
+            return
+        snapshot = self._view.fresh()
+        first = [queued for queued in snapshot.jobs if self._was_put_first(queued)]
+        overdue = [queued for queued in first if self._is_overdue(queued)]
+        for_each(overdue, self._requeue)
+        waiting = [q for q in snapshot.jobs if q.job.job_id in self._requeued and not q.holds_processors]
+        for_each(waiting, self._place)
+        self._forget({queued.job.job_id for queued in snapshot.jobs})
+
+    def _was_put_first(self, queued: QueuedJob) -> bool:
+        # one that a crash kept from being requeued is in the record, and still in its first run
+        if queued.state != RUNNING or queued.restarts or queued.job.keeps_place_of is not None:
+            return False
+        advice = parse_admin_comment(queued.admin_comment)
+        fixed = self._settings.cluster.on_premise_partitions
+        return (
+            advice is not None
+            and (advice.size, advice.mode, advice.placement) == ("small", "act", "on-premise")
+            and self._settings.size.small_priority_offset > 0
+            and queued.partitions[0] in fixed
+        )
+
+    def _is_overdue(self, queued: QueuedJob) -> bool:
+        if queued.start_time is None:
+            return False
+        return self._clock.wall() - queued.start_time >= self._divider(queued.job.job_id)
+
+    def _divider(self, job_id: int) -> float:
+        known = self._dividers.get(job_id)
+        if known is None:
+            known = self._ask_divider(job_id)
+            if math.isnan(known):  # its advice is still on its way to the ledger
+                return math.inf
+            self._dividers[job_id] = known
+        return known
+
+    def _requeue(self, queued: QueuedJob) -> None:
+        job_id = queued.job.job_id
+        is_plain = queued.array_job_id == job_id and may_be_brought_back(queued.job, self._settings)
+        if not is_plain:
+            if job_id not in self._left:
+                self._left.add(job_id)
+                self.left_jobs += 1
+                log.info("small.left", job=job_id)
+            return
+        self._requeued[job_id] = queued.job.submit_time
+        self._write()  # before: a requeue forgets it
+        sight = self._places.sight(job_id)
+        if sight is None or sight.state != RUNNING or sight.restarts:
+            return  # the look at the queue was from before: never a second time
+        self._slurm.requeue([job_id])
+        self.requeued_jobs += 1
+        log.info("small.requeued_as_large", job=job_id, divider=self._divider(job_id))
+
+    def _place(self, queued: QueuedJob) -> None:
+        """As large: without the offset, with its age."""
+        job_id = queued.job.job_id
+        sight = self._places.sight(job_id)
+        if sight is None or not sight.is_pending:
+            return
+        if sight.reason == "BeginTime":  # Slurm makes a requeued job wait two minutes
+            self._slurm.update_job([job_id], {"starttime": "now"})
+        age = self._places.age_points(sight.ages_since - self._requeued[job_id])
+        self._places.raise_priority(job_id, by=age, to=None)
+
+    def _forget(self, present: set[int]) -> None:
+        gone = self._requeued.keys() - present
+        if gone:
+            self._requeued = {job: time for job, time in self._requeued.items() if job in present}
+            self._write()
+        self._dividers = {job: value for job, value in self._dividers.items() if job in present}
+        self._left &= present
+
+    def _write(self) -> None:
+        self._state.write({"requeued": {str(job): time for job, time in self._requeued.items()}})
+
+
+def _submissions_of(content: dict[str, object]) -> dict[int, float]:
+    found = content.get("requeued")
+    if not isinstance(found, dict) or len(found) > _MOST_REMEMBERED:
+        return {}
+    return {
+        int(job): float(time)
+        for job, time in found.items()
+        if str(job).isdigit() and isinstance(time, int | float)
+    }

@@ -1,0 +1,253 @@
+"""The learn loop: advice given → ledger, finished jobs → history → estimators → the submit server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import structlog
+from msgspec.structs import replace
+
+from advisor.decide.wording import parse_admin_comment
+from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Capacity
+from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
+from advisor.model.settings import Settings
+from advisor.service.exchange import spool
+from advisor.service.learn.as_here import outcome_here, queued_here
+from advisor.service.learn.knowledge import Knowledge
+from advisor.service.learn.size_knowledge import SizeKnowledge
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import Step
+from advisor.service.running.metrics import ControlMetrics
+from advisor.service.sight.accounting import SOURCE, ingest_accounting
+from advisor.service.sight.placeholders import standing_for_others
+from advisor.service.sight.site_view import cluster_state
+from advisor.service.sight.view import SharedView
+from advisor.slurm.node_sets import expand
+from advisor.slurm.protocol import SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+_MOST_LINKS = 100_000
+_MOST_RESTARTED = 1_000  # at a time
+_FAR_LOOK_SECONDS = 600.0
+_PRICED = f"{SOURCE}:priced"
+"""Cursor: up to which job the cloud's costs are noted."""
+
+AskNodePrice = Callable[[str, float], float | None]
+"""Dollars an hour of what a node was at a moment (epoch seconds), as it was launched."""
+
+
+class LearnLoop:
+    """Keeps history, ledger and estimators up with the cluster.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Asked for ended jobs.
+    store : HistoryStore
+        History and ledger.
+    knowledge : Knowledge
+        What is taught: wait and run times.
+    sizes : SizeKnowledge
+        What is taught: small or large.
+    view : SharedView
+        What the look loop saw.
+    metrics : ControlMetrics
+        Told how good predictions were.
+    clock : Clock
+        Time.
+    usd_per_hour : callable, optional
+        Price at which a node was launched, that it was at a moment (epoch seconds); None: not known.
+    """
+
+    name = "learn"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        store: HistoryStore,
+        knowledge: Knowledge,
+        sizes: SizeKnowledge,
+        view: SharedView,
+        metrics: ControlMetrics,
+        clock: Clock,
+        usd_per_hour: AskNodePrice = lambda _node, _time: None,
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._store = store
+        self._knowledge = knowledge
+        self._sizes = sizes
+        self._view = view
+        self._metrics = metrics
+        self._clock = clock
+        self._usd_per_hour = usd_per_hour
+        self._linked: dict[int, str] = {}
+        self._looked_far = -math.inf  # monotonic seconds
+        self.jobs_learned = 0
+        self.last_ingest: IngestReport | None = None
+        self._restarted = set[int]()
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.learn_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("collect advice", self.collect_advice),
+            Step("link jobs", self.link_jobs),
+            Step("ingest accounting", self.ingest_accounting),
+            Step("refresh knowledge", self._knowledge.refresh),
+            Step("refresh sizes", self._sizes.refresh),
+            Step("learn starts", self.learn_starts),
+            Step("learn ends", self.learn_ends),
+            Step("note costs", self.note_costs),
+            Step("save knowledge", self.save_knowledge),
+            Step("save sizes", self.save_sizes),
+        )
+
+    def collect_advice(self) -> None:
+        """Move the submit server's complete files into the ledger; a file goes when its records are in."""
+        for file in spool.complete_files(self._settings.paths.spool):
+            self._store.add_advice(file.records)
+            file.path.unlink(missing_ok=True)
+            if file.unreadable:
+                log.warning("spool.unreadable_lines", file=file.path.name, lines=file.unreadable)
+
+    def link_jobs(self) -> None:
+        """Note which job each advice became, from the AdminComment of the jobs in the queue."""
+        for queued in self._view.fresh().jobs:
+            job_id = queued.job.job_id
+            recorded = parse_admin_comment(queued.admin_comment)
+            if recorded is None or self._linked.get(job_id) == recorded.advice_id:
+                continue
+            # False while the advice is still on its way through the spool: the next round tries again
+            if self._store.link(recorded.advice_id, job_id, source=SOURCE):
+                self._linked[job_id] = recorded.advice_id
+        while len(self._linked) > _MOST_LINKS:
+            del self._linked[next(iter(self._linked))]
+
+    def ingest_accounting(self) -> None:
+        """Add what sacct says has ended: what is new each time, the last hour again every ten minutes.
+
+        slurmdbd gets some records late; asking it for a busy hour four times a minute is a load of its own.
+        """
+        if self._store.cursor(_PRICED) is None:
+            self._store.set_cursor(_PRICED, str(self._store.last_position()))
+        now, moment = self._clock.wall(), self._clock.monotonic()
+        is_far = moment - self._looked_far >= _FAR_LOOK_SECONDS
+        overlap = OVERLAP_SECONDS if is_far else SHORT_OVERLAP_SECONDS
+        since = sacct_since(self._store, now, source=SOURCE, overlap_seconds=overlap)
+        self.last_ingest = ingest_accounting(self._store, self._slurm, since, now)
+        self._restarted |= self.last_ingest.restarted
+        if is_far:
+            self._looked_far = moment
+        if self.last_ingest.added:
+            log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
+
+    def learn_starts(self) -> None:
+        """Waits are known as soon as jobs start."""
+        snapshot = self._view.fresh()
+        self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
+        standing = standing_for_others(snapshot.jobs)
+        jobs = [queued for queued in snapshot.jobs if queued.job.job_id not in standing]
+        self._knowledge.learn_starts(jobs, self._view.state_at)
+        self._sizes.observe((queued_here(queued, self._settings) for queued in jobs), snapshot.time)
+
+    def learn_ends(self) -> None:
+        """Run times are known when jobs end; predictions are judged."""
+        outcomes = self._knowledge.learn_ends(self._view.state_at)
+        self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
+        self._sizes.learn(outcome_here(outcome, self._settings, self._store) for outcome in outcomes)
+        for outcome in outcomes:
+            self._judge(outcome)
+
+    def save_knowledge(self) -> None:
+        """Hand over to the submit server."""
+        self._knowledge.save()
+
+    def save_sizes(self) -> None:
+        """Hand over to the submit server, once a minute."""
+        self._sizes.save()
+
+    def note_costs(self) -> None:
+        """What jobs have cost in the cloud, however many have ended at once, and in however many runs."""
+        done = last = int(self._store.cursor(_PRICED) or 0)
+        costs = dict[int, float]()
+        for position, outcome in self._store.added_after(done, source=SOURCE):
+            last = position
+            self._add_cost(costs, outcome)
+        # a run that followed the one last known was not added: it has replaced that one
+        some = sorted(self._restarted)[:_MOST_RESTARTED]
+        was_there = {
+            a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)
+        }
+        for job_id in sorted(was_there):
+            if (ended := self._store.of_job(job_id, source=SOURCE)) is not None:
+                self._add_cost(costs, ended)
+        self._store.set_costs(costs, source=SOURCE)
+        self._restarted.difference_update(some)
+        if last > done:
+            self._store.set_cursor(_PRICED, str(last))
+
+    def _judge(self, outcome: JobOutcome) -> None:
+        record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+        if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
+            if (waited := outcome.first_wait_seconds) is not None:
+                self._metrics.observe_prediction("wait", record.estimates.wait, waited)
+            self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)
+
+    def _is_burst(self, partition: str | None) -> bool:
+        return partition == self._settings.cluster.burst_partition
+
+    def _add_cost(self, costs: dict[int, float], outcome: JobOutcome) -> None:
+        runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
+        in_cloud = [run for run in runs if self._is_burst(run.partition)]
+        if in_cloud:
+            record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+            capacity = record.advice.capacity if record is not None else None
+            costs[outcome.job.job_id] = math.fsum(self._price(run, capacity) for run in in_cloud)
+
+    def _earlier_runs(self, outcome: JobOutcome) -> list[JobOutcome]:
+        """Those that a requeue has ended: of a hedge that came back, of a spot node that was taken."""
+        job = outcome.job
+        return [
+            replace(
+                outcome,
+                start_time=run.start_time,
+                end_time=run.end_time,
+                partition=run.partition,
+                nodes=run.nodes,
+            )
+            for run in self._store.attempts([job.job_id], source=SOURCE)
+            if run.first_submit_time == job.submit_time
+            and run.start_time is not None
+            and run.end_time <= outcome.start_time
+        ]
+
+    def _price(self, outcome: JobOutcome, capacity: Capacity | None) -> float:
+        """Dollars: node hours, each node at the price it was launched for.
+
+        Where that is not known, at the settings' price of what was advised; reserved ones are paid for.
+        """
+        otherwise = {
+            Capacity.RESERVED: 0.0,
+            Capacity.SPOT: self._settings.ec2.spot_usd_per_hour,
+        }.get(capacity or Capacity.ON_DEMAND, self._settings.ec2.on_demand_usd_per_hour)
+        try:
+            nodes = expand(outcome.nodes or "")
+        except BadInput:
+            nodes = ()
+        known = [self._usd_per_hour(node, outcome.end_time) for node in nodes] or [None]
+        total = sum(otherwise if usd is None else usd for usd in known)
+        return total * math.ceil(outcome.run_seconds) / 3600.0

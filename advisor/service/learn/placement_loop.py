@@ -1,0 +1,440 @@
+"""The control process's side of the advisor's own placement rule: forests grown, handed over, judged.
+
+Grown by the code of the replay from the history and the queue (`features_of`, `RollingForests`), after so
+many finished jobs, in a loop and a thread of its own; never on the submit path.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import structlog
+
+from advisor.decide.reasons import Reason
+from advisor.decide.record import likely_earned
+from advisor.decide.wording import parse_admin_comment
+from advisor.ec2.state_file import StateFile
+from advisor.history.columns import on_premise
+from advisor.history.models import ModelStore
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Placement
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import AdvisorError, RetryLater, UseFallback
+from advisor.model.settings import Settings
+from advisor.model.site import TrackRecord
+from advisor.model.table import JobTable
+from advisor.predict.distribution import EDGES
+from advisor.predict.forecaster import Forecaster
+from advisor.predict.placement_features import PlacementFeatures
+from advisor.predict.placement_replay import features_of
+from advisor.predict.queue_events import CODED, KEY, Codes
+from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.replay.forecasts import forecast_rows
+from advisor.replay.proven import earned_by_candidates
+from advisor.service.learn.hedge_price import HedgePrice
+from advisor.service.learn.placement_record import PlacementRecord
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import Step
+from advisor.service.sight.accounting import SOURCE
+from advisor.service.sight.hedge_record import AskFate
+from advisor.service.submit import placement_store, queue_stream
+from advisor.service.submit.placement_store import Base, with_jobs_under_way
+from advisor.service.submit.queue_stream import QueueStream
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+RECORD_JOBS: Final = 20_000
+"""Newest jobs of the history on which a record is earned before the first live one."""
+_LEAD_JOBS: Final = 10_000  # before them: users' earlier jobs, and a queue that is complete
+_BULK_JOBS: Final = 1_000  # more at once came from a log: no events are made of them
+_MOST_EVENTS: Final = 50_000
+_NICE: Final = 10
+_DRIFT_SECONDS: Final = 3600.0  # minutes of work, and forests anew
+_LONGEST: Final = float(EDGES[-1])
+
+
+class PlacementLoop:
+    """Grows the forests, says what happens to the queue, keeps the record.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    store : HistoryStore
+        Finished jobs, and the advice they were given.
+    models : ModelStore
+        Where forests are handed over.
+    clock : Clock
+        Time.
+    options : ForecastOptions, optional
+        How forests are grown: as in the replay.
+    record_jobs : int
+        Newest jobs of the history on which a record is earned at first.
+    fates : callable, optional
+        What became of the place of a job that was hedged.
+    """
+
+    name = "forests"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: HistoryStore,
+        models: ModelStore,
+        clock: Clock,
+        options: ForecastOptions | None = None,
+        record_jobs: int = RECORD_JOBS,
+        fates: AskFate = lambda _job_id, _advice_id: None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._models = models
+        self._clock = clock
+        self._options = options or ForecastOptions()
+        self._record_jobs = record_jobs
+        self._fates = fates
+        self._file = StateFile(settings.paths.state / "placement.json")
+        self._hedges = HedgePrice(settings, models)
+        self._record = PlacementRecord(settings.placement, self._file.read(), hedges=self._hedges)
+        self._forests = RollingForests(self._options)
+        self._stream: QueueStream | None = None
+        self._observer: PlacementFeatures | None = None
+        self._forecaster: Forecaster | None = None
+        self._at_risk = 0.0
+        self._boot_seconds = settings.placement.boot_seconds
+        self._position = self._following = 0
+        self._known_jobs = self._ended_since = self._number = 0
+        self._needs_base = False
+        self._kept: dict[str, Any] = {}
+        self._drifting_since = math.inf  # monotonic seconds
+        self._stopping = threading.Event()
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.learn_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (
+            Step("follow the queue", self.follow),
+            Step("grow forests", self.grow),
+            Step("earn a record", self.earn),
+            Step("keep the record", self.keep),
+        )
+
+    def stop(self) -> None:
+        """Give up what takes long."""
+        self._stopping.set()
+
+    # -- told by the look loop, in its thread
+
+    def saw(self, snapshot: SlurmSnapshot, state: ClusterState, boot_seconds: float | None = None) -> None:
+        """Take in a look at Slurm, and hand the queue over.
+
+        Parameters
+        ----------
+        snapshot, state
+            What was seen.
+        boot_seconds : float or None
+            What decisions reckon with now; None: the setting.
+        """
+        setting = self._settings.placement.boot_seconds
+        self._boot_seconds = setting if boot_seconds is None else boot_seconds
+        self._at_risk = math.fsum(self._worst(job) for job in snapshot.jobs)
+        self._hedges.saw(snapshot)
+        if self._stream is None:
+            return
+        self._stream.look(snapshot, state.total_processors)
+        content = self._stream.file(self._record.bounds)
+        if content is not None:
+            queue_stream.write(self._settings.paths.run, content)
+
+    @property
+    def record(self) -> TrackRecord:
+        """The record with what is at risk now; an empty one allows no stake."""
+        return TrackRecord(bands=self._record.record.bands, at_risk_seconds=self._at_risk)
+
+    def _worst(self, queued: QueuedJob) -> float:
+        """What a job that was moved may lose at worst; 0 for all others, and for one that keeps its place."""
+        if self._settings.cluster.burst_partition not in queued.partitions:
+            return 0.0
+        advice = parse_admin_comment(queued.admin_comment)
+        if advice is None or advice.placement != Placement.BURST or advice.reason == Reason.EXPLICIT_BURST:
+            return 0.0
+        if advice.hedge is not None:
+            return 0.0
+        job = queued.job
+        stake = advice.numbers.get("stake")
+        if stake is None:  # by the published rule
+            limit = advice.users_limit(job.requested_time)
+            slower = self._settings.placement.performance_ratio(job.processors) - 1.0
+            stake = self._boot_seconds + slower * (_LONGEST if limit is None else min(limit, _LONGEST))
+        return job.array_tasks * max(0.0, stake)
+
+    # -- steps
+
+    def follow(self) -> None:
+        """Take in finished jobs, then everything that has happened since the last round."""
+        _be_nice()
+        self._record.boot_seconds = self._hedges.boot_seconds = self._boot_seconds
+        if self._stream is None:
+            self._begin()
+        self._take_outcomes()
+        self._follow()
+        self._hedges.charge()
+
+    def grow(self) -> None:
+        """Another forest of each target after so many finished jobs; hand over what there is at the start."""
+        is_due = self._ended_since >= self._options.retrain_jobs or not len(self._forests)
+        if self._stream is None or not self._stream.has_looked:
+            return
+        if self._known_jobs < self._options.first or not (is_due or self._must_hand_over()):
+            return
+        table = self._history()
+        if is_due:
+            self._grow_on(table)
+        self._hand_over(table)
+
+    def earn(self) -> None:
+        """Once: forecast the history's newest jobs as a replay does, for the record and the calibration.
+
+        And once more for the price of hedges alone, where they are switched on when a record has been earned;
+        and when nodes have booted slower or faster for an hour than the record was earned with.
+        """
+        is_earned = self._record.is_earned and not self._has_drifted()
+        if not len(self._forests) or (is_earned and not self._hedges.wants_history):
+            return
+        table = self._history()
+        cut = self._running_stream.cut()
+        self._follow()  # what the history has, too, is counted here for the last time
+        if not self._record.is_earned:
+            self._record.begin_anew()
+        table = replace(table, total_processors=cut.total_processors)
+        rows = np.flatnonzero(table.run > 0)[-self._record_jobs :]
+        forests = RollingForests(self._options)
+        forecasts = forecast_rows(table, rows, self._options, rolling=forests, tick=self._tick)
+        self._hedges.learn_history(table, forecasts)
+        if is_earned:
+            log.info("placement.hedge_price_learned", jobs=self._hedges.known)
+            return
+        reckoned = self._settings.placement.model_copy(update={"boot_seconds": self._record.boot_seconds})
+        earned = earned_by_candidates(table, forecasts, reckoned)
+        if len(forests):
+            self._forests, self._number = forests, self._number + len(rows)
+        if self._record.is_earned:  # the old one was in force until now
+            self._record.begin_anew()
+        self._drifting_since = math.inf
+        self._record.earn(earned.record, {target: forecasts[target].level for target in TARGETS})
+        log.info(
+            "placement.record_earned",
+            jobs=len(rows),
+            trusted_seconds=self._record.trusted_seconds,
+            boot_seconds=self._record.earned_boot_seconds,
+        )
+        self._hand_over(self._history())
+
+    def _has_drifted(self) -> bool:
+        """Whether boots are other ones for good: spot that is away for a moment changes them, too."""
+        now = self._clock.monotonic()
+        self._drifting_since = min(self._drifting_since, now) if self._record.is_outdated else math.inf
+        return now - self._drifting_since >= _DRIFT_SECONDS
+
+    def keep(self) -> None:
+        """The record and the calibration outlive this process, and what the price of a hedge rests on."""
+        self._hedges.save_now_and_then()
+        kept = self._record.as_plain()
+        if self._record.is_earned and kept != self._kept:
+            self._file.write(kept)
+            self._kept = kept
+
+    @property
+    def hedge_price(self) -> float | None:
+        """Seconds of turnaround that a core-second of a hedge must bring; None where none is known."""
+        return self._hedges.price
+
+    def report(self) -> dict[str, Any]:
+        """What `advisor status` shows."""
+        forests = len(self._forests)
+        record = self.record
+        return {
+            "rule": "advisor" if forests and self._stream is not None and self._observer else "published",
+            "forests": forests,
+            "finished_jobs": self._known_jobs,
+            "first_forest_after_jobs": self._options.first,
+            "record_earned": self._record.is_earned,
+            "record_boot_seconds": self._record.earned_boot_seconds,
+            "record_saved_seconds": likely_earned(record, self._settings.placement).saved_seconds,
+            "record_trusted_seconds": self._record.trusted_seconds,
+            "record_at_risk_seconds": record.at_risk_seconds,
+            "hedge_price": self._hedges.price,
+            "hedge_price_jobs": self._hedges.known,
+            "hedge_overspent": self._hedges.overspent,
+            "interval_levels": {target: level.level for target, level in self._record.levels.items()},
+        }
+
+    def gauges(self) -> dict[str, tuple[float, str]]:
+        """For the metrics page."""
+        price = self._hedges.price
+        hedges = (
+            {}
+            if price is None
+            else {
+                "hedge_price": (price, "Seconds of turnaround that a core-second of a hedge must bring."),
+                "hedge_overspent": (
+                    self._hedges.overspent,
+                    "What hedges have used above hedge.budget, as a share of it; below 0: what is left.",
+                ),
+            }
+        )
+        return {
+            **hedges,
+            "placement_forests": (
+                float(len(self._forests)),
+                "Forests of the advisor's own placement rule; 0: the published rule decides.",
+            ),
+            "placement_record_seconds": (
+                self._record.trusted_seconds,
+                "Seconds safely won by the advisor's own placement rule: what allows stakes.",
+            ),
+            "placement_at_risk_seconds": (self._at_risk, "What jobs in the cloud could lose at worst."),
+        }
+
+    # -- parts
+
+    def _begin(self) -> None:
+        """Take up what an earlier process has handed over, or begin with the history's first job."""
+        codes, origin = Codes(), None
+        try:
+            loaded = placement_store.load(self._models, self._options)
+        except UseFallback:
+            pass
+        except AdvisorError as error:
+            log.warning("placement.not_loaded", code=error.code, message=str(error), instead="grown anew")
+        else:
+            codes, origin = loaded.base.codes, loaded.base.table.start_of_log
+            self._forests, self._needs_base = loaded.forests, True
+            self._number = int(loaded.meta.get("number", 0))
+            self._ended_since = int(loaded.meta.get("ended_since", 0))
+        self._position = self._store.last_position()
+        if origin is None:
+            first = self._store.recent(self._most_jobs)
+            origin = math.floor(first[0].job.submit_time if first else self._clock.wall())
+        self._known_jobs = self._store.count()
+        self._stream = QueueStream(self._settings, codes, float(origin))
+
+    @property
+    def _most_jobs(self) -> int:
+        return max(self._record_jobs, self._options.forest.most_jobs) + _LEAD_JOBS
+
+    def _take_outcomes(self) -> None:
+        """What was added to the history becomes events at the next look; a whole log becomes none."""
+        new = self._store.last_position() - self._position
+        if new <= 0 or self._stream is None:
+            return
+        is_bulk = new > _BULK_JOBS
+        burst = self._settings.cluster.burst_partition
+        for position, outcome in self._store.added_after(self._position):
+            self._position = position
+            self._known_jobs += outcome.is_whole
+            if outcome.partition == burst:
+                if not is_bulk and outcome.is_whole:  # one whose node was taken comes again when it has ended
+                    advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+                    fate = (
+                        None if advice is None else self._fates(outcome.job.job_id, advice.advice.advice_id)
+                    )
+                    self._record.moved(outcome, advice, fate)
+                    self._hedges.ended_in_the_cloud(outcome, advice, fate)
+                continue
+            self._ended_since += outcome.is_whole
+            if not is_bulk:
+                self._stream.ended([outcome])
+                if outcome.restarts and outcome.is_whole:
+                    advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+                    self._hedges.came_back(outcome, advice)
+        self._needs_base |= is_bulk
+
+    def _follow(self) -> None:
+        if self._stream is None or self._observer is None:
+            return
+        rows, following = self._stream.since(self._following)
+        came_back = self._stream.restarted
+        for row in rows:
+            # who comes back takes the slot that was kept for him: that he waited no time says nothing
+            is_new = int(row[KEY]) not in came_back
+            self._record.take(row, self._observer, self._forecaster if is_new else None)
+        self._following = following
+
+    def _must_hand_over(self) -> bool:
+        return self._needs_base or (self._stream is not None and self._stream.length > _MOST_EVENTS)
+
+    def _history(self) -> JobTable:
+        """The newest finished jobs, exactly those taken in so far, with the stream's numbers and clock."""
+        while True:
+            self._take_outcomes()
+            recent = self._store.recent(self._most_jobs)
+            table = self._store.table(
+                recent[0].end_time if recent else math.inf,
+                utc_offset_seconds=self._settings.cluster.utc_offset_seconds,
+            )
+            if self._store.last_position() == self._position:
+                break
+        here = on_premise(table, self._settings.cluster.burst_partition)
+        return self._running_stream.coded(here)
+
+    @property
+    def _running_stream(self) -> QueueStream:
+        if self._stream is None:
+            raise RetryLater("the queue has not been seen yet", code="placement.no_stream")
+        return self._stream
+
+    def _grow_on(self, table: JobTable) -> None:
+        cut = self._running_stream.cut()
+        jobs = with_jobs_under_way(table, cut)
+        features = features_of(jobs, tick=self._tick)
+        known = {target: Known.of(jobs, target) for target in TARGETS}
+        self._number += 1
+        # everything in the table is known: it comes from the history and from looks
+        for _ in self._forests.grow(known, features, now=math.inf, number=self._number):
+            self._tick(1)
+        self._ended_since = 0
+
+    def _hand_over(self, table: JobTable) -> None:
+        """A new base, the forests in force, and the stream from here on."""
+        if not len(self._forests):
+            return
+        stream = self._running_stream
+        cut = stream.cut()
+        self._follow()
+        jobs = with_jobs_under_way(table, cut)
+        known = stream.codes.copy()
+        used = {column: frozenset(getattr(jobs, column).tolist()) for column in CODED}
+        base = Base(name=placement_store.new_name(), table=jobs, codes=known.only(used))
+        version = placement_store.save(
+            self._models, base, self._forests, {"number": self._number, "ended_since": self._ended_since}
+        )
+        self._observer = base.observer()
+        self._forecaster = Forecaster(self._forests)
+        self._following = stream.rebase(base.name, cut, base.codes, known)
+        self._needs_base = False
+        log.info("placement.handed_over", version=version, jobs=len(jobs), forests=len(self._forests))
+
+    def _tick(self, _done: int) -> None:
+        if self._stopping.is_set():
+            raise RetryLater("stopping", code="placement.stopping")
+
+
+def _be_nice() -> None:
+    """The submit server comes first, and Slurm; only where this is a thread of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        with suppress(OSError):  # already nicer than that, or not allowed to say so
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

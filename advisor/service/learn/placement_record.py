@@ -1,0 +1,271 @@
+"""What the advisor's own rule has forecast, and what came of it: calibration and record of a live site.
+
+The same as in a replay: every job is forecast at its submission, its wait is judged when it has started, its
+run time when it has ended, and a candidate that stayed adds what the cloud would have saved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from advisor.decide.placement import PlacementCase, as_case
+from advisor.decide.proven import candidate_chance
+from advisor.decide.record import RecordKeeper, record_of, trusted_seconds
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import Advice, Mode, Placement
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import JobOutcome
+from advisor.model.settings import PlacementSettings
+from advisor.model.site import Earned, TrackRecord
+from advisor.predict.calibration import AdaptiveLevel
+from advisor.predict.fitness import Target
+from advisor.predict.forecaster import Forecaster
+from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
+from advisor.predict.rolling import COVERAGE, TARGETS
+from advisor.service.learn.hedge_price import HedgePrice
+from advisor.service.sight.hedge_record import Fate
+
+_MOST_OPEN: Final = 200_000
+_DRIFT_SHARE: Final = 0.25
+_LEAST_DRIFT_SECONDS: Final = 15.0
+"""The boot time in force is a quantile of the last 50 boots, and moves by less from day to day."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A job that was forecast and has not ended."""
+
+    submitted: float
+    wait: Estimate
+    run: Estimate
+    case: PlacementCase
+    chance: float | None
+    """Probability of being faster of a job that makes the record."""
+    started: float | None = None
+
+
+class PlacementRecord:
+    """Follows a stream of events with forecasts of its own.
+
+    Parameters
+    ----------
+    settings : PlacementSettings
+        Overheads, boot time, the rule's conditions.
+    kept : mapping, optional
+        :meth:`as_plain` of an earlier one; nothing is taken from one of other settings.
+    hedges : HedgePrice, optional
+        Told of every job that is forecast, has ended or is gone.
+    """
+
+    def __init__(
+        self,
+        settings: PlacementSettings,
+        kept: Mapping[str, Any] | None = None,
+        *,
+        hedges: HedgePrice | None = None,
+    ) -> None:
+        self._settings = settings
+        self._hedges = hedges
+        self._open: dict[int, _Open] = {}
+        self._keeper = RecordKeeper(settings.win_probability)
+        self._moved = RecordKeeper(settings.win_probability)  # what is in it of jobs in the cloud
+        self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
+        self.boot_seconds = settings.boot_seconds
+        """What decisions reckon with: learned, else the setting."""
+        self.earned_boot_seconds = settings.boot_seconds
+        """What the history's jobs were reckoned with when the record was earned."""
+        self.is_earned = False
+        """Whether it has more than what was seen since the start: the history, or an earlier record."""
+        if kept:
+            self._take_up(kept)
+
+    @property
+    def record(self) -> TrackRecord:
+        """The record; what is at risk is not in it."""
+        return self._keeper.record
+
+    @property
+    def trusted_seconds(self) -> float:
+        """How much of the record counts."""
+        return trusted_seconds(self.record, self._settings)
+
+    @property
+    def bounds(self) -> dict[Target, tuple[float, float]]:
+        """Where intervals are cut now."""
+        return {target: level.bounds for target, level in self.levels.items()}
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether nodes boot so much slower or faster now that what was earned is no longer what would be.
+
+        Every gain in it contains one boot: with a slower one the record would vouch for stakes with winnings
+        that nobody would have had.
+        """
+        drift = abs(self.boot_seconds - self.earned_boot_seconds)
+        return self.is_earned and drift > max(_LEAST_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
+
+    def begin_anew(self) -> None:
+        """Forget what was seen so far: the history, which has it too, is about to be counted.
+
+        What jobs in the cloud have lost is not in the history of the queue here, and stays.
+        """
+        self._keeper = RecordKeeper(self._settings.win_probability, self._moved.record)
+
+    def earn(
+        self, earned: TrackRecord, levels: Mapping[Target, float], boot_seconds: float | None = None
+    ) -> None:
+        """Add what the history has earned with a boot time, and take its calibration."""
+        self.earned_boot_seconds = self.boot_seconds if boot_seconds is None else boot_seconds
+        self._keeper.add(earned)
+        self.levels = {target: AdaptiveLevel(COVERAGE, level=level) for target, level in levels.items()}
+        self.is_earned = True
+
+    def take(self, row: Floats, observer: PlacementFeatures, forecaster: Forecaster | None) -> None:
+        """One event: told to the observer, and what it teaches taken in."""
+        kind, key, time = EventKind(int(row[KIND])), int(row[KEY]), float(row[TIME])
+        if kind is EventKind.SUBMIT and forecaster is not None and key not in observer:
+            submission = submission_in(row)
+            self._forecast(key, submission, observer.features(submission), forecaster)
+        tell(observer, row)
+        opened = self._open.get(key)
+        if opened is None:
+            return
+        if kind in (EventKind.START, EventKind.START_AT_ONCE):
+            opened.started = time
+            self._judge("wait", opened.wait, time - opened.submitted)
+        elif kind is EventKind.END:
+            del self._open[key]
+            self._end(key, opened, time)
+        elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW, EventKind.CUT_SHORT):
+            del self._open[key]  # what it would have run here nobody knows yet, or it never started
+            if self._hedges is not None:
+                self._hedges.withdrawn(key)
+
+    def moved(self, outcome: JobOutcome, advice: AdviceRecord | None, fate: Fate | None = None) -> None:
+        """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
+
+        Nobody has seen how long it would have waited here. A forecast of that must not be taken for a gain
+        that allows larger stakes, or the rule would pay itself. Of a job that kept its place more is known:
+        it ended before its turn came and has lost nothing, how much it won nobody knows; or its turn did
+        come, and its wait is as well known as that of one that stayed.
+        """
+        if advice is None or advice.advice.placement is not Placement.BURST:
+            return
+        if advice.advice.mode is not Mode.ACT or not advice.estimates.wait.is_usable:
+            return  # its user put it there
+        turn = fate.turn if fate is not None else None
+        if fate is not None and fate.was_kept and turn is None:
+            return
+        submitted = outcome.job.submit_time
+        wait = advice.estimates.wait.seconds if turn is None else max(0.0, turn - submitted)
+        here = wait + outcome.run_seconds / self._settings.performance_ratio(outcome.job.processors)
+        saved, chance = here - (outcome.end_time - submitted), _said(advice.advice)
+        if saved < 0.0 or (turn is not None and chance is not None):
+            for keeper in (self._keeper, self._moved):
+                keeper.ended(outcome.job.job_id, saved, chance)
+
+    def as_plain(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return {
+            "settings": self._signature(),
+            "bands": _plain(self.record),
+            "moved": _plain(self._moved.record),
+            "boot_seconds": self.earned_boot_seconds,
+            "levels": {target: level.level for target, level in self.levels.items()},
+        }
+
+    def _take_up(self, kept: Mapping[str, Any]) -> None:
+        if kept.get("settings") != self._signature():
+            return  # another overhead, another boot time: the gains were other gains
+        try:
+            earned, moved = self._kept_record(kept), _bands(kept.get("moved", ()))
+            # earlier releases did not say
+            boot_seconds = float(kept.get("boot_seconds", self._settings.boot_seconds))
+            levels: dict[Target, float] = {target: float(kept["levels"][target]) for target in TARGETS}
+        except (KeyError, TypeError, ValueError):
+            return
+        sums = [
+            number
+            for band in (*earned.bands, *moved.bands)
+            for number in (band.saved_seconds, band.squared_seconds)
+        ]
+        is_sound = np.isfinite([*sums, boot_seconds, *levels.values()]).all()
+        if len(earned.bands) == len(self.record.bands) and is_sound:
+            self.earn(earned, levels, boot_seconds)
+            self._moved.add(moved)
+
+    def _kept_record(self, kept: Mapping[str, Any]) -> TrackRecord:
+        if "bands" in kept:
+            return _bands(kept["bands"])
+        # before there were bands one sum was kept, of all likely enough jobs
+        names = ("saved_seconds", "absolute_seconds", "squared_seconds")
+        return record_of(_earned(*(kept[name] for name in names)), self._settings)
+
+    def _signature(self) -> list[float]:
+        own = self._settings
+        return [
+            own.overhead_per_processor,
+            own.baseline,
+            own.boot_seconds,
+            own.margin,
+            own.win_probability,
+        ]
+
+    def _forecast(self, key: int, submission: Submission, features: Floats, forecaster: Forecaster) -> None:
+        request = None if np.isnan(submission.request) else submission.request
+        found = forecaster.forecast(features, request, self.bounds)
+        estimates = Estimates(wait=found["wait"], run=found["run"])
+        case = as_case(
+            processors=submission.processors,
+            requested_time=request,
+            estimates=estimates,
+            boot=self.boot_seconds,
+            settings=self._settings,
+        )
+        self._open[key] = _Open(submission.time, found["wait"], found["run"], case, candidate_chance(case))
+        if self._hedges is not None:
+            self._hedges.submitted(key, estimates, submission.processors, request)
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+
+    def _end(self, key: int, opened: _Open, time: float) -> None:
+        if opened.started is None:
+            if self._hedges is not None:
+                self._hedges.withdrawn(key)
+            return
+        run = time - opened.started
+        self._judge("run", opened.run, run)
+        if self._hedges is not None:
+            self._hedges.ended(key, opened.started - opened.submitted, run)
+        if opened.chance is not None:
+            wait = opened.started - opened.submitted
+            self._keeper.ended(key, wait - opened.case.penalty_seconds(run), opened.chance)
+
+    def _judge(self, target: Target, estimate: Estimate, truth: float) -> None:
+        if truth >= 0.0:
+            self.levels[target].learn(inside=estimate.lower <= truth <= estimate.upper)
+
+
+def _plain(record: TrackRecord) -> list[list[float]]:
+    return [[band.saved_seconds, band.absolute_seconds, band.squared_seconds] for band in record.bands]
+
+
+def _bands(kept: Any) -> TrackRecord:
+    return TrackRecord(bands=tuple(_earned(*band) for band in kept))
+
+
+def _earned(saved: Any, absolute: Any, squared: Any) -> Earned:
+    return Earned(
+        saved_seconds=float(saved), absolute_seconds=float(absolute), squared_seconds=float(squared)
+    )
+
+
+def _said(advice: Advice) -> float | None:
+    """The probability of being faster that an advice rested on; None where it does not say."""
+    chance = advice.number("win_probability")
+    return chance if chance is not None and 0.0 <= chance <= 1.0 else None

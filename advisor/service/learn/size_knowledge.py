@@ -1,0 +1,90 @@
+"""The size model in `advisor control`: follows the live queue, learns what ends, is saved once a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import structlog
+
+from advisor.history.models import ModelStore
+from advisor.model.errors import BadInput, UseFallback
+from advisor.model.job import JobOutcome
+from advisor.predict.size import SizeModel
+from advisor.service.running.clock import Clock
+from advisor.service.submit.models import SIZE_KIND
+from advisor.slurm.protocol import QueuedJob
+
+log = structlog.get_logger(__name__)
+
+_SAVE_SECONDS: Final = 60.0
+
+
+class SizeKnowledge:
+    """Keeps the promoted size model up with the cluster; `advisor retrain` replaces it weekly.
+
+    Parameters
+    ----------
+    models : ModelStore
+        Where it is.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(self, models: ModelStore, clock: Clock) -> None:
+        self._models = models
+        self._clock = clock
+        self._model: SizeModel | None = None
+        self._meta: dict[str, Any] = {}
+        self._version: str | None = None
+        self._saved_at = clock.monotonic()
+        self._is_changed = False
+
+    def refresh(self) -> None:
+        """Take the model in force when it is another one than ours: it was trained anew."""
+        version = self._models.current(SIZE_KIND)
+        if version is None or version == self._version:
+            return
+        self._version = version
+        try:
+            arrays, self._meta = self._models.load(SIZE_KIND, version)
+            self._model = SizeModel.from_arrays(arrays, self._meta)
+        except (UseFallback, BadInput) as error:
+            log.warning("size.not_loaded", version=version, message=str(error))
+            self._model = None
+        self._is_changed = False
+
+    def observe(self, jobs: Iterable[QueuedJob], now: float) -> None:
+        """Note who waits and who runs: what a user has under way says much about his next job.
+
+        A job that the safeguard requeued waits again, but has shown that it is large.
+        """
+        if self._model is None:
+            return
+        self._model.observe(
+            (
+                (queued.job, queued.start_time if queued.holds_processors else None)
+                for queued in jobs
+                if queued.holds_processors or queued.is_queued
+            ),
+            now=now,
+        )
+
+    def learn(self, outcomes: Iterable[JobOutcome]) -> None:
+        """Learn finished jobs, each once."""
+        if self._model is None:
+            return
+        for outcome in outcomes:
+            self._model.learn(outcome)
+            self._is_changed = True
+
+    def save(self) -> bool:
+        """Hand it to the submit server; False when there is nothing new or it is not time yet."""
+        now = self._clock.monotonic()
+        if self._model is None or not self._is_changed or now - self._saved_at < _SAVE_SECONDS:
+            return False
+        arrays, meta = self._model.to_arrays()
+        self._version = self._models.save(SIZE_KIND, arrays, self._meta | meta)
+        self._saved_at = now
+        self._is_changed = False
+        return True

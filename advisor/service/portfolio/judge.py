@@ -1,0 +1,301 @@
+"""Who should be in charge: every policy and selection, simulated hourly on the burst jobs that have ended.
+
+The same as in a replay of a log (:mod:`advisor.replay.portfolio`): scores begin with a prior from synthetic
+workloads, the best is the champion where its order of jobs had the better days, and a selection leads only
+where it would have been clearly better.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import structlog
+
+from advisor.decide.portfolio_evidence import DAY_SECONDS
+from advisor.decide.portfolio_lead import (
+    CHAMPION,
+    Floats,
+    Options,
+    usual_evidence,
+    usual_margins,
+    utility_of,
+)
+from advisor.ec2.state_file import StateFile
+from advisor.history.store import HistoryStore
+from advisor.model.errors import RetryLater
+from advisor.model.job import JobOutcome
+from advisor.model.settings import Settings
+from advisor.model.table import JobTable
+from advisor.replay.portfolio import standing, steps_of
+from advisor.replay.portfolio_known import prior_of
+from advisor.service.portfolio.sight import nodes_of
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import Step
+from advisor.simulate.portfolio.cluster import Cloud, Runtimes
+from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
+
+log = structlog.get_logger(__name__)
+
+RELEASE_OF: Final = {"second": Release.SECOND, "hour": Release.HOUR, "hour-kept": Release.HOUR_KEPT}
+_LEAST_SPANS: Final = 16
+"""Evidence is looked for in so many spans at least."""
+_PERIOD_SECONDS: Final = 3600.0
+_SOON_SECONDS: Final = 5.0
+_LONGEST_SECONDS: Final = 600.0
+"""Well below what the watchdog takes for stuck."""
+_PRIOR_NODES: Final = 256
+"""The paper's cloud: on a few nodes the synthetic workload would tell nothing but that they are too few."""
+_NICE: Final = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of judging.
+
+    Attributes
+    ----------
+    champion : str
+        The policy of the best score; another order of jobs needs the better days as well.
+    leader : float or None
+        Margin of the selection that would lead; None: the champion does.
+    scores : dict of str to float
+        Utility of each policy, prior included.
+    charged_seconds, slowdown_sum : float
+        What the champion made of the jobs: what money and waiting are weighed by.
+    jobs : int
+        Finished jobs it was judged by.
+    time : float
+        Epoch seconds.
+    """
+
+    champion: str
+    leader: float | None
+    scores: dict[str, float]
+    charged_seconds: float
+    slowdown_sum: float
+    jobs: int
+    time: float
+
+
+def policies_of(settings: Settings) -> tuple[RentingPolicy, ...]:
+    """The portfolio."""
+    ours = settings.portfolio
+    if ours.policies == "paper":
+        return PUBLISHED
+    return PUBLISHED + tuple(policy for policy in BEYOND if policy.headroom <= ours.most_warm_nodes)
+
+
+def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
+    """How the portfolio is replayed on the site's jobs."""
+    ours = settings.portfolio
+    options = Options(
+        policies=policies_of(settings),
+        cloud=Cloud(
+            release=RELEASE_OF[ours.billing],
+            max_nodes=max(nodes, 1),
+            boot_seconds=boot_seconds,
+            tick_seconds=ours.period_seconds,
+        ),
+        runtimes=Runtimes.OURS,
+        margins=usual_margins(Runtimes.OURS),
+        evidence=usual_evidence(Runtimes.OURS),
+        alpha=ours.alpha,
+        beta=ours.beta,
+    )
+    return options if ours.in_charge == "auto" else replace(options, margins=())
+
+
+class PortfolioJudge:
+    """Judges once an hour, in a thread of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    store : HistoryStore
+        What has ended.
+    state : StateFile
+        Where prior and last verdict are kept.
+    clock : Clock
+        Time.
+    burst : callable
+        Nodes of the burst partition, processors of one, and what a boot takes; RetryLater while unknown.
+    """
+
+    name = "portfolio judge"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: HistoryStore,
+        state: StateFile,
+        clock: Clock,
+        burst: Callable[[], tuple[int, int, float]],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._state = state
+        self._clock = clock
+        self._burst = burst
+        self._stopping = threading.Event()
+        kept = state.read()
+        self._key = _key_of(settings)
+        is_ours = kept.get("key") == self._key
+        self.verdict = _verdict_in(kept.get("verdict")) if is_ours else None
+        self._prior = _prior_in(kept.get("prior"), len(policies_of(settings))) if is_ours else None
+        self._is_done = False
+        self._began = 0.0  # monotonic seconds
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`; soon again until it has succeeded once."""
+        return (
+            _PERIOD_SECONDS if self._is_done else min(_SOON_SECONDS, self._settings.portfolio.period_seconds)
+        )
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("judge the policies", self.judge),)
+
+    def stop(self) -> None:
+        """Give up what takes long."""
+        self._stopping.set()
+
+    def judge(self) -> None:
+        """Simulate all on what has ended; the verdict is replaced, and kept on disk.
+
+        Raises
+        ------
+        RetryLater
+            The burst partition has not been seen yet, or the process ends.
+        """
+        _be_nice()
+        self._began = self._clock.monotonic()
+        nodes, processors, boot_seconds = self._burst()
+        options = options_of(self._settings, nodes, boot_seconds)
+        if self._prior is None:
+            room = replace(options.cloud, max_nodes=_PRIOR_NODES)
+            self._prior = prior_of(options.policies, replace(options, cloud=room), self._tick)
+        recent = self._store.recent(
+            self._settings.portfolio.judged_jobs, partition=self._settings.cluster.burst_partition
+        )
+        table = table_of(recent, processors_per_node=processors, widest=nodes)
+        self.verdict = verdict = _judged(table, options, self._prior, self._tick, self._clock.wall())
+        self._is_done = True
+        self._state.write({"key": self._key, "prior": self._prior.tolist(), "verdict": asdict(verdict)})
+        log.info("portfolio.judged", champion=verdict.champion, leader=verdict.leader, jobs=verdict.jobs)
+
+    def _tick(self, *_: object) -> None:
+        if self._stopping.is_set():
+            raise RetryLater("stopping", code="portfolio.stopping")
+        if self._clock.monotonic() - self._began > _LONGEST_SECONDS:
+            self._is_done = True  # once an hour is often enough for that
+            raise RetryLater(
+                f"judging took {_LONGEST_SECONDS:.0f} s and was given up: lower portfolio.judged_jobs",
+                code="portfolio.too_slow",
+            )
+
+
+def table_of(outcomes: Sequence[JobOutcome], *, processors_per_node: int, widest: int) -> JobTable:
+    """Ended jobs as the simulated cluster takes them: by submission, in whole nodes, none wider than it."""
+    ran = [
+        (outcome, nodes)
+        for outcome in outcomes
+        if outcome.end_time > outcome.start_time
+        and outcome.is_whole
+        and (nodes := nodes_of(outcome.job, processors_per_node)) <= widest
+    ]
+    ran.sort(key=lambda pair: (pair[0].job.submit_time, pair[0].job.job_id))
+    jobs = [outcome.job for outcome, _ in ran]
+    first = jobs[0].submit_time if jobs else 0.0
+    codes = {user: code for code, user in enumerate(dict.fromkeys(job.user for job in jobs))}
+    whole = np.array([job.job_id for job in jobs], np.int64)
+    unknown = np.full(len(jobs), -1, np.int64)
+    return JobTable(
+        job_id=whole,
+        submit=np.array([job.submit_time - first for job in jobs], np.float64),
+        wait=np.array([max(0.0, o.start_time - o.job.submit_time) for o, _ in ran], np.float64),
+        run=np.array([outcome.end_time - outcome.start_time for outcome, _ in ran], np.float64),
+        processors=np.array([nodes for _, nodes in ran], np.int64),
+        requested_time=np.array(
+            [math.nan if job.requested_time is None else job.requested_time for job in jobs], np.float64
+        ),
+        user=np.array([codes[job.user] for job in jobs], np.int64),
+        group=unknown,
+        queue=unknown,
+        status=unknown,
+        name="burst jobs",
+    )
+
+
+def _judged(
+    table: JobTable, options: Options, prior: Floats, tick: Callable[..., None], now: float
+) -> Verdict:
+    names = [policy.name for policy in options.policies]
+    scores = utility_of(prior, options)
+    champion, leader, charged, slowdown = int(np.argmax(scores)), CHAMPION, 0.0, 0.0
+    if len(table):
+        options = replace(options, day_seconds=_telling_span(table, options))
+        found = standing(table, options, steps_of(options, tick), prior)
+        champion, leader = int(found.champions[-1]), int(found.leaders[-1])
+        scores = found.scores
+        charged = found.alone[champion].charged_seconds
+        slowdown = found.alone[champion].slowdown_sum
+    return Verdict(
+        champion=names[champion],
+        leader=None if leader == CHAMPION else options.margins[leader],
+        scores={name: float(score) for name, score in zip(names, scores, strict=True)},
+        charged_seconds=charged,
+        slowdown_sum=slowdown,
+        jobs=len(table),
+        time=now,
+    )
+
+
+def _telling_span(table: JobTable, options: Options) -> float:
+    """Seconds of what counts as a day: who ends a thousand jobs in two would never have days enough."""
+    span = float(table.submit[-1] - table.submit[0])
+    return min(DAY_SECONDS, max(span / _LEAST_SPANS, options.checkpoint_seconds))
+
+
+def _key_of(settings: Settings) -> str:
+    """Verdicts under other settings are none."""
+    ours = settings.portfolio
+    names = ",".join(policy.name for policy in policies_of(settings))
+    return f"3 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.in_charge == 'auto'}"
+
+
+def _verdict_in(content: Any) -> Verdict | None:
+    """A verdict that was written down; None when it is not to be understood."""
+    try:
+        found = Verdict(**content)
+        numbers = [*found.scores.values(), found.charged_seconds, found.slowdown_sum, found.time]
+        is_known = found.champion in found.scores
+        if not is_known or not all(math.isfinite(number) for number in numbers):
+            return None
+    except (TypeError, AttributeError, ValueError):
+        return None
+    return found
+
+
+def _prior_in(content: Any, policies: int) -> Floats | None:
+    try:
+        prior = np.array(content, np.float64)
+    except (TypeError, ValueError):
+        return None
+    return prior if prior.shape == (policies, 4) and bool(np.isfinite(prior).all()) else None
+
+
+def _be_nice() -> None:
+    """The submit server comes first, and Slurm; only where this is a thread of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        with suppress(OSError):  # already nicer than that, or not allowed to say so
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

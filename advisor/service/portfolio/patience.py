@@ -1,0 +1,133 @@
+"""Jobs that get nodes beyond the policy's limit: none waits for a limit that cannot help it. Pure.
+
+Of gres, memory by processor, excluded nodes, or a node that lies in wait for somebody the simulator knows
+nothing; and a job that we sent here was promised a node after a boot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.service.portfolio.sight import BurstSight, Want, nodes_of
+from advisor.service.sight.advice_of import moved_by_us
+from advisor.simulate.portfolio.moment import Moment
+from advisor.slurm.protocol import QueuedJob
+from advisor.slurm.steering import Demand
+
+_STUCK_SECONDS: Final = 60.0
+_PERIODS: Final = 3
+_MOST_DOUBLINGS: Final = 16
+_NEXT_JOBS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """What is opened besides.
+
+    Attributes
+    ----------
+    stuck : tuple of Want
+        On top of the policy's nodes: what was open did not help these.
+    promised : tuple of Want
+        So many at least: jobs that we moved here, and that have waited longer than they were told.
+    """
+
+    stuck: tuple[Want, ...] = ()
+    promised: tuple[Want, ...] = ()
+
+
+class Patience:
+    """Remembers since when jobs wait for nothing. Used by one thread.
+
+    Parameters
+    ----------
+    period_seconds : float
+        Time between two rounds.
+    """
+
+    def __init__(self, period_seconds: float) -> None:
+        self._periods = _PERIODS * period_seconds
+        self._patience = max(_STUCK_SECONDS, self._periods)
+        # monotonic seconds, by job and by node
+        self._waiting: dict[int, float] = {}
+        self._starting: dict[int, float] = {}
+        self._unused: dict[str, float] = {}
+
+    def overdue(
+        self,
+        sight: BurstSight,
+        moment: Moment,
+        *,
+        unused: Collection[str],
+        boot_seconds: float,
+        now: float,
+    ) -> Overdue:
+        """Tell which jobs get nodes beyond the limit.
+
+        Parameters
+        ----------
+        sight : BurstSight
+            Queue and nodes.
+        moment : Moment
+            What the policy does.
+        unused : collection of str
+            Powered-down nodes that are open.
+        boot_seconds, now : float
+            What a boot takes; monotonic seconds.
+        """
+        tasks = Counter(queued.job.job_id for queued in sight.waiting)
+        jobs = {sight.waiting[at].job.job_id: sight.waiting[at] for at in moment.order}
+        self._remember(sight, moment, unused, now)
+        due = boot_seconds + self._periods
+        return Overdue(
+            stuck=tuple(
+                self._want(jobs[job_id], since, sight, now)
+                for job_id, since in self._stuck_since(sight, moment, now).items()
+            ),
+            promised=tuple(
+                Want(queued.job, tasks[job_id] * nodes_of(queued.job, sight.processors_per_node))
+                for job_id, queued in jobs.items()
+                if now - self._waiting[job_id] >= due and moved_by_us(queued) is not None
+            ),
+        )
+
+    def _remember(self, sight: BurstSight, moment: Moment, unused: Collection[str], now: float) -> None:
+        waiting = {queued.job.job_id for queued in sight.waiting}
+        self._waiting = {job_id: self._waiting.get(job_id, now) for job_id in waiting}
+        # once it should have started it counts until it has: other jobs on those nodes do not help it
+        starting = {sight.waiting[at].job.job_id: now for at in moment.starting}
+        self._starting = {
+            job_id: since for job_id, since in (starting | self._starting).items() if job_id in waiting
+        }
+        self._unused = {name: self._unused.get(name, now) for name in unused} if waiting else {}
+
+    def _stuck_since(self, sight: BurstSight, moment: Moment, now: float) -> dict[int, float]:
+        """Jobs that the policy would start on idle nodes, and the next ones where open nodes stay unused."""
+        found = {job_id: since for job_id, since in self._starting.items() if now - since >= self._patience}
+        open_since = [since for since in self._unused.values() if now - since >= self._patience]
+        for at in moment.order[: len(open_since)]:
+            job_id = sight.waiting[at].job.job_id
+            since = max(self._waiting[job_id], min(open_since))
+            if now - since >= self._patience:
+                found[job_id] = min(since, found.get(job_id, since))
+        return found
+
+    def _want(self, queued: QueuedJob, since: float, sight: BurstSight, now: float) -> Want:
+        """Its nodes, and twice as many each time when those did not help."""
+        doublings = min(int((now - since) / self._patience) - 1, _MOST_DOUBLINGS)
+        nodes = nodes_of(queued.job, sight.processors_per_node) * 2**doublings
+        return Want(queued.job, min(nodes, len(sight.asleep)), takes_any=doublings > 0)
+
+
+def asks_for_a_kind(sight: BurstSight, moment: Moment, demands: Mapping[int, Demand]) -> bool:
+    """Whether one of the next jobs asks for nodes of a kind that only Slurm can tell."""
+    nothing = Demand()
+    return any(
+        demands.get(queued.job.job_id, nothing).is_particular
+        or bool(queued.job.gres)
+        or not queued.job.plain_constraint
+        for queued in (sight.waiting[at] for at in moment.order[:_NEXT_JOBS])
+    )

@@ -1,0 +1,254 @@
+"""Control loops: one round of steps, and apart from it the repeating.
+
+Each step is isolated: one that fails is counted and remembered, the next one runs, and the loop goes on. What
+a step cannot read it leaves alone ("do nothing"); the next round looks again.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import structlog
+
+from advisor.model.errors import AdvisorError
+from advisor.service.running.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_LEAST_REST_SECONDS: Final = 0.5
+"""Between two rounds, however often it is woken."""
+_STUCK_SECONDS: Final = 900.0
+"""A round that takes longer is stuck: the first sacct of a big site takes minutes, nothing takes this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a loop does."""
+
+    name: str
+    run: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something urgent that is also done between two rounds of a loop, in the loop's own thread.
+
+    Attributes
+    ----------
+    step : Step
+        What is done.
+    due_in : callable
+        Seconds until there is something to do: 0 now, infinity when nothing is awaited.
+    """
+
+    step: Step
+    due_in: Callable[[], float]
+
+
+class Loop(Protocol):
+    """What is repeated."""
+
+    @property
+    def name(self) -> str:
+        """Short name, for logs and metrics."""
+        ...
+
+    @property
+    def period_seconds(self) -> float:
+        """From the start of one round to the start of the next."""
+        ...
+
+    def steps(self) -> Sequence[Step]:
+        """What one round does, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFailure:
+    """The last failure of a step: when (epoch seconds), which code, what it said."""
+
+    time: float
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """How a loop is.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds begun.
+    failures : dict
+        Failures by step and code.
+    open_failures : dict
+        Steps that failed in their last round, with what they said.
+    last_good_round : float or None
+        Epoch seconds of the last round in which nothing failed.
+    seconds : float
+        How long the last round took.
+    """
+
+    rounds: int = 0
+    failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    open_failures: dict[str, StepFailure] = field(default_factory=dict)
+    last_good_round: float | None = None
+    seconds: float = 0.0
+
+    def summary(self) -> Mapping[str, Any]:
+        """For `advisor status`."""
+        return {
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "last_good_round": self.last_good_round,
+            "failures": sum(self.failures.values()),
+            "open_failures": self.open_failures,
+        }
+
+
+class LoopRunner:
+    """Runs one loop, once or again and again.
+
+    Parameters
+    ----------
+    loop : Loop
+        What is run.
+    clock : Clock
+        Time.
+    errand : Errand, optional
+        Done between rounds when it is due; `stir` says that it may have become so.
+    """
+
+    def __init__(self, loop: Loop, clock: Clock, *, errand: Errand | None = None) -> None:
+        self.loop = loop
+        self._errand = errand
+        self.health = LoopHealth()
+        self._clock = clock
+        self._round_began: float | None = None
+        self._stirred = threading.Event()
+        self._is_woken = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name=loop.name, daemon=True)
+
+    def run_once(self) -> bool:
+        """One round; True when every step succeeded. Never raises."""
+        self._round_began = began = self._clock.monotonic()
+        health = replace(self.health, rounds=self.health.rounds + 1, failures=dict(self.health.failures))
+        still_open: dict[str, StepFailure] = {}
+        for step in self.loop.steps():
+            failure = self._run_step(step)
+            if failure is None:
+                continue
+            still_open[step.name] = failure
+            self._count(step, failure, health.failures, known=step.name in self.health.open_failures)
+        for name in self.health.open_failures.keys() - still_open.keys():
+            log.info("loop.step_works_again", loop=self.loop.name, step=name)
+        self.health = replace(
+            health,
+            open_failures=still_open,
+            last_good_round=health.last_good_round if still_open else self._clock.wall(),
+            seconds=self._clock.monotonic() - began,
+        )
+        self._round_began = None
+        return not still_open
+
+    def start(self) -> None:
+        """Repeat in a thread of its own."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Begin the next round now, or half a second after the last."""
+        self._is_woken = True
+        self._stirred.set()
+
+    def stir(self) -> None:
+        """Have a rest's errand done now, if it is due; no round begins sooner for it."""
+        self._stirred.set()
+
+    def ask_to_stop(self) -> None:
+        """End after the round under way; does not wait for it."""
+        self._stop.set()
+        self._stirred.set()
+
+    def stop(self, timeout: float = 10.0) -> bool:
+        """End after the round under way; False when that takes too long."""
+        self.ask_to_stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def is_stuck(self) -> bool:
+        """True when a round has been under way for a quarter of an hour."""
+        began = self._round_began
+        return began is not None and self._clock.monotonic() - began > _STUCK_SECONDS
+
+    def _repeat(self) -> None:
+        while not self._stop.is_set():
+            began = self._clock.monotonic()
+            self.run_once()
+            self._rest(began)
+
+    def _rest(self, began: float) -> None:
+        """Until the next round is due, or one that somebody has asked for; errands are done meanwhile."""
+        ended, period = self._clock.monotonic(), self.loop.period_seconds
+        # never back to back: a round that takes longer than its period must not load Slurm all the time
+        end = ended + max(period - (ended - began), min(period, 0.5 * self.health.seconds))
+        # many may wake it at once: hundreds of jobs that start
+        earliest = ended + min(max(_LEAST_REST_SECONDS, 0.5 * self.health.seconds), period)
+        while not self._stop.is_set():
+            if self._is_woken:
+                end = min(end, earliest)
+            left = end - self._clock.monotonic()
+            if left <= 0.0:
+                break
+            due = self._errand.due_in() if self._errand is not None else math.inf
+            if due <= 0.0:
+                self._run_errand()
+            elif self._stirred.wait(min(left, due)):
+                self._stirred.clear()
+        self._is_woken = False
+
+    def _run_errand(self) -> None:
+        if self._errand is None:
+            return
+        self._round_began = self._clock.monotonic()
+        step = self._errand.step
+        failure = self._run_step(step)
+        self._round_began = None
+        if failure is not None:
+            failures = dict(self.health.failures)
+            self._count(step, failure, failures, known=(step.name, failure.code) in failures)
+            self.health = replace(self.health, failures=failures)
+
+    def _run_step(self, step: Step) -> StepFailure | None:
+        try:
+            step.run()
+        except AdvisorError as error:
+            return StepFailure(time=self._clock.wall(), code=error.code, message=str(error))
+        except Exception as error:  # one rare path must not end the loop (F28)
+            log.exception("loop.step_crashed", loop=self.loop.name, step=step.name)
+            message = f"{type(error).__name__}: {error}"
+            return StepFailure(time=self._clock.wall(), code="loop.crashed", message=message)
+        return None
+
+    def _count(
+        self, step: Step, failure: StepFailure, failures: dict[tuple[str, str], int], *, known: bool
+    ) -> None:
+        """Add a failure to those of its kind, and say it, unless it is known and was said lately."""
+        key = (step.name, failure.code)
+        failures[key] = seen = failures.get(key, 0) + 1
+        if not known or seen & (seen - 1) == 0:  # the first, then the 2nd, 4th, 8th, ... of a kind
+            log.warning(
+                "loop.step_failed",
+                loop=self.loop.name,
+                step=step.name,
+                code=failure.code,
+                message=failure.message,
+                times=seen,
+            )

@@ -1,0 +1,367 @@
+"""The acquirer: where cloud nodes are kept, the shaky ones are exchanged, and their number follows their use.
+
+Once an hour `advisor.decide.acquirer` says how many nodes there should be and which are not worth keeping.
+New ones are asked for first, by powering nodes up in Slurm: the launch then goes the way of every launch
+(hand-over, caps, journal, pools). A node is given up only when others are up in its stead, and only so that
+slurmctld lets its jobs end: ``POWER_DOWN_ASAP`` drains it and powers it down when it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from advisor.decide.acquirer import AcquirerPlan, AcquirerRules, acquire
+from advisor.decide.capacity import is_never_spot
+from advisor.ec2.state_file import StateFile
+from advisor.model.cluster import Node, NodePower
+from advisor.model.settings import Settings
+from advisor.service.cloud.purse import Purse
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.running.loops import Step
+from advisor.service.sight.site_view import burst_nodes, jobs_by_node, processors_on_a_node
+from advisor.service.sight.view import SharedView
+from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge, hazard_of
+from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+REASON: Final = "burst advisor: retired"
+_ASKED_SECONDS: Final = 1800.0  # a node that has not come by then does not come: the longest ResumeTimeout
+_HEARD_SECONDS: Final = 60.0  # one that is still asleep by then was not powered up, or its launch was refused
+_PAUSE_SECONDS: Final = 300.0  # after a node that did not boot: its machine has cost money all the time
+_LONGEST_PAUSE: Final = 3600.0
+_MARGIN: Final = 1.25  # a node must be so many times as likely to go as a fresh one to be worth the exchange
+_IN_USE: Final = 1e-3  # cores: an idle site shrinks to what it keeps
+_LEAST_HAZARD: Final = 1e-6
+_DEAR: Final = 1e6  # an on-demand instance on a node that may be spot: exchanged first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """The nodes that may be spot, by what they are now."""
+
+    up: tuple[NodeOutlook, ...]
+    booting: tuple[Node, ...]
+    asleep: tuple[Node, ...]
+    retiring: tuple[Node, ...]
+    idle: frozenset[str]  # of those that are up
+
+
+class AcquireLoop:
+    """Keeps nodes.
+
+    Parameters
+    ----------
+    settings : Settings
+        Section ``acquirer``.
+    knowledge : StabilityKnowledge
+        What is expected of nodes, and of fresh ones.
+    slurm : SlurmBackend
+        Told to power nodes up and, when they are empty, down.
+    view : SharedView
+        Nodes and jobs.
+    purse : Purse
+        Nothing is asked for once the day's money is gone.
+    state : StateFile
+        When it was planned last, and what was asked for.
+    clock : Clock
+        Time.
+    closed : callable
+        Pools, and purchase options, that breakers have closed.
+    protected : callable
+        Why nothing is to be sent to the cloud now; empty when all is well.
+
+    Attributes
+    ----------
+    retired, asked : int
+        Nodes since the start.
+    """
+
+    name = "acquire"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        knowledge: StabilityKnowledge,
+        slurm: SlurmBackend,
+        view: SharedView,
+        purse: Purse,
+        state: StateFile,
+        clock: Clock,
+        closed: Callable[[], Collection[str]] = tuple,
+        protected: Callable[[], str] = str,
+    ) -> None:
+        self._settings = settings
+        self._rules = settings.acquirer
+        self._knowledge = knowledge
+        self._slurm = slurm
+        self._view = view
+        self._purse = purse
+        self._state = state
+        self._clock = clock
+        self._closed = closed
+        self._protected = protected
+        content = state.read()
+        planned = content.get("planned")
+        self._planned = float(planned) if isinstance(planned, int | float) else None
+        target = content.get("target")
+        self._target = target if isinstance(target, int) and target >= 0 else None
+        self._asked = _times(content.get("asked"))
+        self._not_before = _times(content.get("not_before"))  # nodes that did not come up
+        misses = content.get("misses")
+        self._misses = misses if isinstance(misses, int) and misses > 0 else 0  # since one came up
+        self._heard: set[str] = set()  # asked for, and seen to boot
+        self._victims: list[tuple[str, str]] = []  # node, instance; worst first
+        self._busy_sum = self._samples = 0.0
+        self._told: dict[str, str] = {}  # node that was retired: its instance
+        self.retired = self.asked = 0
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.match_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("plan", self.plan), Step("ask for nodes", self.ask), Step("retire", self.retire))
+
+    def wanted(self) -> Collection[str]:
+        """Nodes asked for that are not up yet: they are to be spot."""
+        return frozenset(self._asked)
+
+    # ------------------------------------------------------------------ planning
+
+    def plan(self) -> None:
+        """Count what is used; once an hour decide how many nodes there should be, and which should go."""
+        if not self._knowledge.is_ready:
+            return
+        snapshot = self._view.fresh()
+        kept = self._look(snapshot)
+        self._busy_sum += self._busy_cores(snapshot, kept)
+        self._samples += 1
+        now, period = self._clock.wall(), self._settings.loops.acquire_seconds
+        if self._planned is not None and 0.0 <= now - self._planned < period:
+            return
+        nodes = [item.node for item in kept.up] or kept.asleep
+        per_node = max((node.processors for node in nodes), default=1)
+        waiting = self._waiting_cores(snapshot)
+        plan = self._decide(
+            kept,
+            self._busy_sum / self._samples,
+            per_node,
+            needed_now=self._busy_cores(snapshot, kept) + waiting,
+            may_go=np.array([item.node.name in kept.idle and not waiting for item in kept.up], np.bool_),
+        )
+        left = sum(item.node.processors for item in kept.up) - sum(
+            kept.up[row].node.processors for row in plan.retire
+        )
+        self._target = round((left + plan.cores) / per_node)
+        self._victims = [(kept.up[row].node.name, kept.up[row].instance_id) for row in plan.retire]
+        self._planned, self._busy_sum, self._samples = now, 0.0, 0.0
+        self._save()
+        going = [name for name, _ in self._victims]
+        log.info("acquirer.plan", nodes=len(kept.up), target=self._target, retire=going)
+
+    def _decide(
+        self, kept: _Kept, busy: float, per_node: int, *, needed_now: float, may_go: NDArray[np.bool_]
+    ) -> AcquirerPlan:
+        rules, count = self._rules, len(kept.up)
+        most = rules.most_nodes or count + len(kept.booting) + len(kept.asleep)
+        share = max(rules.share, 1.0 / count) if count else rules.share
+        fresh = self._knowledge.fresh_hazard(self._closed())
+        if fresh is None or not self._settings.capacity.use_spot:
+            fresh, share = 1.0, 0.0  # nothing better can be had now
+        return acquire(
+            np.array([item.node.processors for item in kept.up], np.int64),
+            np.array([item.age for item in kept.up], np.float64),
+            np.array([_rate(item, max(fresh, _LEAST_HAZARD)) for item in kept.up], np.float64),
+            busy_cores=max(busy, _IN_USE),
+            target_cores=None,
+            fresh_rate=_MARGIN,
+            bounds=(float(rules.kept_nodes * per_node), float(most * per_node)),
+            rules=AcquirerRules(
+                share=share,
+                own_rate=rules.rank == "survival",
+                lowest=rules.lowest_utilisation,
+                highest=rules.highest_utilisation,
+            ),
+            needed_now=needed_now,
+            may_go=may_go,
+        )
+
+    def _look(self, snapshot: SlurmSnapshot) -> _Kept:
+        outlook = self._knowledge.outlook(snapshot)
+        mine = [node for node in burst_nodes(snapshot, self._settings) if not is_never_spot(node.features)]
+        usable = [node for node in mine if not (node.is_down or node.is_draining)]
+        up = [node for node in usable if node.name in outlook]
+        held = jobs_by_node(snapshot).keys()
+        return _Kept(
+            up=tuple(outlook[node.name] for node in up),
+            booting=tuple(node for node in usable if node.power is NodePower.POWERING_UP),
+            # not those about to be: powered up before they are down, they come back as they were
+            asleep=tuple(node for node in usable if "POWERED_DOWN" in node.states and not node.is_busy),
+            retiring=tuple(node for node in mine if node.is_draining and node.power is NodePower.UP),
+            idle=frozenset(node.name for node in up if not node.is_busy and node.name not in held),
+        )
+
+    def _waiting_cores(self, snapshot: SlurmSnapshot) -> float:
+        """Processors that waiting jobs ask for in the burst partition.
+
+        Not those of a job that has waited since before the last plan: with nodes idle it waits for something
+        else, and must not keep them all.
+        """
+        period = self._settings.loops.acquire_seconds
+        return float(
+            sum(
+                queued.job.processors * max(1, queued.job.array_tasks)
+                for queued in snapshot.jobs
+                if queued.is_queued
+                and self._settings.cluster.burst_partition in queued.partitions
+                and snapshot.time - queued.job.submit_time <= period
+            )
+        )
+
+    def _busy_cores(self, snapshot: SlurmSnapshot, kept: _Kept) -> float:
+        """Processors that jobs hold on nodes that are kept, or that are about to leave."""
+        names = {item.node.name for item in kept.up} | {node.name for node in (*kept.booting, *kept.retiring)}
+        return float(
+            sum(
+                processors_on_a_node(queued)
+                for name, jobs in jobs_by_node(snapshot).items()
+                if name in names
+                for queued in jobs
+            )
+        )
+
+    # ------------------------------------------------------------------ acting
+
+    def ask(self) -> None:
+        """Power up as many nodes as are missing once those to retire have gone."""
+        if self._target is None:
+            return
+        kept = self._look(self._view.fresh())
+        self._forget_asked(kept)
+        if self._protected():
+            return  # ten boots in a row failed: also those of kept nodes wait for the one that may try
+        leaving = {name for name, _ in self._victims}
+        staying = sum(item.node.name not in leaving for item in kept.up)
+        missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())
+        now = self._clock.wall()
+        if self._misses:
+            # one node is like another: what kept these from coming may keep the next, so one may try
+            is_pausing = any(0.0 < time - now <= _LONGEST_PAUSE for time in self._not_before.values())
+            missing = 0 if is_pausing else min(missing, 1 - len(self._asked))
+        if missing <= 0 or self._purse.exhausted(self._settings.waiting)[0]:
+            return
+        names = [node.name for node in kept.asleep if node.name not in self._asked]
+        names = sorted(names, key=lambda name: self._not_before.get(name, 0.0))[:missing]
+        if names:
+            self._asked |= dict.fromkeys(names, now)
+            self._save()  # first: the launch must know what it is for
+            self.asked += len(names)
+            log.info("acquirer.asked", nodes=names)
+            for_each(names, lambda name: self._slurm.update_node([name], state="POWER_UP"))
+
+    def _forget_asked(self, kept: _Kept) -> None:
+        now = self._clock.wall()
+        up = {item.node.name for item in kept.up} | {node.name for node in kept.retiring}
+        asleep = {node.name for node in kept.asleep}
+        self._heard = (self._heard | {node.name for node in kept.booting}) & self._asked.keys()
+        left = {
+            name: time
+            for name, time in self._asked.items()
+            if name not in up and 0.0 <= now - time < (_HEARD_SECONDS if name in asleep else _ASKED_SECONDS)
+        }
+        if left != self._asked:
+            self._pause(self._asked.keys() - left.keys() - up, came=bool(self._asked.keys() & up))
+            self._asked = left
+            self._save()
+
+    def _pause(self, missed: Collection[str], *, came: bool) -> None:
+        """Wait before nodes that did not come up are asked for again: twice as long each time."""
+        now = self._clock.wall()
+        if came:
+            self._misses, self._not_before = 0, {}
+        if not missed:
+            return
+        self._misses += 1
+        # one that was never seen to boot has cost nothing
+        first = _PAUSE_SECONDS if self._heard & set(missed) else _HEARD_SECONDS
+        seconds = min(_LONGEST_PAUSE, first * 2.0 ** min(10, self._misses - 1))
+        self._not_before |= dict.fromkeys(missed, now + seconds)
+        log.warning("acquirer.did_not_come", nodes=sorted(missed), again_in_seconds=seconds)
+
+    def retire(self) -> None:
+        """Give up what should go, as far as enough others are up; jobs there end in peace."""
+        if not self._victims or self._target is None:
+            return
+        kept = self._look(self._view.fresh())
+        instance_of = {item.node.name: item.instance_id for item in kept.up}
+        self._told = {name: told for name, told in self._told.items() if instance_of.get(name) == told}
+        # what it is told now the next look may not show yet
+        spare = len(instance_of) - len(self._told) - self._target
+        while self._victims and spare > 0:
+            name, instance_id = self._victims[0]
+            if name in instance_of and instance_of[name] == instance_id and name not in self._told:
+                self._slurm.update_node([name], state="POWER_DOWN_ASAP", reason=f"{REASON} ({instance_id})")
+                self._told[name] = instance_id
+                self.retired += 1
+                spare -= 1
+                log.info("acquirer.retired", node=name, instance=instance_id)
+            self._victims.pop(0)
+
+    def gauges(self) -> dict[str, tuple[float, str]]:
+        """For the metrics."""
+        return {
+            "cloud_nodes_target": (float(self._target or 0), "Cloud nodes to keep up by the last plan."),
+            "cloud_nodes_retired": (float(self.retired), "Kept nodes given up since the start."),
+            "cloud_nodes_asked": (float(self.asked), "Nodes asked for to be kept since the start."),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """For `advisor status`."""
+        return {
+            "kept_nodes": self._rules.kept_nodes,
+            "target_nodes": self._target,
+            "planned": self._planned,
+            "to_retire": [name for name, _ in self._victims],
+            "asked_for": sorted(self._asked),
+            "did_not_come": sorted(self._not_before),
+            "nodes_retired": self.retired,
+            "nodes_asked": self.asked,
+        }
+
+    def _save(self) -> None:
+        self._state.keep(
+            {
+                "planned": self._planned,
+                "target": self._target,
+                "asked": self._asked,
+                "not_before": self._not_before,
+                "misses": self._misses,
+            },
+            "acquirer.not_saved",
+        )
+
+
+def _rate(item: NodeOutlook, fresh: float) -> float:
+    """How many times as likely to be taken as a fresh node; one got for a job that paid for more is dear."""
+    if not item.instance_id:
+        return 0.0  # not known yet for what it is
+    return _DEAR if item.pool is None else hazard_of(item.survives) / fresh
+
+
+def _times(content: object) -> dict[str, float]:
+    return {
+        str(name): float(time)
+        for name, time in (content.items() if isinstance(content, dict) else ())
+        if isinstance(time, int | float)
+    }

@@ -1,0 +1,230 @@
+"""What is expected of each cloud node now: Slurm's nodes, EC2's instances, what is known of pools."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from advisor.decide.capacity import is_never_spot
+from advisor.decide.tiers import Tier, tiers
+from advisor.ec2.instances import Instance
+from advisor.ec2.interruptions import NoticeKind
+from advisor.ec2.pools import Pool, pools_for
+from advisor.ec2.reports import pool_of
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node, NodePower
+from advisor.model.settings import Settings
+from advisor.predict.pool_survival import PoolSurvival, pool_survival
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.running.clock import Clock
+from advisor.service.sight.site_view import burst_nodes
+from advisor.service.stability.record import LifeRecord
+from advisor.slurm.protocol import SlurmSnapshot
+
+_REFIT_SECONDS: Final = 300.0
+_LEAST_HAZARD: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOutlook:
+    """One node that is up, and what is expected of it.
+
+    Attributes
+    ----------
+    node : Node
+        As Slurm last showed it.
+    instance_id : str
+        Its instance; empty while EC2 lists none.
+    pool : str or None
+        Spot pool, empty while it is not known; None: nobody takes it back.
+    age : float
+        Seconds since its launch.
+    survives : float or None
+        Probability that it is there for ``matching.horizon_seconds`` more; None: nobody takes it back.
+    tier : Tier
+        What follows.
+    """
+
+    node: Node
+    instance_id: str
+    pool: str | None
+    age: float
+    survives: float | None
+    tier: Tier
+
+
+class StabilityKnowledge:
+    """Fits the pools' survival and looks at nodes with it. Safe to be used by several threads.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    record : LifeRecord
+        The lives seen.
+    said : InterruptionRecord
+        What EC2 has said of single instances.
+    instances : callable
+        Our instances as last listed, and when that was (epoch seconds; None: never).
+    clock : Clock
+        Time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        record: LifeRecord,
+        said: InterruptionRecord,
+        instances: Callable[[], tuple[Sequence[Instance], float | None]],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._said = said
+        self._instances = instances
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._fitted: tuple[PoolSurvival, float, int] | None = None
+        self.record = record
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether EC2 has been read since the start: before that no node is known for what it is."""
+        return self._instances()[1] is not None
+
+    def learn(self) -> None:
+        """Note what EC2 lists now."""
+        instances, listed_at = self._instances()
+        if listed_at is not None:
+            self.record.observe(
+                instances, lambda name: self._said.said(name, NoticeKind.INTERRUPTION), listed_at
+            )
+
+    def model(self) -> PoolSurvival:
+        """Survival by pool; fitted anew when an instance has ended, and every five minutes."""
+        with self._lock:
+            now, changes = self._clock.wall(), self.record.changes
+            if self._fitted is not None:
+                model, fitted_at, seen = self._fitted
+                if seen == changes and 0.0 <= now - fitted_at < _REFIT_SECONDS:
+                    return model
+            model = pool_survival(self.record.lives(), now, [pool.key for pool in self._spot_pools()])
+            self._fitted = (model, now, changes)
+            return model
+
+    def _spot_pools(self) -> list[Pool]:
+        pools = pools_for(Capacity.SPOT, self._settings.ec2)
+        return [pool for pool in pools if pool.option is Capacity.SPOT]
+
+    def outlook(self, snapshot: SlurmSnapshot) -> dict[str, NodeOutlook]:
+        """Every burst node that is up, by name."""
+        up = [n for n in burst_nodes(snapshot, self._settings) if n.power is NodePower.UP and not n.is_down]
+        model, now = self.model(), self._clock.wall()
+        instances: dict[str | None, Instance] = {}
+        for each in sorted(self._instances()[0], key=lambda one: (one.is_alive, one.launch_time)):
+            instances[each.node] = each  # the living one, else the one that was it last
+        pools, ages, survives = {}, {}, {}
+        for node in up:
+            item = instances.get(node.name)
+            pools[node.name] = _pool(node, item)
+            ages[node.name] = (
+                max(0.0, now - item.launch_time) if item is not None and item.launch_time else 0.0
+            )
+            survives[node.name] = self._survives(model, item, pools[node.name], ages[node.name])
+        found = tiers(survives)
+        return {
+            node.name: NodeOutlook(
+                node=node,
+                instance_id=instances[node.name].instance_id if node.name in instances else "",
+                pool=pools[node.name],
+                age=ages[node.name],
+                survives=survives[node.name],
+                tier=found[node.name],
+            )
+            for node in up
+        }
+
+    def _survives(
+        self, model: PoolSurvival, item: Instance | None, pool: str | None, age: float
+    ) -> float | None:
+        if pool is None:
+            return None
+        if item is not None and item.is_gone:
+            return 0.0  # Slurm has not lost the node yet
+        if item is not None and self._said.said(
+            item.instance_id, NoticeKind.INTERRUPTION, NoticeKind.REBALANCE
+        ):
+            return 0.0  # EC2 itself says that it goes, or is likelier than others to
+        return model.survives(pool, age, self._settings.matching.horizon_seconds)
+
+    def fresh_survives(self, pool: str) -> float:
+        """Probability that a node got now from a pool is there for the horizon."""
+        return self.model().survives(pool, 0.0, self._settings.matching.horizon_seconds)
+
+    def fresh_hazard(self, closed: Collection[str] = ()) -> float | None:
+        """Of a node got now: from the steadiest pool that is open, as launches go (`steadiest_first`).
+
+        Parameters
+        ----------
+        closed : collection of str
+            Pools, or purchase options, closed by their breakers. None is returned where none is open.
+        """
+        if Capacity.SPOT.value in closed:
+            return None
+        pools = [pool.key for pool in self._spot_pools() if pool.key not in closed]
+        return min((hazard_of(self.fresh_survives(pool)) for pool in pools), default=None)
+
+    def steadiest_first(self, pools: Sequence[Pool]) -> tuple[Pool, ...]:
+        """Pools to try, the steadiest first; purchase options stay in their order."""
+        options = list(dict.fromkeys(pool.option for pool in pools))
+        return tuple(
+            sorted(
+                pools,
+                key=lambda pool: (
+                    options.index(pool.option),
+                    -round(self.fresh_survives(pool.key), 2) if pool.option is Capacity.SPOT else 0.0,
+                ),
+            )
+        )
+
+    def table(self) -> list[dict[str, Any]]:
+        """Every pool seen or named by the settings, for people."""
+        seen = self.record.table()
+        nothing: Mapping[str, Any] = {"lives": 0, "taken": 0, "alive": 0, "hours": 0.0}
+        names = sorted({*seen, *(pool.key for pool in self._spot_pools())})
+        return [
+            {"pool": name, **seen.get(name, nothing), "fresh_survives": self.fresh_survives(name)}
+            for name in names
+        ]
+
+
+class PoolOrder:
+    """The order in which a fleet tries pools: as the settings name them, until somebody knows better."""
+
+    def __init__(self) -> None:
+        self._order: Callable[[Sequence[Pool]], Sequence[Pool]] = tuple
+
+    def use(self, order: Callable[[Sequence[Pool]], Sequence[Pool]]) -> None:
+        """Know better from now on."""
+        self._order = order
+
+    def __call__(self, pools: Sequence[Pool]) -> Sequence[Pool]:
+        """Pools in the order to try."""
+        return self._order(pools)
+
+
+def _pool(node: Node, item: Instance | None) -> str | None:
+    """A node's spot pool; empty while EC2 does not list its instance, None where nobody takes it back."""
+    if item is None:
+        return None if is_never_spot(node.features) else ""
+    return pool_of(item).key if item.option is Capacity.SPOT else None
+
+
+def hazard_of(survives: float | None) -> float:
+    """Expected number of times that a node is taken in the time looked ahead; 0 where nobody takes it."""
+    if survives is None:
+        return 0.0
+    return -math.log(min(1.0, max(_LEAST_HAZARD, survives)))

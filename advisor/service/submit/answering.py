@@ -1,0 +1,237 @@
+"""From a request to an advice to a reply: the hot path, in memory only.
+
+Nothing here reads a file, starts a program or asks a name service: slurmctld holds its locks until the reply
+is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from advisor.decide import advise, wording
+from advisor.history.records import AdviceRecord
+from advisor.model.advice import Advice, Capacity, Mode
+from advisor.model.estimate import NO_SIZE, Estimates
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState, SiteState
+from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest
+from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.recent import RecentSubmissions, Submission
+from advisor.service.submit.state_holder import KnownNow, StateHolder
+from advisor.service.submit.submission import LONGEST_CONSTRAINT, job_of
+
+_NO_CLOUD: Final = CloudState()
+_ACT: Final = Mode.ACT
+_RESERVED: Final = Capacity.RESERVED
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """One advice as given: the reply's content and the record for the ledger."""
+
+    reply: AdviseReply
+    record: AdviceRecord
+
+
+class Answerer:
+    """Answers one question at a time.
+
+    The lock makes the account of recent submissions exact; there is nothing to gain by answering two at once,
+    since slurmctld's own mutex lets one hook run at a time.
+
+    Parameters
+    ----------
+    holder : StateHolder
+        What is known.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(self, holder: StateHolder, *, clock: Callable[[], float] = time.time) -> None:
+        self._holder = holder
+        self._clock = clock
+        self._lock = holder.lock
+        self._recent = RecentSubmissions()
+        self._recent_base: Snapshot | None = None
+        # unique across restarts: start time, a random part, a counter
+        self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
+        self._ids = itertools.count(1)
+        self.estimator_errors = 0
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Held while an answer is worked out; the watchdog takes it to see that answers end."""
+        return self._lock
+
+    def answer(self, request: AdviseRequest) -> Answered:
+        """Advise one submission and, unless it is dry, count it as submitted."""
+        knowledge = self._holder.current
+        with self._lock:
+            now = self._clock()
+            state = self._site_state(knowledge, now)
+            job = self._job(request, knowledge, now)
+            estimates = self._estimates(knowledge, job, state)
+            advice_id = f"{self._id_prefix}{next(self._ids):x}"
+            advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
+            values = advice.values()
+            if not request.dry:
+                self._note(submission_of(job, advice, values, state.cloud, knowledge.settings), job)
+        reply = reply_to(request, job, advice, values, knowledge)
+        return Answered(reply, AdviceRecord(advice=advice, job=job, estimates=estimates))
+
+    def _site_state(self, knowledge: KnownNow, now: float) -> SiteState:
+        snapshot = knowledge.snapshot
+        if snapshot is not self._recent_base:
+            self._recent_base = snapshot
+            self._recent.rebase(None if snapshot is None else snapshot.state)
+        state = self._recent.state(now)
+        if is_believable(snapshot, now, knowledge.settings):
+            return state
+        return SiteState(time=now, cluster=None, cloud=state.cloud)
+
+    def _job(self, request: AdviseRequest, knowledge: KnownNow, now: float) -> Job:
+        if request.gid is not None and request.gid not in knowledge.group_names:
+            self._holder.want_group(request.gid)
+        return job_of(
+            request,
+            now=now,
+            default_queue=knowledge.settings.cluster.on_premise_partitions[0],
+            group_names=knowledge.group_names,
+        )
+
+    def _note(self, submission: Submission, job: Job) -> None:
+        self._recent.add(submission)
+        if submission.on_premise and submission.tasks and self._holder.placement.current is not None:
+            self._holder.placement.current.advised(job, submission.tasks)
+
+    def _estimates(self, knowledge: KnownNow, job: Job, state: SiteState) -> Estimates:
+        if state.cluster is None:
+            return Estimates()
+        try:
+            own = self._holder.placement.usable(knowledge.settings, state.time)
+            # without a record nobody could say what may be staked
+            if own is not None and state.record is not None:
+                model = knowledge.model
+                size = NO_SIZE if model is None else model.estimator.size_of(job)
+                found = own.forecast(job)
+                return Estimates(wait=found["wait"], run=found["run"], size=size)
+            if knowledge.model is None:
+                return Estimates()
+            return knowledge.model.estimator.estimate(job, state.cluster)
+        except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
+            self.estimator_errors += 1
+            return Estimates()
+
+
+def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> bool:
+    """Whether a snapshot is young enough; one from the future (the clock was set back) is not believed."""
+    return snapshot is not None and abs(now - snapshot.state.time) <= settings.submit.snapshot_max_age_seconds
+
+
+def starts_hedged(advice: Advice) -> bool:
+    """Whether an advised job will start in the cloud and keep its place on-premise."""
+    return advice.hedge is not None and advice.partition is not None and advice.mode is _ACT
+
+
+def submission_of(
+    job: Job, advice: Advice, values: Mapping[str, float], cloud: CloudState, settings: Settings
+) -> Submission:
+    """What the advised job does to the site. In shadow mode it goes where the user sent it.
+
+    `values` are the advice's numbers, here and in :func:`reply_to`: taken out of it once.
+    """
+    tasks, seconds = job.array_tasks, job.requested_time or 0.0
+    if advice.mode is _ACT and advice.partition is not None:
+        # one that keeps its place here loses no time
+        stake = _known(values.get("stake")) if advice.hedge is None else 0.0
+        return Submission(
+            time=advice.time,
+            processors=job.processors,
+            tasks=tasks,
+            requested_seconds=seconds,
+            on_premise=False,
+            committed_usd=_known(values.get("predicted_cost")),
+            at_risk_seconds=tasks * stake,
+            account=job.account,
+            reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
+        )
+    queue, ours = job.queue or "", settings.cluster.on_premise_partitions
+    burst_by_hand = queue == settings.cluster.burst_partition
+    # a job for a partition that is neither ours nor the cloud's takes nothing from what we look at
+    counts = burst_by_hand or queue in ours or any(name in ours for name in queue.split(","))
+    return Submission(
+        time=advice.time,
+        processors=job.processors,
+        tasks=tasks if counts else 0,
+        requested_seconds=seconds,
+        on_premise=not burst_by_hand,
+        account=job.account,
+    )
+
+
+def _known(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else 0.0
+
+
+def reply_to(
+    request: AdviseRequest, job: Job, advice: Advice, values: Mapping[str, float], knowledge: KnownNow
+) -> AdviseReply:
+    """Fields for the hook to set; in shadow mode only the AdminComment, by which the outcome is found."""
+    settings = knowledge.settings
+    cloud = _NO_CLOUD if knowledge.snapshot is None else knowledge.snapshot.state.cloud
+    features, prefer = _node_features(request, job, advice, cloud)
+    acts = advice.mode is _ACT
+    offset = advice.priority_offset if acts else 0
+    partition = advice.partition if acts else None
+    limit = advice.time_limit if partition is not None else None
+    message = None
+    if partition is not None and settings.submit.tell_user:
+        message = wording.message(advice, opt_out_comment=settings.rules.opt_out_comment, values=values)
+    return AdviseReply(
+        v=VERSION,
+        seq=request.seq,
+        ok=True,
+        id=advice.advice_id,
+        placement=advice.placement,
+        mode=advice.mode,
+        reason=advice.decisive.reason,
+        partition=partition,
+        features=features,
+        prefer=prefer,
+        # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
+        site_factor=offset if offset > 0 else None,
+        nice=-offset if offset < 0 else None,
+        admin_comment=wording.admin_comment(advice, values=values),
+        message=message,
+        time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
+    )
+
+
+def _node_features(
+    request: AdviseRequest, job: Job, advice: Advice, cloud: CloudState
+) -> tuple[str | None, str | None]:
+    """``(features, prefer)`` for a moved job, and for a long one that its user sent to the cloud himself.
+
+    slurmctld rejects a job that names, or prefers, a feature of fewer nodes than it needs, so no other is
+    named. A job that may not be requeued gets a hard constraint, for a preference could still end on spot.
+    Where Slurm can satisfy ``prefer`` it uses it *instead of* the constraint, so the user's own is repeated
+    in it; where his is more than a plain conjunction, or long, nothing is added to it (`is_plain`; a job that
+    may not be requeued stays here then).
+    """
+    if not (job.plain_constraint and (advice.prefer or advice.require)):
+        return None, None
+    own = (request.features,) if request.features else ()
+    if advice.require:
+        return "&".join((*own, *advice.require)), None
+    needed = cloud.nodes_at_most(job)
+    wanted = [feature for feature in advice.prefer if cloud.nodes_with.get(feature, 0.0) >= needed]
+    prefer = "&".join((*own, *wanted)) if wanted else ""
+    return None, prefer if 0 < len(prefer) <= LONGEST_CONSTRAINT else None

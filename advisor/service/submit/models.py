@@ -1,0 +1,79 @@
+"""Models for the submit server, from the store whose hashes are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from advisor.history.models import ModelStore
+from advisor.model.errors import AdvisorError
+from advisor.predict.predictor import Predictor
+from advisor.predict.size import SizeModel
+from advisor.service.submit.state_holder import LoadedModel, LoadModel
+
+PREDICTOR_KIND: Final = "predictor"
+"""Under this kind `advisor control` saves ``Predictor.to_arrays()`` as it learns."""
+
+SIZE_KIND: Final = "size"
+"""Under this kind `advisor retrain` saves ``SizeModel.to_arrays()``, once a week."""
+
+log = structlog.get_logger(__name__)
+
+
+def model_loader(folder: Path, *, probability_cut: float = 0.5) -> LoadModel:
+    """Make a function that loads the models in force when they are others than the caller has.
+
+    Parameters
+    ----------
+    folder : Path
+        ``settings.paths.models``.
+    probability_cut : float
+        ``settings.size.probability_cut``.
+
+    Returns
+    -------
+    callable
+        Raises TellAdmin when the predictor is damaged or somebody else could have changed it; the caller
+        keeps what it has. A size model that cannot be used costs the size classes only.
+    """
+    return _Loader(ModelStore(folder=folder), probability_cut)
+
+
+class _Loader:
+    def __init__(self, store: ModelStore, probability_cut: float) -> None:
+        self._store = store
+        self._probability_cut = probability_cut
+        self._size: SizeModel | None = None
+        self._size_version: str | None = None
+
+    def __call__(self, version_in_use: str | None) -> LoadedModel | None:
+        version = self._store.current(PREDICTOR_KIND)
+        if version is None:
+            return None
+        size_version = self._store.current(SIZE_KIND)
+        named = f"{version}+{size_version or 'none'}"
+        if named == version_in_use:
+            return None
+        if size_version != self._size_version:
+            self._size_version = size_version  # also when it fails: it is not tried again every time
+            self._size = self._load_size(size_version)
+        arrays, meta = self._store.load(PREDICTOR_KIND, version)
+        predictor = Predictor.from_arrays(
+            arrays, meta, size=self._size, probability_cut=self._probability_cut
+        )
+        predictor.warm()
+        predictor.settle()  # here a knowledge base is only ever replaced as a whole
+        return LoadedModel(named, predictor)
+
+    def _load_size(self, version: str | None) -> SizeModel | None:
+        if version is None:
+            return None
+        try:
+            size = SizeModel.from_arrays(*self._store.load(SIZE_KIND, version))
+        except AdvisorError as error:
+            log.warning("size_model.not_used", version=version, code=error.code, message=str(error))
+            return self._size
+        size.warm()  # here, where nobody waits: once it is in use it is asked under a lock
+        return size

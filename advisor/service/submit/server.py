@@ -1,0 +1,289 @@
+"""`advisor serve`: a thread a connection, blocking reads, answers from memory.
+
+A thread a connection and not an event loop: slurmctld keeps one connection and asks one question at a time,
+and then a blocking ``recv`` is the shortest way from its question to its answer (the measurements are in
+docs/designs/0005-submit-path.md). A client that hangs, sends half a line or nonsense hurts its own connection
+only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from advisor import __version__
+from advisor.service.exchange import protocol
+from advisor.service.exchange.announcing import Announcer
+from advisor.service.exchange.protocol import (
+    VERSION,
+    AdviseRequest,
+    MetricsReply,
+    MetricsRequest,
+    PingReply,
+    ProtocolError,
+)
+from advisor.service.exchange.socket_file import peer_uid
+from advisor.service.exchange.spool import SpoolWriter
+from advisor.service.running.metrics import ServeMetrics, ServeReadings
+from advisor.service.submit.answering import Answered, Answerer, is_believable, starts_hedged
+from advisor.service.submit.state_holder import StateHolder
+
+_RECEIVE_BYTES: Final = 8192
+"""Most questions fit; each call allocates so much before it knows how little has come."""
+_HALF_LINE_SECONDS: Final = 5.0
+_SEND_SECONDS: Final = 5.0
+_TIMEVAL: Final = struct.Struct("@ll")
+
+log = structlog.get_logger(__name__)
+
+
+class SubmitServer:
+    """Accepts connections on a listening socket and answers them.
+
+    Parameters
+    ----------
+    listener : socket
+        Already listening (:class:`advisor.service.exchange.socket_file.SocketFile`).
+    answerer, holder, spool, metrics
+        What it answers with, from, and where that is written down.
+    announcer : Announcer
+        Tells `advisor control` of what starts hedged.
+    allowed_uids : frozenset of int
+        Users whose processes may ask.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        *,
+        answerer: Answerer,
+        holder: StateHolder,
+        spool: SpoolWriter,
+        metrics: ServeMetrics,
+        announcer: Announcer,
+        allowed_uids: frozenset[int],
+    ) -> None:
+        self._listener = listener
+        self._answerer = answerer
+        self._holder = holder
+        self._spool = spool
+        self._metrics = metrics
+        self._announcer = announcer
+        self._allowed_uids = allowed_uids
+        self._connections: set[socket.socket] = set()
+        self._threads: set[threading.Thread] = set()
+        self._guard = threading.Lock()
+        self._stopping = threading.Event()
+        self._started = time.monotonic()
+        self.advice_given = 0
+        self._accept_thread = threading.Thread(target=self._accept, name="accept", daemon=True)
+        metrics.watch(self._readings)
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._accept_thread.start()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Accept nobody any more, let questions under way be answered, hang up."""
+        self._stopping.set()
+        _shut(self._listener, socket.SHUT_RDWR)
+        self._listener.close()
+        with self._guard:
+            connections, threads = list(self._connections), list(self._threads)
+        for connection in connections:
+            _shut(connection, socket.SHUT_RD)
+        deadline = time.monotonic() + timeout
+        for thread in [self._accept_thread, *threads]:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if self._stopping.is_set():
+                    return
+                # out of file descriptors or the like: others are being served, so wait and go on
+                log.warning("accept.failed", error=error.strerror)
+                time.sleep(0.1)
+                continue
+            refusal = self._why_refused(connection)
+            if refusal:
+                self._metrics.protocol_error(refusal)
+                _refuse(connection, refusal)
+            else:
+                self._begin(connection)
+
+    def _why_refused(self, connection: socket.socket) -> str:
+        if peer_uid(connection) not in self._allowed_uids:
+            return "peer.not_allowed"
+        with self._guard:
+            busy = len(self._connections) >= self._holder.current.settings.submit.max_connections
+        return "server.busy" if busy else ""
+
+    def _begin(self, connection: socket.socket) -> None:
+        thread = threading.Thread(target=self._serve, args=(connection,), name="connection", daemon=True)
+        with self._guard:
+            self._connections.add(connection)
+            self._threads.add(thread)
+        thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            _set_timeout(connection, socket.SO_SNDTIMEO, _SEND_SECONDS)
+            self._answer_lines(connection)
+        except OSError:  # it hung up, did not read, or was idle for too long
+            pass
+        except Exception:
+            log.exception("connection.failed")
+        finally:
+            with self._guard:
+                self._connections.discard(connection)
+                self._threads.discard(threading.current_thread())
+            connection.close()
+
+    def _answer_lines(self, connection: socket.socket) -> None:
+        settings = self._holder.current.settings.submit
+        _set_timeout(connection, socket.SO_RCVTIMEO, settings.idle_seconds)
+        buffer = b""
+        while received := connection.recv(_RECEIVE_BYTES):
+            arrived = time.perf_counter()
+            had_half_a_line = bool(buffer)
+            buffer = buffer + received if buffer else received
+            while (end := buffer.find(b"\n") + 1) > 0:
+                line, buffer = buffer[:end], buffer[end:]
+                if len(line) > settings.max_line_bytes:
+                    break
+                self._answer_line(connection, line, arrived)
+            if len(buffer) > settings.max_line_bytes or (end and len(line) > settings.max_line_bytes):
+                self._metrics.protocol_error("protocol.too_long")
+                connection.sendall(protocol.refusal("protocol.too_long"))
+                return
+            if bool(buffer) != had_half_a_line:
+                # half a line may not hold a connection for as long as an idle one
+                seconds = _HALF_LINE_SECONDS if buffer else settings.idle_seconds
+                _set_timeout(connection, socket.SO_RCVTIMEO, seconds)
+
+    def _answer_line(self, connection: socket.socket, line: bytes, arrived: float) -> None:
+        try:
+            request = protocol.decode_request(line)
+        except ProtocolError as error:
+            connection.sendall(protocol.refusal(error.code))
+            self._metrics.protocol_error(error.code)
+            return
+        if isinstance(request, AdviseRequest):
+            self._advise(connection, request, arrived)
+        elif isinstance(request, MetricsRequest):
+            reply = MetricsReply(v=VERSION, seq=request.seq, ok=True, text=self._metrics.text())
+            connection.sendall(protocol.encode_line(reply))
+        else:
+            connection.sendall(protocol.encode_line(self._pong(request.seq)))
+
+    def _advise(self, connection: socket.socket, request: AdviseRequest, arrived: float) -> None:
+        try:
+            answered = self._answerer.answer(request)
+        except Exception:
+            connection.sendall(protocol.refusal("server.failed", request.seq))
+            self._metrics.protocol_error("server.failed")
+            log.exception("advice.failed")
+            return
+        reply = protocol.encode_reply(answered.reply, compact=request.compact, framed=request.framed)
+        connection.sendall(reply)
+        # the rest is ours: slurmctld has its answer
+        seconds = time.perf_counter() - arrived
+        if not request.dry and starts_hedged(answered.record.advice):
+            self._announcer.announce(answered.record.advice.advice_id, request.uid)
+        self._write_down(request, answered, seconds)
+
+    def _write_down(self, request: AdviseRequest, answered: Answered, seconds: float) -> None:
+        self.advice_given += 1
+        self._metrics.advised(request, answered.reply, seconds)
+        if not request.dry:
+            self._spool.append(answered.record)
+
+    def _pong(self, seq: int) -> PingReply:
+        knowledge = self._holder.current
+        now = time.time()
+        snapshot = knowledge.snapshot
+        own = self._holder.placement.usable(knowledge.settings, now)
+        return PingReply(
+            v=VERSION,
+            seq=seq,
+            ok=True,
+            release=__version__,
+            pid=os.getpid(),
+            uptime_seconds=time.monotonic() - self._started,
+            snapshot_age_seconds=None if snapshot is None else now - snapshot.state.time,
+            snapshot_usable=is_believable(snapshot, now, knowledge.settings),
+            model_version=None if knowledge.model is None else knowledge.model.version,
+            advice_given=self.advice_given,
+            spool_dropped=self._spool.dropped,
+            hedges_announced=self._announcer.told,
+            hedges_not_announced=self._announcer.not_told,
+            placement_version=None if own is None else own.version,
+        )
+
+    def _readings(self) -> ServeReadings:
+        pong = self._pong(0)
+        age = pong.snapshot_age_seconds
+        return ServeReadings(
+            gauges={
+                "snapshot_age_seconds": (
+                    float("nan") if age is None else age,
+                    "Age of the cluster snapshot; NaN without one.",
+                ),
+                "snapshot_believed": (float(pong.snapshot_usable), "0: everything stays on-premise."),
+                "placement_in_use": (
+                    float(pong.placement_version is not None),
+                    "1: the advisor's own placement rule decides; 0: the published one.",
+                ),
+                "connections": (float(len(self._connections)), "Open connections."),
+                "spool_waiting": (float(self._spool.waiting), "Records not yet written."),
+            },
+            counters={
+                "spool_dropped": (float(pong.spool_dropped), "Records lost: queue or disk full."),
+                "hedges_announced": (
+                    float(pong.hedges_announced),
+                    "Submissions that start hedged, told to advisor control at once.",
+                ),
+                "hedges_not_announced": (
+                    float(pong.hedges_not_announced),
+                    "Those it could not be told of: it sees them at its next look.",
+                ),
+                "spool_written": (float(self._spool.written), "Records written."),
+                "estimator_errors": (
+                    float(self._answerer.estimator_errors),
+                    "Submissions whose estimate failed; they stayed on-premise.",
+                ),
+            },
+            state_errors=dict(self._holder.errors),
+            model_version=pong.model_version or "",
+        )
+
+
+def _refuse(connection: socket.socket, error: str) -> None:
+    try:
+        connection.setblocking(False)
+        connection.send(protocol.refusal(error))
+    except OSError:  # it did not wait for the reason
+        pass
+    connection.close()
+
+
+def _shut(connection: socket.socket, how: int) -> None:
+    with suppress(OSError):  # already closed by the other side
+        connection.shutdown(how)
+
+
+def _set_timeout(connection: socket.socket, option: int, seconds: float) -> None:
+    """Kernel timeout of a blocking socket: unlike Python's own it costs no poll() before each call."""
+    whole = int(seconds)
+    connection.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(whole, int((seconds - whole) * 1e6)))

@@ -1,0 +1,256 @@
+"""Everything an answer may look at, in memory, swapped by one reference assignment.
+
+A watcher thread looks after the snapshot file, the models and the names of groups; the threads that answer
+only ever read ``StateHolder.current``, one immutable record, and so see the old state or the new one, never a
+mixture. Whatever cannot be read leaves the last good value in place and is counted; a snapshot that stops
+coming grows old, and then nobody believes it any more.
+"""
+
+from __future__ import annotations
+
+import grp
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import structlog
+
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import AdvisorError, UseFallback
+from advisor.model.estimate import Estimates, SizeEstimate
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.settings_section import for_reading
+from advisor.service.exchange import snapshot as snapshots
+from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.live_placement import PlacementFollower
+
+_LOOK_SECONDS: Final = 0.25
+_MODEL_LOOK_SECONDS: Final = 2.0
+_REHEARSALS: Final = 50
+_REHEARSAL_STATE: Final = ClusterState(
+    time=0.0,
+    queue_size=3,
+    queued_work_core_seconds=7.2e4,
+    remaining_work_core_seconds=3.6e5,
+    free_processors=4,
+    total_processors=64,
+    running_jobs=10,
+    running_mean_processors=6.0,
+    running_mean_age_seconds=1800.0,
+    waiting_mean_processors=4.0,
+    waiting_mean_age_seconds=600.0,
+)
+_NO_GROUPS: Final = MappingProxyType[int, str]({})
+
+log = structlog.get_logger(__name__)
+
+
+class Estimator(Protocol):
+    """What the server needs of :class:`advisor.predict.predictor.Predictor`."""
+
+    def estimate(self, job: Job, state: ClusterState) -> Estimates:
+        """Predict wait, run time and size of one job."""
+        ...
+
+    def size_of(self, job: Job) -> SizeEstimate:
+        """Predict the size only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model and the version it was stored under."""
+
+    version: str
+    estimator: Estimator
+
+
+LoadModel = Callable[[str | None], LoadedModel | None]
+"""Given the version in use, the newer model, or None when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNow:
+    """What is known at one moment; never changed, only replaced.
+
+    Attributes
+    ----------
+    settings : Settings
+        In force, but for what Slurm itself says of the same in the snapshot. For reading only.
+    snapshot : Snapshot or None
+        Last good look at the site.
+    model : LoadedModel or None
+        Last good model.
+    group_names : mapping of int to str
+        Group ids met so far; asking the name service may take seconds, so it is never done while answering.
+    """
+
+    settings: Settings
+    snapshot: Snapshot | None = None
+    model: LoadedModel | None = None
+    group_names: Mapping[int, str] = field(default_factory=lambda: _NO_GROUPS)
+
+
+class StateHolder:
+    """Keeps :attr:`current` up to date.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force; replaced by :meth:`use_settings`.
+    load_model : callable
+        See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
+    """
+
+    def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:
+        self._settings = settings
+        self.current = KnownNow(settings=for_reading(settings))
+        self.errors: dict[str, int] = {}
+        self.lock = threading.Lock()
+        """Held while an answer is worked out: models are asked by one thread at a time."""
+        self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
+        """Forecasts of the advisor's own placement rule."""
+        self._load_model = load_model
+        self._load_anew = False
+        self._signature: tuple[int, int, int] | None = None
+        self._unknown_groups: set[int] = set()
+        self._next_model_look = 0.0
+        self._swap = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; call :meth:`refresh` once before, to start with what there is."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watcher."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    def use_settings(self, settings: Settings, load_model: LoadModel | None = None) -> None:
+        """Swap the settings; the next look reads the snapshot and models the new ones name.
+
+        A new ``load_model`` loads the models in use anew: they depend on settings too.
+        """
+        with self._swap:
+            if load_model is not None:
+                self._load_model, self._load_anew = load_model, True
+            self._settings = as_slurm_has_it(settings, self.current.snapshot)
+            self.current = replace(self.current, settings=for_reading(self._settings))
+            self._signature = None
+            self._next_model_look = 0.0
+
+    def want_group(self, gid: int) -> None:
+        """Ask for a group's name, to be known at a later submission."""
+        if len(self._unknown_groups) < 1024:
+            self._unknown_groups.add(gid)
+
+    def refresh(self) -> None:
+        """One look at everything; each part by itself, so that one that fails hurts no other."""
+        parts = (self._look_at_snapshot, self.placement.refresh, self._look_at_models, self._look_at_groups)
+        for part in parts:
+            try:
+                part()
+            except AdvisorError as error:
+                self._count(error.code, str(error))
+            except Exception as error:  # noqa: BLE001 - the watcher outlives whatever a damaged file brings
+                self._count("watcher.failed", f"{part.__name__}: {type(error).__name__}: {error}")
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            self.refresh()
+
+    def _count(self, code: str, message: str) -> None:
+        seen = self.errors.get(code, 0)
+        self.errors[code] = seen + 1
+        if seen & (seen + 1) == 0:  # the 1st, 2nd, 4th, 8th, ... of a kind: enough to see it goes on
+            log.warning("state.not_refreshed", code=code, message=message, times=seen + 1)
+
+    def _look_at_snapshot(self) -> None:
+        path = self.current.settings.paths.snapshot
+        signature = _signature_of(path)
+        if signature is None or signature == self._signature:
+            return
+        # remembered first: an unreadable file is reported once, not at every look
+        self._signature = signature
+        snapshot = snapshots.read(path)
+        with self._swap:
+            settings, in_force = self.current.settings, as_slurm_has_it(self._settings, snapshot)
+            if in_force is not self._settings:
+                self._settings, settings = in_force, for_reading(in_force)
+            self.current = replace(self.current, snapshot=snapshot, settings=settings)
+
+    def _look_at_models(self) -> None:
+        now = time.monotonic()
+        if now < self._next_model_look:
+            return
+        self._next_model_look = now + _MODEL_LOOK_SECONDS
+        model, load_model = self.current.model, self._load_model
+        in_use = None if model is None or self._load_anew else model.version
+        newer = load_model(in_use)
+        if load_model is self._load_model:  # no newer one has come meanwhile
+            self._load_anew = False
+        if newer is None:
+            return
+        rehearse(newer.estimator, self.lock)
+        with self._swap:
+            self.current = replace(self.current, model=newer)
+        log.info("model.in_use", version=newer.version)
+
+    def _look_at_groups(self) -> None:
+        if not self._unknown_groups:
+            return
+        names = dict(self.current.group_names)
+        while self._unknown_groups:
+            gid = self._unknown_groups.pop()
+            try:
+                names[gid] = grp.getgrgid(gid).gr_name
+            except KeyError:
+                names[gid] = str(gid)
+        with self._swap:
+            self.current = replace(self.current, group_names=MappingProxyType(names))
+
+
+def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:
+    """Settings with Slurm's own ``JobRequeue``: what a job may suffer is not a matter of our settings."""
+    said = None if snapshot is None else snapshot.job_requeue
+    if said is None or said == settings.cluster.requeue_default:
+        return settings
+    cluster = settings.cluster.model_copy(update={"requeue_default": said})
+    return settings.model_copy(update={"cluster": cluster})
+
+
+def rehearse(estimator: Estimator, lock: threading.Lock) -> None:
+    """Let a model answer before anybody waits for it: a broken one shows, its pages are touched.
+
+    One question at a time under the lock of the hot path, for parts of it (the size model) may be in use.
+    """
+    for sequence in range(_REHEARSALS):
+        processors = 1 + sequence % 64
+        job = Job(
+            job_id=0,
+            submit_time=0.0,
+            processors=processors,
+            user="rehearsal",
+            requested_time=60.0 * processors,
+        )
+        with lock:
+            estimator.estimate(job, _REHEARSAL_STATE)
+
+
+def _signature_of(path: Path) -> tuple[int, int, int] | None:
+    """What changes when the file is replaced; None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UseFallback(f"{path}: {error.strerror}", code="snapshot.unreadable") from error
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,0 +1,135 @@
+"""A hook's request becomes a :class:`~advisor.model.job.Job`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from advisor.model.job import Job
+from advisor.service.exchange.protocol import AdviseRequest
+
+MAX_ARRAY_TASKS: Final = 4_000_001
+"""Slurm's own ceiling of MaxArraySize."""
+
+_ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
+_CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
+_FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
+LONGEST_CONSTRAINT: Final = 512
+"""Bytes of a constraint that the hook sets: the user's own with ours."""
+_ROOM_FOR_OURS: Final = 64
+_MAX_PROCESSORS: Final = 2**31 - 1
+_MAX_MEMORY_MB: Final = 2**63 - 1
+"""What MessagePack and the database hold."""
+
+
+def count_array_tasks(expression: str | None) -> int:
+    """Tasks of an ``--array`` expression such as ``1-7:2%3,9``; 1 for None or what cannot be read.
+
+    A huge range is counted, not walked.
+    """
+    if not expression:
+        return 1
+    total = 0
+    for part in expression.partition("%")[0].strip("[]").split(","):
+        match = _ARRAY_PART.match(part.strip())
+        if match is None:
+            return 1
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or step == 0:
+            return 1
+        total += (last - first) // step + 1
+    return max(1, min(total, MAX_ARRAY_TASKS))
+
+
+def processors_of(request: AdviseRequest) -> int:
+    """Processors of the whole job: the largest of what the user's options imply, at least 1."""
+    per_task = request.cpus_per_task or 1
+    nodes = request.min_nodes or 1
+    return min(
+        _MAX_PROCESSORS,
+        max(
+            1,
+            request.min_cpus or 0,
+            (request.num_tasks or 0) * per_task,
+            nodes * (request.ntasks_per_node or 1) * per_task,
+        ),
+    )
+
+
+def memory_of(request: AdviseRequest, processors: int) -> int | None:
+    """Memory of the whole job in MiB; None when the user did not ask (``--mem=0`` asks for nothing)."""
+    if request.memory_per_cpu:
+        return min(_MAX_MEMORY_MB, request.memory_per_cpu * processors)
+    if request.memory_per_node:
+        return min(_MAX_MEMORY_MB, request.memory_per_node * (request.min_nodes or 1))
+    return None
+
+
+def requested_seconds(request: AdviseRequest) -> float | None:
+    """Time limit in seconds, the partition's where the user gave none (that one will hold)."""
+    minutes = request.time_limit if request.time_limit is not None else request.partition_time_limit
+    return None if minutes is None else 60.0 * minutes
+
+
+def feature_words(expression: str | None) -> tuple[str, ...]:
+    """Features named anywhere in a constraint expression, counts (``*2``) kept out."""
+    if not expression:
+        return ()
+    return tuple(word for word in _FEATURE_WORD.findall(expression) if not word.isdigit())
+
+
+def is_plain(constraint: str | None) -> bool:
+    """Whether something can be added to a constraint: a conjunction, not so long that ours has no room."""
+    if not constraint:
+        return True
+    is_short = len(constraint) <= LONGEST_CONSTRAINT - _ROOM_FOR_OURS
+    return is_short and _CONJUNCTION.match(constraint) is not None
+
+
+def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]) -> Job:
+    """Build the job a request describes.
+
+    Parameters
+    ----------
+    request : AdviseRequest
+        As the hook sent it.
+    now : float
+        Time of submission, seconds since the epoch.
+    default_queue : str
+        Partition of a job that names none, when the hook does not know it either.
+    group_names : mapping
+        Names of group ids; an unknown one is None in the job.
+    """
+    processors, constraint = processors_of(request), request.features
+    has_memory = request.memory_per_cpu or request.memory_per_node
+    return Job(
+        job_id=0,
+        submit_time=now,
+        processors=processors,
+        user=request.user or None,
+        group=None if request.gid is None else group_names.get(request.gid),
+        queue=request.partition or request.default_partition or default_queue,
+        requested_time=requested_seconds(request),
+        nodes=request.min_nodes,
+        memory_mb=memory_of(request, processors) if has_memory else None,
+        name=request.name,
+        account=request.account,
+        qos=request.qos,
+        comment=request.comment,
+        features=feature_words(constraint) if constraint else (),
+        requeue=request.requeue,
+        array_tasks=count_array_tasks(request.array) if request.array else 1,
+        licenses=request.licenses,
+        reservation=request.reservation,
+        dependency=request.dependency,
+        interactive=request.interactive,
+        explicit_partition=request.partition is not None,
+        memory_mb_per_node=min(_MAX_MEMORY_MB, request.memory_per_node or 0) or None,
+        explicit_time_limit=request.time_limit is not None,
+        deferred=request.held or (request.begin_time or 0) > now,
+        burst_buffer=request.burst_buffer,
+        plain_constraint=not constraint or is_plain(constraint),
+        gres=request.generic_resources,
+        node_list=request.req_nodes,
+    )

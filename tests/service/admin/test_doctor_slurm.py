@@ -1,0 +1,268 @@
+"""The doctor's look at Slurm, check by check, on a Slurm that says what a test wants."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from advisor.model.cluster import Node
+from advisor.model.errors import RetryLater
+from advisor.model.settings import CapacitySettings, ClusterSettings, Settings
+from advisor.service.admin.doctor import Diagnosis, Level
+from advisor.service.admin.doctor_slurm import _HOOK_DEFAULTS, _PROGRAM_DEFAULTS, SlurmExamination
+from advisor.slurm import hook_files
+from advisor.slurm.protocol import Partition, SlurmSnapshot
+from tests.service.doubles import make_look, make_node
+
+SOUND = {
+    "JobSubmitPlugins": "lua",
+    "AccountingStorageType": "accounting_storage/slurmdbd",
+    "PrivateData": "cloud",
+    "SlurmctldParameters": "idle_on_node_suspend",
+    "PriorityType": "priority/multifactor",
+    "SlurmUser": "slurm(64030)",
+}
+
+
+class Talker:
+    """Slurm as far as the doctor asks it."""
+
+    def __init__(self, config: Mapping[str, str] = SOUND, *, administrator: bool = True) -> None:
+        self.said = dict(config)
+        self.administrator = administrator
+        self.is_up = True
+        self.release = (23, 11, 4)
+        self.nodes: list[Node] = []
+        self.suspend_seconds: float | None = None
+
+    def version(self) -> tuple[int, ...]:
+        return self.release
+
+    def ping(self) -> bool:
+        return self.is_up
+
+    def config(self) -> dict[str, str]:
+        return self.said
+
+    def partitions(self) -> tuple[Partition, ...]:
+        if not self.nodes:
+            return ()
+        return (
+            Partition(
+                name="burst", is_default=False, is_up=True, nodes="", total_processors=8, total_nodes=2,
+                default_minutes=None, max_minutes=None, suspend_seconds=self.suspend_seconds,
+            ),
+        )  # fmt: skip
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        return make_look(now, self.nodes)
+
+    def is_administrator(self, user: str) -> bool:
+        assert user
+        if self.administrator is None:
+            raise RetryLater("sacctmgr: cannot reach slurmdbd", code="slurm.command_failed")
+        return self.administrator
+
+
+def examine(slurm: Talker, settings: Settings | None = None) -> dict[str, list[Diagnosis]]:
+    found: dict[str, list[Diagnosis]] = {}
+    for diagnosis in SlurmExamination(settings or Settings(), slurm).run():
+        found.setdefault(diagnosis.check, []).append(diagnosis)
+    return found
+
+
+@pytest.fixture
+def common_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1)
+
+
+def test_a_sound_slurm() -> None:
+    found = examine(Talker())
+    assert [each.level for each in found["slurm"] + found["slurm.conf"] + found["rights"]] == [Level.OK] * 5
+
+
+def test_nobody_answers() -> None:
+    slurm = Talker()
+    slurm.is_up = False
+    (only,) = examine(slurm)["slurm"]
+    assert only.level is Level.ERROR
+
+
+def test_an_old_release() -> None:
+    slurm = Talker()
+    slurm.release = (21, 8, 0)
+    assert examine(slurm)["slurm"][0].level is Level.WARNING
+
+
+@pytest.mark.parametrize(
+    ("missing", "level"),
+    [
+        ("JobSubmitPlugins", Level.ERROR),
+        ("AccountingStorageType", Level.ERROR),
+        ("PrivateData", Level.ERROR),
+        ("SlurmctldParameters", Level.WARNING),
+    ],
+)
+def test_what_slurm_conf_lacks(missing: str, level: Level) -> None:
+    found = examine(Talker({name: value for name, value in SOUND.items() if name != missing}))
+    bad = [each for each in found["slurm.conf"] if each.level is not Level.OK]
+    assert [each.level for each in bad] == [level]
+    assert bad[0].mend
+
+
+@pytest.mark.usefixtures("common_user")
+@pytest.mark.parametrize(("administrator", "level"), [(True, Level.OK), (False, Level.ERROR)])
+def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, level: Level) -> None:
+    (only,) = examine(Talker(administrator=administrator))["rights"]
+    assert only.level is level
+    assert level is Level.OK or "sacctmgr" in only.mend
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "said"),
+    [
+        (None, None, ""),
+        ("budget_ms = 50.0\n# a word\nbreaker_failures=5\n", None, ""),
+        ("budget_ms = 20\n", Level.WARNING, "its budget_ms is 20, by the settings 50"),
+        ("breaker_seconds = soon\n", Level.WARNING, "its breaker_seconds is soon, by the settings 10"),
+        ("enabled = false\n", Level.WARNING, "switches it off"),
+        ("socket = /elsewhere\n", Level.ERROR, "it asks /elsewhere"),
+    ],
+)
+def test_what_the_hook_is_told_is_what_the_settings_say(
+    tmp_path: Path, told: str | None, level: Level | None, said: str
+) -> None:
+    if told is not None:
+        (tmp_path / "advisor_hook.conf").write_text(told)
+    slurm = Talker(SOUND | {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    about = [d for d in examine(slurm)["hook"] if "its " in d.what or "it asks" in d.what or "off" in d.what]
+    assert [(d.level, said in d.what) for d in about] == ([] if level is None else [(level, True)])
+
+
+@pytest.mark.parametrize(
+    ("partition", "told", "complaints"),
+    [
+        ("burst", None, 0),
+        ("cloud", None, 1),
+        ("cloud", "burst_partition = cloud\n", 0),
+        ("burst", "handover_folder = /elsewhere\ncontrol_socket=/elsewhere\n", 2),
+    ],
+)
+def test_programs_hand_over_to_where_we_listen(
+    tmp_path: Path, partition: str, told: str | None, complaints: int
+) -> None:
+    if told is not None:
+        (tmp_path / "advisor_programs.conf").write_text(told)
+    slurm = Talker(SOUND | {"ResumeProgram": str(tmp_path / "resume")})
+    settings = Settings(cluster=ClusterSettings(burst_partition=partition))
+    found = [d for d in examine(slurm, settings)["cloud programs"] if d.what.startswith("their ")]
+    assert len(found) == complaints
+    level = Level.ERROR if partition == "burst" else Level.WARNING
+    assert all(d.level is level for d in found)
+
+
+def test_the_defaults_are_those_of_the_programs_themselves() -> None:
+    for name in ("resume", "prolog_slurmctld"):
+        text = (hook_files.folder() / name).read_text()
+        for key, value in _PROGRAM_DEFAULTS.items():
+            assert f'"{key}": "{value}"' in text or f'"{key}"' not in text
+    lua = (hook_files.folder() / "job_submit.lua").read_text()
+    for key, value in _HOOK_DEFAULTS.items():
+        assert f"  {key} = {value}," in lua or f'  {key} = "{value}",' in lua
+
+
+@pytest.mark.parametrize(
+    ("sections", "by_partition", "by_cluster", "said"),
+    [
+        ({}, 60.0, "NONE", ""),
+        ({"acquirer": {"kept_nodes": 2}}, 60.0, "NONE", "acquirer.kept_nodes"),
+        ({"acquirer": {"kept_nodes": 2}}, None, "300 sec", "acquirer.kept_nodes"),
+        ({"acquirer": {"kept_nodes": 2}}, 7200.0, "300 sec", ""),
+        ({"acquirer": {"kept_nodes": 2}}, None, "NONE", ""),
+        ({"acquirer": {"kept_nodes": 2}}, math.inf, "300 sec", ""),
+        ({"portfolio": {"enabled": True}}, 30.0, "NONE", "portfolio.steer_nodes"),
+        ({"portfolio": {"enabled": True, "steer_nodes": False}}, 30.0, "NONE", ""),
+    ],
+)
+def test_slurmctld_lets_nodes_stay_that_are_to_be_kept(
+    sections: dict[str, dict[str, object]], by_partition: float | None, by_cluster: str, said: str
+) -> None:
+    slurm = Talker(SOUND | {"SuspendTime": by_cluster})
+    slurm.nodes, slurm.suspend_seconds = [make_node("burst1", "IDLE", features=("spot",))], by_partition
+    found = examine(slurm, Settings.model_validate(sections))["cloud nodes"]
+    about = [diagnosis.what for diagnosis in found if "SuspendTime" in diagnosis.what]
+    assert len(about) == bool(said)
+    assert said in "".join(about)
+
+
+@pytest.mark.parametrize(
+    ("matching", "features", "complaints"),
+    [
+        ({"enabled": True}, ("cloud", "spot"), 1),
+        ({"enabled": True}, ("cloud", "spot", "steady"), 0),
+        ({"enabled": True, "steady_feature": ""}, ("cloud", "spot"), 0),
+        ({"enabled": False}, ("cloud", "spot"), 0),
+    ],
+)
+def test_nodes_that_last_can_be_marked(
+    matching: dict[str, object], features: tuple[str, ...], complaints: int
+) -> None:
+    slurm = Talker()
+    slurm.nodes = [make_node("burst1", "IDLE", features=features)]
+    found = examine(slurm, Settings.model_validate({"matching": matching}))["cloud nodes"]
+    assert sum("feature steady" in diagnosis.what for diagnosis in found) == complaints
+
+
+def test_an_order_of_jobs_needs_factors() -> None:
+    settings = Settings.model_validate({"portfolio": {"enabled": True}})
+    found = examine(Talker(SOUND | {"PriorityType": "priority/basic"}), settings)["slurm.conf"]
+    assert sum("policy's order" in diagnosis.what for diagnosis in found) == 1
+
+
+def test_an_older_prolog_is_said(tmp_path: Path) -> None:
+    own = tmp_path / "prolog_slurmctld"
+    own.write_bytes((hook_files.folder() / "prolog_slurmctld").read_bytes())
+    for content, complaints in ((b"", 0), (b"# changed", 1)):
+        own.write_bytes(own.read_bytes() + content)
+        found = examine(Talker(SOUND | {"PrologSlurmctld": str(own)}))["cloud programs"]
+        assert sum(str(own) in diagnosis.what for diagnosis in found) == complaints
+
+
+@pytest.mark.usefixtures("common_user")
+def test_a_check_that_cannot_be_made_hurts_no_other() -> None:
+    slurm = Talker()
+    slurm.administrator = None
+    found = examine(slurm)
+    assert found["rights"][0].level is Level.ERROR
+    assert "hook" in found
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ((("cloud", "spot"), ("cloud", "on-demand")), ""),
+        ((("cloud",), ("cloud",)), "never moved"),
+        ((("spot", "on-demand"), ("reserved",)), "none ever becomes a spot instance"),
+    ],
+)
+def test_which_nodes_may_be_spot(features: tuple[tuple[str, ...], ...], said: str) -> None:
+    slurm = Talker()
+    slurm.nodes = [make_node(f"burst{n}", features=those) for n, those in enumerate(features, 1)]
+    warnings = [each.what for each in examine(slurm)["cloud nodes"] if each.level is Level.WARNING]
+    assert [said in text for text in warnings] == [True] * bool(said)
+    without = Settings(capacity=CapacitySettings(use_spot=False))
+    assert all(each.level is Level.OK for each in examine(slurm, without)["cloud nodes"])
+
+
+@pytest.mark.parametrize(("said", "setting"), [("0", True), ("1", False), ("1", True), ("0", False)])
+def test_who_may_be_requeued_is_said_once(*, said: str, setting: bool) -> None:
+    settings = Settings(cluster=ClusterSettings(requeue_default=setting))
+    found = examine(Talker({**SOUND, "JobRequeue": said}), settings)["slurm.conf"]
+    wrong = [each.mend for each in found if each.level is Level.ERROR]
+    assert wrong == (
+        [] if (said == "1") is setting else [f"Set cluster.requeue_default = {str(not setting).lower()}"]
+    )

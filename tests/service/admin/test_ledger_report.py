@@ -1,0 +1,129 @@
+"""The report's sums by hand."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec.structs import replace
+
+from advisor.history.ledger import Decision, LedgerRow
+from advisor.history.records import AdviceRecord
+from advisor.model import Estimate, Estimates, Job, Mode, Placement
+from advisor.service.admin.ledger_report import MOST_POINTS, Errors, LedgerReport
+from advisor.service.admin.ledger_report_page import about
+from tests.decide.cases import ask, make_estimates, make_job, make_settings
+
+MIDNIGHT = 20_000 * 86_400.0
+SHADOW = make_settings(cluster={"default_mode": "shadow"})
+
+
+def decision(advice_id: str, time: float, job: Job, *, shadow: bool = False) -> Decision:
+    advice = ask(job, settings=SHADOW) if shadow else ask(job)
+    named = replace(advice, advice_id=advice_id, time=time)
+    return Decision(record=AdviceRecord(advice=named, job=job, estimates=make_estimates()), job_ids=(1,))
+
+
+def row(advice_id: str, time: float, **changes: object) -> LedgerRow:
+    values: dict[str, object] = {
+        "advice_id": advice_id,
+        "time": time,
+        "job_id": 1,
+        "user": "ann",
+        "queue": "onprem",
+        "placement": Placement.ON_PREMISE,
+        "mode": Mode.ACT,
+        "reason": "turnaround.cloud_not_faster",
+        "size": "small",
+        "predicted_wait_seconds": 100.0,
+        "predicted_wait_variance": 1.0,
+        "predicted_run_seconds": math.nan,
+        "predicted_run_variance": math.inf,
+        "actual_wait_seconds": 40.0,
+        "actual_run_seconds": 10.0,
+        "processors": 1,
+        "saved_seconds_estimate": None,
+        "cost_usd": None,
+    }
+    return LedgerRow(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_sums_by_hand() -> None:
+    report = LedgerReport(MIDNIGHT, MIDNIGHT + 1.0, utc_offset_seconds=3600.0)
+    physics, stays = make_job(account="physics"), make_job(account="law", comment="no-burst")
+    late = MIDNIGHT - 1800.0  # half past midnight by the site's clock
+    report.decided(
+        [
+            decision("a", late, physics),
+            decision("b", late, stays),
+            decision("c", MIDNIGHT, physics, shadow=True),
+            decision("d", MIDNIGHT + 86_400.0, make_job(account=None)),
+            decision("x", MIDNIGHT, make_job(queue="burst", explicit_partition=True)),  # by its user
+        ]
+    )
+    report.ended(
+        [
+            row("a", late, saved_seconds_estimate=50.0, cost_usd=2.0, placement=Placement.BURST),
+            row("b", late),
+            row("c", MIDNIGHT, predicted_wait_seconds=10.0),
+            row("x", MIDNIGHT, reason="rule.explicit_burst", cost_usd=7.0),
+        ]
+    )
+    summary = report.summary()
+    assert [summary[name] for name in ("decisions", "kept", "moved", "would_move")] == [4, 1, 2, 1]
+    assert (summary["saved_seconds_estimate"], summary["cost_usd"]) == (50.0, 2.0)
+    assert (summary["placed_by_users"], summary["users_cost_usd"]) == (1, 7.0)
+    assert summary["waits"] == {
+        "jobs": 2,
+        "mean_predicted_seconds": 55.0,
+        "mean_actual_seconds": 40.0,
+        "mean_absolute_error_seconds": 45.0,
+        "interval_jobs": 0,
+        "interval_coverage": None,
+    }
+    assert [(one["reason"], one["jobs"], one["moved"]) for one in summary["outcomes_by_reason"]] == [
+        (row("a", late).reason, 3, 1)
+    ]
+    assert summary["runs"]["jobs"] == 0
+    assert summary["runs"]["mean_absolute_error_seconds"] is None
+    assert [day["date"] for day in summary["days"]] == ["2024-10-04", "2024-10-05"]
+    assert [day["moved"] for day in summary["days"]] == [1, 1]
+    assert summary["days"][0]["cost_usd"] == 2.0
+    assert summary["accounts"][0] == {
+        "account": "physics",
+        "jobs": 2,
+        "moved": 1,
+        "saved_seconds_estimate": 50.0,
+        "cost_usd": 2.0,
+    }
+    assert {one["account"] for one in summary["accounts"]} == {"physics", "law", "-"}
+    said = about(summary)
+    for words in ("4 submissions", "1 stayed", "2 were moved", "1 would have been", "2.00 USD", "7.00 USD"):
+        assert words in said
+
+
+def test_an_empty_ledger_says_so_without_a_fault() -> None:
+    summary = LedgerReport(0.0, 1.0, 0.0).summary()
+    assert summary["days"] == summary["accounts"] == []
+    assert about(summary).startswith("0 submissions were advised")
+
+
+def test_a_plot_has_room_for_so_many_points() -> None:
+    errors = Errors()
+    for number in range(3 * MOST_POINTS + 1):
+        errors.add(float(number), 1.0)
+    drawn = errors.drawn()
+    assert MOST_POINTS / 2 < len(drawn) <= MOST_POINTS
+    assert drawn[0] == (0.0, 1.0)
+    assert Errors().drawn() == []
+
+
+def test_how_often_the_interval_held() -> None:
+    report = LedgerReport(MIDNIGHT, MIDNIGHT + 1.0, 0.0)
+    wide, narrow = (Estimate(seconds=100.0, variance=1.0, lower=low, upper=110.0) for low in (10.0, 90.0))
+    for advice_id, wait in (("a", wide), ("b", narrow), ("c", Estimate(seconds=100.0, variance=1.0))):
+        given = decision(advice_id, MIDNIGHT, make_job())
+        record = replace(given.record, estimates=Estimates(wait=wait))
+        report.decided([Decision(record=record, job_ids=(1,))])
+        report.ended([row(advice_id, MIDNIGHT)])
+    waits = report.summary()["waits"]
+    assert (waits["jobs"], waits["interval_jobs"], waits["interval_coverage"]) == (3, 2, 0.5)

@@ -1,0 +1,120 @@
+"""The caps at the launch and after it, through the loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.model import Capacity
+from advisor.model.settings import WaitingSettings
+from advisor.service.cloud.provisioning import ProvisionLoop
+from tests.service.cloud.test_loops import Rig, comment
+from tests.service.doubles import make_instance, make_node, make_queued
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    """Spot costs 1, on-demand 2 dollars an hour; 5 dollars a day, 3 of them for physics."""
+    rig = Rig(tmp_path)
+    caps = WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0})
+    rig.settings = rig.settings.model_copy(update={"waiting": caps})
+    rig.provision = ProvisionLoop(
+        rig.settings,
+        folder=rig.folder,
+        fleet=rig.fleet,
+        slurm=rig.slurm,  # type: ignore[arg-type]
+        view=rig.view,
+        cloud=rig.cloud,
+        clock=rig.hands.clock,
+    )
+    return rig
+
+
+def ask(rig: Rig, jobs: dict[int, tuple[str, float]]) -> None:
+    """Each job wants a node of its own for so many hours."""
+    rig.look(
+        jobs=[
+            make_queued(
+                number,
+                account=account,
+                requested_time=hours * HOUR,
+                queue="burst",
+                admin_comment=comment(capacity=Capacity.ON_DEMAND),
+            )
+            for number, (account, hours) in jobs.items()
+        ]
+    )
+    nodes = ",".join(f"burst{number}" for number in jobs)
+    rig.hand_over("resume", nodes, {number: f"burst{number}" for number in jobs})
+    rig.provision.act_on_handovers()
+
+
+def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> None:
+    ask(rig, {1: ("physics", 1.0), 2: ("physics", 1.0), 3: ("biology", 1.0), 4: ("biology", 1.0)})
+    assert rig.fleet.of("resume")[0][0] == ("burst1", "burst3")  # 2.07 dollars each, boot included
+    assert rig.slurm.states_told() == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
+    assert rig.provision.returning == {2, 4}
+    assert rig.provision.refusals == {"DailyCap": 2}
+
+
+def test_a_node_given_back_makes_room_for_the_next(rig: Rig) -> None:
+    ask(rig, {1: ("physics", 1.0)})
+    ask(rig, {2: ("physics", 1.0)})
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",), ()]
+    rig.hand_over("suspend", "burst1")
+    rig.provision.act_on_handovers()
+    ask(rig, {2: ("physics", 1.0)})
+    assert rig.fleet.of("resume")[-1][0] == ("burst2",)
+
+
+def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: Rig) -> None:
+    rig.fleet.listed = [
+        make_instance(f"burst{n}", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall) for n in (1, 2)
+    ]
+    rig.hands.pass_by(1.3 * HOUR)
+    nodes = [
+        make_node("burst1", "MIXED"),
+        make_node("burst2", "IDLE"),
+        make_node("burst3", "IDLE", "POWERED_DOWN"),
+    ]
+    jobs = [
+        make_queued(7, "RUNNING", nodes="burst1", queue="burst", requested_time=0.5 * HOUR),
+        make_queued(8, queue="burst", admin_comment=comment()),
+        make_queued(9, queue="burst"),  # its user's own choice
+        make_queued(10),
+    ]
+    rig.look(nodes, jobs)
+    rig.reconcile.read_instances()
+    rig.reconcile.count_money()
+    rig.provision.keep_caps()
+    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_ASAP", "burst2": "POWER_DOWN_ASAP"}
+    assert rig.provision.returning == {8}
+
+
+def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig) -> None:
+    rig.fleet.listed = [make_instance("burst1", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall)]
+    rig.hands.pass_by(1.6 * HOUR)
+    jobs = [
+        make_queued(
+            7, "RUNNING", nodes="burst1", queue="burst", account="physics", requested_time=0.5 * HOUR
+        ),
+        make_queued(8, queue="burst", account="physics", admin_comment=comment()),
+        make_queued(9, queue="burst", account="biology", admin_comment=comment()),
+    ]
+    rig.look([make_node("burst1", "MIXED")], jobs)
+    rig.reconcile.read_instances()
+    rig.reconcile.count_money()
+    rig.provision.keep_caps()
+    assert rig.slurm.states_told() == {}
+    assert rig.provision.returning == {8}
+
+
+def test_without_caps_nothing_is_kept_back(tmp_path: Path) -> None:
+    free = Rig(tmp_path)
+    ask(free, dict.fromkeys(range(1, 9), ("physics", 24.0)))
+    assert len(free.fleet.of("resume")[0][0]) == 8
+    free.provision.keep_caps()
+    assert free.provision.returning == set()

@@ -1,0 +1,110 @@
+"""Thousands of stories of launches, faults, reclaims and crashes, and what holds in each (issue 4).
+
+No node has two instances, no instance is an orphan for longer than the grace, no job is lost or ends twice,
+none loses its node to us, nothing of other people's is touched, and spending stays under the cap. More
+stories, other ones each time: ``ADVISOR_STORIES=20000 pytest tests/service/cloud/test_machine.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed
+from hypothesis import settings as hypothesis_settings
+
+from advisor.model import Capacity
+from tests.service.cloud_stories import CAPS, stories
+from tests.service.cloud_world import Action, tell
+
+STORIES = int(os.environ.get("ADVISOR_STORIES", "2000"))
+PARTS = 4
+
+
+def options(examples: int, *phases: Phase) -> Any:
+    return hypothesis_settings(
+        max_examples=examples,
+        phases=phases or (Phase.generate, Phase.shrink),
+        deadline=None,
+        database=None,
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
+    )
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_happens(part: int) -> None:
+    chosen = part if "ADVISOR_STORIES" not in os.environ else int.from_bytes(os.urandom(4))
+
+    @seed(chosen)
+    @options(STORIES // PARTS)
+    @given(story=stories(), cap_usd=CAPS)
+    def happens(story: Any, cap_usd: float) -> None:
+        tell(story, cap_usd=cap_usd)
+
+    happens()
+
+
+SPOT, ON_DEMAND = Capacity.SPOT, Capacity.ON_DEMAND
+THE_LAST_HAND_OVER_COMES_AGAIN: list[Action] = [
+    ("submit", 100.0, 900.0, 1, SPOT, "well"),
+    ("submit", 400.0, 100.0, 1, SPOT, "well"),
+    ("submit", 20.0, 300.0, 1, SPOT, "well"),
+    ("live", 6),
+    ("submit", 100.0, 300.0, 1, ON_DEMAND, "well"),
+    ("live", 4),
+    ("repeat",),
+]
+A_SUSPEND_FAILS_AND_THE_RESUME_AFTER_IT_DOES_NOT: list[Action] = [
+    ("submit", 20.0, 300.0, 1, ON_DEMAND, "well"),
+    ("live", 6),
+    ("stall", 150.0),
+    ("submit", 900.0, 300.0, 1, ON_DEMAND, "well"),
+    ("work", "look"),
+    ("ec2_fails", "describe_instances", "html", 1),
+    ("work", "provision"),
+    ("live", 8),
+]
+A_RESUME_FINDS_AN_ORPHAN: list[Action] = [
+    ("submit", 20.0, 300.0, 1, ON_DEMAND, "well"),
+    ("live", 5),
+    ("lose_program", "suspend"),
+    ("live", 12),
+    ("submit", 400.0, 300.0, 1, ON_DEMAND, "well"),
+    ("work", "provision"),
+    ("stall", 20.0),
+    ("work", "provision"),  # Slurm has not been looked at in all that time
+    ("stall", 20.0),
+    ("work", "reconcile"),
+    ("live", 2),
+]
+EC2_IS_AWAY_WHILE_A_JOB_RUNS: list[Action] = [
+    ("submit", 2900.0, 3000.0, 1, ON_DEMAND, "well"),
+    ("live", 6),
+    ("ec2_away", 5, 300.0),
+    ("live", 2),
+    ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
+    ("live", 4),
+    ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
+    ("live", 4),
+]
+
+
+def test_a_hand_over_that_comes_again_never_asks_the_cap_about_a_node_that_has_its_instance() -> None:
+    """It was refused then, and powered down under its job."""
+    tell(THE_LAST_HAND_OVER_COMES_AGAIN, cap_usd=0.1)
+
+
+def test_hand_overs_of_a_node_are_done_in_their_order() -> None:
+    """A suspend that failed was done after the resume that followed it, and ended the job's instance."""
+    tell(A_SUSPEND_FAILS_AND_THE_RESUME_AFTER_IT_DOES_NOT, slurmd_b=True)
+
+
+def test_an_orphan_that_a_resume_has_found_is_none_whatever_slurm_showed_before() -> None:
+    """The reconciler ended the instance of a running job: what it had seen of Slurm was older than that."""
+    tell(A_RESUME_FINDS_AN_ORPHAN, slurmd_b=True)
+
+
+def test_what_runs_while_ec2_cannot_be_read_is_on_the_bill() -> None:
+    """It was taken for nothing, and the cap passed by as much."""
+    tell(EC2_IS_AWAY_WHILE_A_JOB_RUNS, cap_usd=0.22)

@@ -1,0 +1,249 @@
+"""Caps hold whatever is asked for, in whatever order, however often the advisor is restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from advisor.ec2.state_file import StateFile
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import WaitingSettings
+from advisor.service.cloud.purse import Purse, RunningNode, Wish
+from tests.service.doubles import Hands
+
+HOUR = 3600.0
+CENT = 0.01
+
+
+@dataclass
+class Node:
+    """A node as it really is: when it was launched and how long its job really takes."""
+
+    number: int
+    account: str
+    usd_per_hour: float
+    launched: float
+    ends: float
+    predicted_usd: float
+    boots_until: float
+
+    @property
+    def name(self) -> str:
+        return f"burst{self.number}"
+
+    def cost(self, until: float) -> float:
+        return max(0.0, min(until, self.ends) - self.launched) / HOUR * self.usd_per_hour
+
+    def seen(self, now: float) -> RunningNode:
+        left = max(0.0, self.predicted_usd - self.cost(now))
+        return RunningNode(
+            instance_id=f"i-{self.number}",
+            node=self.name,
+            usd_per_hour=self.usd_per_hour,
+            launch_time=self.launched,
+            shares={self.account: 1.0} if now >= self.boots_until else {},
+            left_usd=left if now >= self.boots_until else None,
+        )
+
+
+class Spending(RuleBasedStateMachine):
+    """Bursts of launches, jobs that run shorter or longer than predicted, crashes at any moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.hands = Hands(wall=1_800_000_000.0 - 1_800_000_000.0 % 86400.0 + 60.0)
+        self.nodes: list[Node] = []
+        self.number = 0
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @initialize(cap=st.floats(0.5, 20.0), share=st.floats(0.1, 1.0))
+    def begin(self, cap: float, share: float) -> None:
+        self.caps = WaitingSettings(daily_cap_usd=cap, account_daily_cap_usd={"physics": share * cap})
+        self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        self.purse = Purse(StateFile(Path(self.folder.name) / "purse.json"), self.hands.clock)
+
+    @rule(
+        wanted=st.integers(1, 30),
+        account=st.sampled_from(["physics", "biology", ""]),
+        predicted=st.floats(60.0, 4 * HOUR),
+        really=st.floats(0.2, 3.0),
+        crashes=st.integers(0, 1),
+    )
+    def burst(self, wanted: int, account: str, predicted: float, really: float, crashes: int) -> None:
+        now, usd = self.hands.wall, predicted / HOUR * 0.17
+        numbers = range(self.number + 1, self.number + 1 + wanted)
+        self.number += wanted
+        wishes = [
+            Wish(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17) for number in numbers
+        ]
+        refused = self.purse.promise(wishes, self.caps)
+        if crashes:
+            self.restart()  # after the promises were written, before anything else is known
+        for number in numbers:
+            if f"burst{number}" in refused:
+                continue
+            node = Node(
+                number=number,
+                account=account,
+                usd_per_hour=0.17,
+                launched=now,
+                ends=now + really * predicted,
+                predicted_usd=usd,
+                boots_until=now + 50.0,
+            )
+            self.nodes.append(node)
+
+    @rule(seconds=st.floats(1.0, 1200.0))
+    def time_goes_by(self, seconds: float) -> None:
+        self.hands.pass_by(seconds)
+        self.look()
+
+    @rule(seconds=st.floats(600.0, 3 * HOUR))
+    def the_advisor_is_away(self, seconds: float) -> None:
+        self.look()
+        self.hands.pass_by(seconds)
+        self.restart()
+        self.look()
+
+    def look(self) -> None:
+        now = self.hands.wall
+        alive = [node for node in self.nodes if node.ends > now]
+        self.purse.release([node.name for node in self.nodes if node.ends <= now], launched=True)
+        self.purse.count([node.seen(now) for node in alive])
+
+    def overrun(self, account: str | None = None) -> float:
+        """What jobs cost beyond what was predicted of them."""
+        return sum(
+            max(0.0, node.cost(self.hands.wall) - node.predicted_usd)
+            for node in self.nodes
+            if account in (None, node.account)
+        )
+
+    @invariant()
+    def spending_stays_under_the_cap_and_what_running_jobs_overrun(self) -> None:
+        if not hasattr(self, "caps"):
+            return
+        day = self.hands.wall - self.hands.wall % 86400.0
+        if any(node.launched < day for node in self.nodes):
+            return  # the day has ended: the next one has a cap of its own
+        spent = sum(node.cost(self.hands.wall) for node in self.nodes)
+        assert spent <= self.caps.daily_cap_usd + self.overrun() + CENT
+        mine = sum(node.cost(self.hands.wall) for node in self.nodes if node.account == "physics")
+        assert mine <= self.caps.account_daily_cap_usd["physics"] + self.overrun("physics") + CENT
+
+
+Spending.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestSpending = Spending.TestCase
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+def purse_in(folder: Path, hands: Hands) -> Purse:
+    return Purse(StateFile(folder / "purse.json"), hands.clock)
+
+
+def running(node: str = "burst1", **changes: object) -> RunningNode:
+    values = {"instance_id": f"i-{node}", "node": node, "usd_per_hour": 1.0, "launch_time": 1_800_000_000.0}
+    return RunningNode(**(values | changes))  # type: ignore[arg-type]
+
+
+def wish(node: str, usd: float) -> Wish:
+    return Wish(node=node, account="physics", usd=usd, usd_per_hour=1.0)
+
+
+def test_a_shared_node_is_paid_for_by_its_jobs_processors(tmp_path: Path, hands: Hands) -> None:
+    purse = purse_in(tmp_path, hands)
+    hands.pass_by(HOUR)
+    purse.count([running(shares={"physics": 0.75, "": 0.25})])
+    total, by_account = purse.spent_today()
+    assert total == pytest.approx(1.0)
+    assert dict(by_account) == {"physics": pytest.approx(0.75)}
+
+
+def test_hours_the_advisor_was_away_are_counted(tmp_path: Path, hands: Hands) -> None:
+    purse_in(tmp_path, hands).count([running()])
+    hands.pass_by(5 * HOUR)
+    again = purse_in(tmp_path, hands)
+    again.count([running()])
+    assert again.spent_today()[0] == pytest.approx(5.0)
+
+
+def test_f32_a_clock_that_jumps_costs_nothing(tmp_path: Path, hands: Hands) -> None:
+    purse = purse_in(tmp_path, hands)
+    purse.count([running()])
+    hands.wall += HOUR
+    purse.count([running()])
+    assert purse.spent_today()[0] == pytest.approx(0.0)
+    hands.wall -= 2 * HOUR
+    purse.count([running()])
+    hands.pass_by(HOUR)
+    purse.count([running()])
+    assert purse.spent_today()[0] == pytest.approx(1.0)
+
+
+def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
+    tmp_path: Path, hands: Hands
+) -> None:
+    caps = WaitingSettings(daily_cap_usd=1.0)
+    assert purse_in(tmp_path, hands).promise([wish("burst1", 0.8)], caps) == {}
+    purse = purse_in(tmp_path, hands)
+    assert "0.80 USD of 1.00" in purse.promise([wish("burst2", 0.8)], caps)["burst2"]
+    assert purse.promise([wish("burst1", 0.9)], caps) == {}  # the same node, asked for again
+    hands.pass_by(1000.0)
+    purse.count([])
+    assert purse.promise([wish("burst2", 0.8), wish("burst3", 0.8)], caps).keys() == {"burst3"}
+
+
+def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
+    purse = purse_in(tmp_path, hands)
+    caps = WaitingSettings(daily_cap_usd=1.0)
+    purse.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], caps)
+    hands.pass_by(HOUR / 4)
+    purse.release(["burst1", "burst2"], launched=True)
+    purse.release(["burst3"], launched=False)  # EC2 gave no instance
+    assert purse.spent_today()[0] == pytest.approx(0.25 + 0.1)
+    assert purse.promised() == 0.0
+
+
+def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:
+    purse = Purse(StateFile(tmp_path / "missing" / "purse.json"), hands.clock)
+    with pytest.raises(TellAdmin, match="nothing is launched"):
+        purse.promise([wish("burst1", 0.1)], WaitingSettings(daily_cap_usd=1.0))
+    assert purse.promise([wish("burst1", 0.1)], WaitingSettings()) == {}
+
+
+def test_a_new_day_begins_at_nothing_and_the_old_one_is_kept(tmp_path: Path, hands: Hands) -> None:
+    purse = purse_in(tmp_path, hands)
+    hands.pass_by(HOUR)
+    purse.count([running()])
+    hands.pass_by(86400.0)
+    assert purse.spent_today()[0] == 0.0
+    assert sum(sum(day.values()) for day in purse.days().values()) == pytest.approx(1.0)
+
+
+def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Hands) -> None:
+    """Yesterday's money must not use up today's cap."""
+    hands.pass_by(-1_800_000_000.0 % 86_400.0 - HOUR)  # an hour before midnight
+    purse_in(tmp_path, hands).count([running(launch_time=hands.wall)])
+    hands.pass_by(51 * HOUR)
+    again = purse_in(tmp_path, hands)
+    again.count([running(launch_time=hands.wall - 51 * HOUR)])
+    assert [sum(day.values()) for _, day in sorted(again.days().items())] == pytest.approx(
+        [1.0, 24.0, 24.0, 2.0]
+    )
+    assert again.spent_today()[0] == pytest.approx(2.0)

@@ -1,0 +1,52 @@
+"""The end of `advisor control`: what it has set in Slurm goes at once, whatever still computes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from advisor.service.control.wiring import Control
+from advisor.service.running.clock import Clock
+from advisor.service.running.loops import LoopRunner, Step
+from tests.service.stability.test_loop import held_world
+
+
+class Computing:
+    """A loop whose round goes on for a while."""
+
+    name = "learn"
+    period_seconds = 3600.0
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def steps(self) -> Sequence[Step]:
+        return (Step("compute", self._compute),)
+
+    def _compute(self) -> None:
+        self.begun.set()
+        self.go_on.wait(60)
+
+
+@pytest.mark.parametrize(("busy", "lets_go"), [("learn", True), ("take-back", False)])
+def test_only_who_acts_there_keeps_slurm_from_being_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: str, *, lets_go: bool
+) -> None:
+    world, _ = held_world(tmp_path)
+    control = Control(
+        world.settings, slurm=world.slurm, fleet=None, wishes=world.slurm, clock=world.clock.clock
+    )
+    let_go = threading.Event()
+    monkeypatch.setattr(control.take_back, "stop", let_go.set)
+    loop = Computing()
+    control.runners[busy] = LoopRunner(loop, Clock())
+    control.runners[busy].start()
+    assert loop.begun.wait(60)
+    assert not control.stop(timeout=0.05), "a loop is at work: nobody else may begin"
+    assert let_go.is_set() == lets_go
+    loop.go_on.set()
+    assert control.stop()
+    assert let_go.is_set()

@@ -1,0 +1,96 @@
+"""What a look hands on: to the loops, to the submit server, to the advisor's own placement rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.decide.wording import admin_comment
+from advisor.model import ClusterState, Node
+from advisor.model.settings import PathSettings, Settings
+from advisor.model.site import TrackRecord
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.control.looking import LookLoop
+from advisor.service.exchange import snapshot as snapshots
+from advisor.service.sight.view import SharedView
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+from tests.decide.cases import ask
+from tests.service.doubles import Hands, make_look, make_node, make_queued
+
+NODES = (make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE", "POWERED_DOWN"))
+
+
+class Slurm:
+    jobs: tuple[QueuedJob, ...] = ()
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        return make_look(now, NODES, self.jobs)
+
+
+class Placement:
+    """The part of the placement loop that a look knows."""
+
+    record = TrackRecord(at_risk_seconds=7.0)
+    hedge_price = 0.5
+
+    def __init__(self) -> None:
+        self.boot_seconds: float | None = -1.0
+
+    def saw(self, _snapshot: SlurmSnapshot, _state: ClusterState, boot_seconds: float | None) -> None:
+        self.boot_seconds = boot_seconds
+
+
+def make_loop(folder: Path, placement: Any, *, open_now: tuple[bool, bool], **settings: Any) -> LookLoop:
+    hands = Hands()
+    cloud = CloudRecord(folder / "cloud.json", hands.clock)
+    for seconds in (40.0, 50.0, 60.0):
+        cloud.booted(seconds, "spot|c5.xlarge|")
+        cloud.booted(10.0 * seconds, "on-demand|c5.xlarge|")
+    return LookLoop(
+        Settings(paths=PathSettings(state=folder, run=folder), **settings),
+        slurm=Slurm(),  # type: ignore[arg-type]
+        view=SharedView(hands.clock, 60.0),
+        cloud=cloud,
+        is_open=lambda: open_now,
+        status=dict,
+        clock=hands.clock,
+        placement=placement,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spot_open", "use_spot", "boot"), [(True, True, 60.0), (False, True, 600.0), (True, False, 600.0)]
+)
+def test_the_record_is_earned_with_the_boot_time_that_decisions_reckon_with(
+    tmp_path: Path, *, spot_open: bool, use_spot: bool, boot: float
+) -> None:
+    placement = Placement()
+    loop = make_loop(tmp_path, placement, open_now=(spot_open, True), capacity={"use_spot": use_spot})
+    for step in (loop.look, loop.hand_over, loop.publish):
+        step()
+    published = snapshots.read(tmp_path / "snapshot.msgpack").state
+    assert placement.boot_seconds == published.cloud.boot_seconds == boot
+    assert (published.record, published.hedge_price) == (Placement.record, Placement.hedge_price)
+
+
+def test_what_was_committed_is_not_forgotten_by_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = make_queued(7, queue="burst", admin_comment=admin_comment(ask()))
+    for jobs in ((), (moved,)):
+        monkeypatch.setattr(Slurm, "jobs", jobs)
+        loop = make_loop(tmp_path, None, open_now=(True, True))
+        for step in (loop.look, loop.publish):
+            step()
+        published = snapshots.read(tmp_path / "snapshot.msgpack").state
+        assert (published.cloud.spent_today_usd > 0.0) == bool(jobs)
+
+
+def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
+    loop = make_loop(tmp_path, None, open_now=(True, True))
+    usable: list[Node] = [make_node("burst1", "IDLE", features=("spot",))]
+    broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
+    cloud = loop.cloud_state([*usable, *broken])
+    assert (cloud.nodes_total, cloud.nodes_up, cloud.features) == (1, 1, ("spot",))

@@ -1,0 +1,74 @@
+"""The snapshot file: the old one or the new one, or none at all."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+import pytest
+
+from advisor.model import UseFallback
+from advisor.service.exchange import snapshot
+from tests.service.site import NOW, make_snapshot
+
+
+def test_reads_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.msgpack"
+    written = make_snapshot(
+        spent_today_usd=3.5, spent_today_by_account=MappingProxyType({"physics": 3.5}), protected="why"
+    )
+    snapshot.write(path, written)
+    assert snapshot.read(path) == written
+    assert [file.name for file in tmp_path.iterdir()] == ["snapshot.msgpack"]
+
+
+def test_no_file_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UseFallback) as caught:
+        snapshot.read(tmp_path / "none")
+    assert caught.value.code == "snapshot.missing"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00",
+        b"no msgpack",
+        msgspec.msgpack.encode({"format": 1}),
+        msgspec.msgpack.encode({"format": 1, "state": {"time": "x", "cluster": None}}),
+        msgspec.msgpack.encode({"format": 99, "state": {"time": 1.0, "cluster": None}}),
+        b"\x91" * 100_000,
+        b"x" * 5_000_000,
+    ],
+)
+def test_a_damaged_file_is_a_fallback(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "snapshot"
+    path.write_bytes(content)
+    with pytest.raises(UseFallback) as caught:
+        snapshot.read(path)
+    assert caught.value.code == "snapshot.unreadable"
+
+
+def test_a_folder_in_its_place_is_a_fallback(tmp_path: Path) -> None:
+    with pytest.raises(UseFallback) as caught:
+        snapshot.read(tmp_path)
+    assert caught.value.code == "snapshot.unreadable"
+
+
+def test_a_reader_never_sees_half(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot"
+    snapshot.write(path, make_snapshot())
+    done = threading.Event()
+
+    def rewrite() -> None:
+        for turn in range(300):
+            snapshot.write(path, make_snapshot(now=NOW + turn))
+        done.set()
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    while not done.is_set():
+        assert snapshot.read(path).state.cluster is not None
+    writer.join()

@@ -1,0 +1,213 @@
+"""The helper that is root does one thing, and nothing that it was not made for."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.model.errors import RetryLater, TellAdmin
+from advisor.service.hedge.place_helper import HelpedPlaces, answer, serve, serve_one
+from advisor.slurm.commands import Commands
+from advisor.slurm.places import Places, Wish
+
+GOOD = {
+    "job_id": 7,
+    "partition": "onprem",
+    "limit_seconds": 60.0,
+    "held_seconds": 180.0,
+    "features": ["x86"],
+}
+
+
+def asked(**changes: Any) -> tuple[list[Wish], int, str]:
+    wishes: list[Wish] = []
+
+    def reserve(wish: Wish) -> int:
+        wishes.append(wish)
+        return 8
+
+    found = answer(json.dumps(GOOD | changes).encode(), reserve)
+    return wishes, found.placeholder, found.code
+
+
+def test_what_is_in_order_is_done() -> None:
+    wishes, placeholder, _ = asked()
+    assert placeholder == 8
+    assert wishes == [
+        Wish(job_id=7, partition="onprem", limit_seconds=60.0, held_seconds=180.0, features=("x86",))
+    ]
+
+
+def test_a_home_may_be_several_partitions() -> None:
+    wishes, placeholder, _ = asked(partition="short,long")
+    assert (wishes[0].partition, placeholder) == ("short,long", 8)
+    assert asked(partition="short,") == ([], 0, "hedge.bad_wish")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"job_id": 0},
+        {"job_id": "7"},
+        {"partition": "onprem --wrap=reboot"},
+        {"partition": ""},
+        {"features": ["a b"]},
+        {"features": ["a", "$(id)"]},
+        {"held_seconds": 0.0},
+        {"held_seconds": 1e9},
+        {"limit_seconds": -1.0},
+    ],
+)
+def test_what_is_not_is_not(changes: dict[str, Any]) -> None:
+    assert asked(**changes) == ([], 0, "hedge.bad_wish")
+
+
+@given(line=st.binary(max_size=200))
+def test_junk_gets_an_answer(line: bytes) -> None:
+    def reserve(_: Wish) -> int:
+        raise AssertionError
+
+    said = io.BytesIO()
+    serve_one(io.BytesIO(line + b"\n"), said, reserve)
+    assert json.loads(said.getvalue())["code"] == "hedge.bad_wish"
+
+
+@contextmanager
+def helped(folder: Path, reserve: Callable[[Wish], int] | None) -> Iterator[HelpedPlaces]:
+    """Places with a helper, started for one connection as systemd would; None: nobody listens."""
+    path = folder / "places.sock"
+    if reserve is not None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen(1)
+
+        def accept() -> None:
+            with (
+                listener,
+                listener.accept()[0] as connection,
+                connection.makefile("rb") as asked,
+                connection.makefile("wb") as said,
+            ):
+                serve(asked, said, reserve)
+
+        threading.Thread(target=accept, daemon=True).start()
+    places = HelpedPlaces(Places(Commands(folder, None)), path)
+    yield places
+    places.close()
+
+
+WISH = Wish(job_id=7, partition="onprem", limit_seconds=None, held_seconds=60.0)
+
+
+def test_an_id_comes_back(tmp_path: Path) -> None:
+    with helped(tmp_path, lambda wish: wish.job_id + 1) as places:
+        assert places.reserve(WISH) == 8
+
+
+@pytest.mark.parametrize("kind", [RetryLater, TellAdmin])
+def test_so_does_what_went_wrong(tmp_path: Path, kind: type[RetryLater | TellAdmin]) -> None:
+    def reserve(_: Wish) -> int:
+        raise kind("no", code="hedge.no_user")
+
+    with helped(tmp_path, reserve) as places, pytest.raises(kind) as caught:
+        places.reserve(WISH)
+    assert caught.value.code == "hedge.no_user"
+
+
+def test_the_admin_is_told_that_nobody_helps(tmp_path: Path) -> None:
+    with helped(tmp_path, None) as places, pytest.raises(TellAdmin) as caught:
+        places.reserve(WISH)
+    assert caught.value.code == "hedge.no_helper"
+    assert "advisor-places.socket" in str(caught.value)
+
+
+def test_one_connection_serves_many_questions(tmp_path: Path) -> None:
+    """The second would find nobody else: this helper takes one connection."""
+    with helped(tmp_path, lambda wish: wish.job_id + 1) as places:
+        assert [places.reserve(WISH) for _ in range(3)] == [8, 8, 8]
+
+
+class Impatient:
+    """A helper that ends after some questions, or before it answers one."""
+
+    def __init__(self, folder: Path, *, answers: int) -> None:
+        self.asked = 0
+        self.connections = 0
+        self._answers = answers
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(folder / "places.sock"))
+        self._listener.listen(4)
+        self.hung_up = threading.Semaphore(0)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _reserve(self, wish: Wish) -> int:
+        return wish.job_id + 1
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            self.connections += 1
+            with connection, connection.makefile("rwb") as stream:
+                for _ in range(self._answers):
+                    serve_one(stream, stream, self._reserve)
+                    self.asked += 1
+                if not self._answers:
+                    stream.readline()
+                    self.asked += 1
+            self.hung_up.release()
+
+
+def test_a_helper_that_has_ended_is_started_anew(tmp_path: Path) -> None:
+    impatient = Impatient(tmp_path, answers=1)
+    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    for _ in range(3):
+        assert places.reserve(WISH) == 8
+        assert impatient.hung_up.acquire(timeout=20)
+    places.close()
+    assert impatient.connections == 3
+
+
+def test_a_helper_is_ready_before_it_is_asked(tmp_path: Path) -> None:
+    impatient = Impatient(tmp_path, answers=1)
+    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    for _ in range(3):
+        places.prepare()
+    assert places.reserve(WISH) == 8
+    assert impatient.hung_up.acquire(timeout=20)
+    assert impatient.connections == 1
+    places.prepare()  # that one has ended
+    assert places.reserve(WISH) == 8
+    assert impatient.connections == 2
+    places.close()
+
+
+def test_where_there_is_no_helper_nothing_is_prepared(tmp_path: Path) -> None:
+    with helped(tmp_path, None) as places:
+        places.prepare()
+
+
+def test_a_question_that_may_have_been_heard_is_not_repeated(tmp_path: Path) -> None:
+    impatient = Impatient(tmp_path, answers=0)
+    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    with pytest.raises(RetryLater) as caught:
+        places.reserve(WISH)
+    assert caught.value.code == "hedge.helper"
+    assert impatient.hung_up.acquire(timeout=20)
+    assert impatient.asked == 1
+
+
+def test_a_line_without_end_ends_the_connection() -> None:
+    said = io.BytesIO()
+    assert not serve_one(io.BytesIO(b"x" * 10_000), said, lambda _: 8)
+    assert json.loads(said.getvalue())["code"] == "hedge.bad_wish"
+    assert not serve_one(io.BytesIO(b""), said, lambda _: 8)

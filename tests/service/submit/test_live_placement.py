@@ -1,0 +1,167 @@
+"""Live is the replay: the same log, seen by looks at Slurm and by accounting, gives the same features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from advisor.model import JobTable
+from advisor.predict.placement_look import FEATURES
+from advisor.predict.placement_replay import features_of
+from advisor.predict.queue_events import Codes
+from advisor.predict.rolling import TARGETS, RollingForests
+from advisor.replay.forecasts import ForecastColumns, forecast_rows
+from advisor.service.submit.live_placement import LivePlacement
+from advisor.service.submit.placement_store import Base, Loaded
+from advisor.service.submit.queue_stream import QueueStream
+from tests.service.placement_world import (
+    OPTIONS,
+    ORIGIN,
+    SETTINGS,
+    job_of,
+    look_at,
+    make_log,
+    outcomes_between,
+)
+
+BOUNDS = dict.fromkeys(TARGETS, (0.05, 0.95))
+
+
+@pytest.fixture(scope="module")
+def table() -> JobTable:
+    return make_log()
+
+
+@pytest.fixture(scope="module")
+def replayed(table: JobTable) -> tuple[RollingForests, dict[str, ForecastColumns]]:
+    rolling = RollingForests(OPTIONS)
+    return rolling, forecast_rows(table, np.arange(len(table)), OPTIONS, rolling=rolling)
+
+
+class Site:
+    """Control's stream and serve's follower of it, without files between them."""
+
+    def __init__(self, table: JobTable, forests: RollingForests) -> None:
+        self.table = table
+        self.stream = QueueStream(SETTINGS, Codes(), ORIGIN)
+        self.told = -1.0
+        cut = self.stream.cut()
+        base = Base(name="first", table=table.select(slice(0, 0)), codes=Codes())
+        self.stream.rebase(base.name, cut, base.codes, Codes())
+        self.look(-1.0)
+        self.live = LivePlacement(Loaded(base=base, forests=forests, meta={}), self.content())
+
+    def content(self):
+        content = self.stream.file(BOUNDS)
+        assert content is not None
+        return content
+
+    def look(self, time: float, *, accounting: bool = True) -> None:
+        if accounting:
+            self.stream.ended(outcomes_between(self.table, self.told, time))
+            self.told = time
+        self.stream.look(look_at(self.table, time), self.table.total_processors)
+
+    def follow(self) -> None:
+        rows = self.live.begin(self.content())
+        while self.live.withdraw_seen(2):
+            pass
+        for row in rows:
+            self.live.take(row)
+
+
+def differing(found: np.ndarray, expected: np.ndarray) -> set[str]:
+    return {name for name, a, b in zip(FEATURES, found, expected, strict=True) if a != pytest.approx(b)}
+
+
+def test_features_and_forecasts_are_the_replays(
+    table: JobTable, replayed: tuple[RollingForests, dict[str, ForecastColumns]]
+) -> None:
+    forests, columns = replayed
+    expected = features_of(table)
+    site = Site(table, forests)
+    last = len(table) - (len(table) - OPTIONS.first) % OPTIONS.retrain_jobs
+    assert last < len(table) - 30
+    for row in range(len(table)):
+        site.look(float(table.submit[row]))
+        site.follow()
+        job = job_of(table, row)
+        assert differing(site.live.features(job), expected[row]) == set()
+        if row >= last:  # the rows of the newest forests
+            found = site.live.forecast(job)
+            for target in TARGETS:
+                estimate = columns[target].estimate(row)
+                assert found[target].seconds == pytest.approx(estimate.seconds, rel=1e-9)
+                assert found[target].quantiles == pytest.approx(estimate.quantiles, rel=1e-9, abs=1e-9)
+        site.live.advised(job, 1)  # what the next look shows replaces it
+
+
+def test_between_two_looks_only_what_they_miss_differs(
+    table: JobTable, replayed: tuple[RollingForests, dict[str, ForecastColumns]]
+) -> None:
+    """Looks every ten minutes: the request is exact; starts and ends since the look are not known yet."""
+    expected = features_of(table)
+    site = Site(table, replayed[0])
+    looked, exact = -1.0, 0
+    for row in range(len(table)):
+        now = float(table.submit[row])
+        if now - looked >= 600.0:
+            looked = now
+            site.look(now)
+            site.follow()
+        job = job_of(table, row)
+        found = dict(zip(FEATURES, site.live.features(job).tolist(), strict=True))
+        truth = dict(zip(FEATURES, expected[row].tolist(), strict=True))
+        missed = _changes(table, looked, now, row)
+        if not missed:
+            assert differing(np.array([*found.values()]), expected[row]) == set()
+            exact += 1
+        assert {name for name in FEATURES[:10] if found[name] != truth[name]} == set()
+        jobs = found["waiting_jobs"] + found["running_jobs"]
+        assert abs(jobs - truth["waiting_jobs"] - truth["running_jobs"]) <= missed
+        site.live.advised(job, 1)
+    assert exact > 40
+
+
+def _changes(table: JobTable, looked: float, now: float, row: int) -> int:
+    """Starts, ends and submissions in (looked, now] that the last look cannot show."""
+    times = np.concatenate([table.start[:row], table.end[:row], table.submit[:row]])
+    return int(((times > looked) & (times <= now)).sum()) + int((table.submit[:row] == looked).sum())
+
+
+def test_submissions_since_the_look_are_met(
+    table: JobTable, replayed: tuple[RollingForests, dict[str, ForecastColumns]]
+) -> None:
+    site = Site(table, replayed[0])
+    now = float(table.submit[200])
+    site.look(now)
+    site.follow()
+    first, second = job_of(table, 200), replace(job_of(table, 201), submit_time=ORIGIN + now)
+    before = named(site.live, second)
+    site.live.advised(first, 3)
+    after = named(site.live, second)
+    added = after["waiting_jobs"] + after["running_jobs"] - before["waiting_jobs"] - before["running_jobs"]
+    assert added == 3
+    site.look(now + 60.0)  # they were refused by slurmctld: no look shows them
+    site.follow()
+    assert site.live._advised == type(site.live._advised)()
+
+
+def test_an_empty_machine_starts_a_job_at_once() -> None:
+    table = make_log(160)
+    rolling = RollingForests(OPTIONS)
+    forecast_rows(table, np.arange(len(table)), OPTIONS, rolling=rolling)
+    site = Site(table, rolling)
+    job = replace(job_of(table, 0), processors=100, submit_time=ORIGIN)
+    site.live.advised(job, 1)
+    after = named(site.live, replace(job, submit_time=ORIGIN + 1.0))
+    assert (after["running_jobs"], after["waiting_jobs"], after["free_processors"]) == (1, 0, 28)
+    site.live.advised(replace(job, submit_time=ORIGIN + 1.0), 1)
+    after = named(site.live, replace(job, submit_time=ORIGIN + 2.0))
+    assert (after["running_jobs"], after["waiting_jobs"]) == (1, 1)
+    assert after["recent_wait_mean_5"] == -1, "nobody saw it start"
+
+
+def named(live: LivePlacement, job) -> dict[str, float]:
+    return dict(zip(FEATURES, live.features(job).tolist(), strict=True))

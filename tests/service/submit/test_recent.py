@@ -1,0 +1,198 @@
+"""The account of jobs advised since the last snapshot."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from advisor.model import CloudState, Earned, SiteState, TrackRecord
+from advisor.service.submit.recent import RecentSubmissions, Submission
+from tests.service.site import NOW, make_cluster
+
+
+def based_on(**cluster: float) -> RecentSubmissions:
+    recent = RecentSubmissions()
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(**cluster)))
+    return recent
+
+
+def stays(time: float = NOW + 1, processors: int = 2, **more: float) -> Submission:
+    return Submission(time=time, processors=processors, requested_seconds=100.0, **more)
+
+
+def test_without_a_snapshot_nothing_is_known() -> None:
+    recent = RecentSubmissions()
+    recent.add(stays())
+    assert recent.state(NOW) == SiteState(time=NOW, cluster=None)
+
+
+def test_a_thousand_submissions_meet_a_queue_that_grows() -> None:
+    recent = based_on()
+    sizes = []
+    for _ in range(1000):
+        state = recent.state(NOW + 1).cluster
+        assert state is not None
+        sizes.append(state.queue_size)
+        recent.add(stays())
+    assert sizes == list(range(4, 1004))
+    cluster = recent.state(NOW + 1).cluster
+    assert cluster is not None
+    assert cluster.queued_work_core_seconds == 4000.0 + 1000 * 2 * 100.0
+
+
+def test_free_processors_are_taken_first_come_first_served() -> None:
+    recent = based_on(queue_size=0, free_processors=5, waiting_mean_processors=0.0)
+    recent.add(stays(tasks=2))  # both tasks start
+    recent.add(stays(processors=4))  # one processor is left: it waits
+    recent.add(stays(processors=1))  # nobody overtakes
+    cluster = recent.state(NOW + 1).cluster
+    assert cluster is not None
+    assert (cluster.free_processors, cluster.running_jobs, cluster.queue_size) == (1, 10, 2)
+    assert cluster.waiting_mean_processors == 2.5
+    assert cluster.running_mean_processors == (8 * 8 + 2 * 2) / 10
+
+
+def test_an_array_may_start_in_part() -> None:
+    recent = based_on(queue_size=0, free_processors=5)
+    recent.add(stays(tasks=10))
+    cluster = recent.state(NOW + 1).cluster
+    assert cluster is not None
+    assert (cluster.free_processors, cluster.queue_size) == (1, 8)
+
+
+def test_time_goes_on_between_two_looks() -> None:
+    recent = based_on()
+    recent.add(stays(time=NOW + 4))
+    cluster = recent.state(NOW + 10).cluster
+    assert cluster is not None
+    assert cluster.time == NOW + 10
+    assert cluster.running_mean_age_seconds == 110.0
+    assert cluster.waiting_mean_age_seconds == pytest.approx((4 * 60.0 + 6.0) / 5)
+    assert cluster.remaining_work_core_seconds == 8000.0 - 10 * 64
+    late = recent.state(NOW + 1000).cluster
+    assert late is not None
+    assert late.remaining_work_core_seconds == 0.0
+
+
+def test_a_new_snapshot_takes_over_what_is_in_it() -> None:
+    recent = based_on()
+    for second in range(10):
+        recent.add(stays(time=NOW + second))
+    recent.rebase(SiteState(time=NOW + 6, cluster=make_cluster(queue_size=100)))
+    assert len(recent) == 3  # those of seconds 7, 8 and 9
+    cluster = recent.state(NOW + 10).cluster
+    assert cluster is not None
+    assert cluster.queue_size == 103
+
+
+def test_a_snapshot_without_a_cluster_keeps_it_unknown() -> None:
+    recent = based_on()
+    recent.rebase(SiteState(time=NOW + 1, cluster=None, cloud=CloudState(nodes_total=7)))
+    state = recent.state(NOW + 2)
+    assert state.cluster is None
+    assert state.cloud.nodes_total == 7
+
+
+def test_moved_jobs_commit_money_and_nodes_and_join_no_queue() -> None:
+    recent = RecentSubmissions()
+    cloud = CloudState(
+        spent_today_usd=1.0, spent_today_by_account=MappingProxyType({"a": 1.0}), reserved_free_nodes=3
+    )
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), cloud=cloud))
+    moved = Submission(
+        time=NOW + 1, processors=8, on_premise=False, committed_usd=0.5, account="a", reserved_nodes=2
+    )
+    recent.add(moved)
+    recent.add(Submission(time=NOW + 1, processors=8, on_premise=False, committed_usd=0.25, account="b"))
+    recent.add(moved)
+    state = recent.state(NOW + 2)
+    assert state.cluster is not None
+    assert state.cluster.queue_size == 4
+    assert state.cloud.spent_today_usd == 2.25
+    assert dict(state.cloud.spent_today_by_account) == {"a": 2.0, "b": 0.25}
+    assert state.cloud.reserved_free_nodes == 0
+    assert dict(cloud.spent_today_by_account) == {"a": 1.0}, "the snapshot itself is not touched"
+
+
+submissions = st.builds(
+    Submission,
+    time=st.floats(NOW, NOW + 20),
+    processors=st.integers(1, 100),
+    tasks=st.integers(0, 50),
+    requested_seconds=st.floats(0, 1e6),
+    on_premise=st.booleans(),
+    committed_usd=st.floats(0, 100),
+    account=st.sampled_from([None, "a", "b"]),
+    reserved_nodes=st.integers(0, 3),
+)
+
+
+@given(st.lists(submissions, max_size=30), st.integers(-5, 200), st.floats(NOW, NOW + 20))
+def test_no_state_is_ever_absurd(jobs: list[Submission], free: int, look: float) -> None:
+    recent = based_on(free_processors=free, queue_size=0, waiting_mean_processors=0.0)
+    for job in sorted(jobs, key=lambda job: job.time):
+        recent.add(job)
+    for _ in range(2):
+        cluster = recent.state(NOW + 30).cluster
+        assert cluster is not None
+        assert cluster.free_processors >= min(0, free)
+        assert cluster.queue_size >= 0
+        assert cluster.queued_work_core_seconds >= 0
+        assert cluster.waiting_mean_processors >= 0
+        assert -1e-3 <= cluster.waiting_mean_age_seconds <= 31
+        recent.rebase(SiteState(time=look, cluster=make_cluster(free_processors=free, queue_size=0)))
+
+
+def test_what_jobs_advised_since_may_lose_is_at_risk() -> None:
+    recent = RecentSubmissions()
+    record = TrackRecord(bands=(Earned(saved_seconds=1e6),), at_risk_seconds=100.0)
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), record=record))
+    assert recent.state(NOW + 1).record == record
+    recent.add(Submission(time=NOW + 1, processors=2, on_premise=False, at_risk_seconds=50.0))
+    found = recent.state(NOW + 2).record
+    assert found is not None
+    assert found.at_risk_seconds == 150.0
+    assert found.bands == record.bands
+    recent.rebase(SiteState(time=NOW + 2, cluster=make_cluster(), record=record))
+    assert recent.state(NOW + 3).record == record
+
+
+moves = st.builds(
+    Submission,
+    time=st.just(NOW + 1),
+    processors=st.just(1),
+    on_premise=st.booleans(),
+    committed_usd=st.floats(0, 100),
+    account=st.sampled_from([None, "a", "b"]),
+    reserved_nodes=st.integers(0, 3),
+)
+
+
+@given(st.lists(moves, max_size=12))
+def test_what_is_kept_of_the_cloud_is_what_a_fresh_account_says(jobs: list[Submission]) -> None:
+    base = SiteState(time=NOW, cluster=make_cluster(), cloud=CloudState(reserved_free_nodes=5))
+    asked_often, asked_once = RecentSubmissions(), RecentSubmissions()
+    asked_often.rebase(base)
+    for job in jobs:
+        asked_often.add(job)
+        asked_once.rebase(base)  # counts all of it anew
+        asked_once.add(job)
+        assert asked_often.state(NOW + 1).cloud == asked_once.state(NOW + 1).cloud
+    asked_often.rebase(None)
+    assert asked_often.state(NOW + 1).cloud == CloudState()
+
+
+def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> None:
+    """Whatever is added to the state later: the price of a hedge once never reached the decision."""
+    cloud = CloudState(reserved_free_nodes=5, steady_free_nodes=1, nodes_with=MappingProxyType({"spot": 4.0}))
+    record = TrackRecord(bands=(Earned(saved_seconds=1.0),), at_risk_seconds=2.0)
+    base = SiteState(time=NOW, cluster=make_cluster(), cloud=cloud, record=record, hedge_price=0.25)
+    said = structs.asdict(base)
+    assert all(said[field.name] != field.default for field in structs.fields(SiteState))
+    recent = RecentSubmissions()
+    recent.rebase(base)
+    assert recent.state(NOW) == base

@@ -1,0 +1,345 @@
+"""The server on a real socket: bad clients hurt themselves only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from advisor.model import Mode, RetryLater, UseFallback
+from advisor.service.exchange.announcing import Announcer
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.protocol import encode_line
+from advisor.service.exchange.socket_file import SocketFile
+from advisor.service.exchange.spool import SpoolWriter, complete_files
+from advisor.service.running.metrics import ServeMetrics
+from advisor.service.submit.server import SubmitServer
+from tests.service.site import FixedEstimator, ask, make_answerer, make_settings, make_snapshot
+
+
+class Running:
+    """A submit server in this process."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        allowed: frozenset[int] | None = None,
+        hedge: dict[str, Any] | None = None,
+        rule: str = "advisor",
+        mode: Mode = Mode.ACT,
+        **submit: Any,
+    ) -> None:
+        settings = make_settings(folder, mode=mode, submit=submit, hedge=hedge or {})
+        placement = settings.placement.model_copy(update={"rule": rule})
+        settings = settings.model_copy(update={"placement": placement})
+        self.path = settings.paths.submit_socket
+        self.estimator = FixedEstimator()
+        self.answerer, self.holder = make_answerer(settings, make_snapshot(now=time.time()), self.estimator)
+        self.spool = SpoolWriter(settings.paths.spool)
+        self.spool_folder = settings.paths.spool
+        self.metrics = ServeMetrics()
+        self.announcer = Announcer(folder / "nobody.sock")
+        self.file = SocketFile(self.path)
+        self.file.claim()
+        self.server = SubmitServer(
+            self.file.listen(),
+            answerer=self.answerer,
+            holder=self.holder,
+            spool=self.spool,
+            metrics=self.metrics,
+            announcer=self.announcer,
+            allowed_uids=frozenset({os.geteuid()}) if allowed is None else allowed,
+        )
+        self.spool.start()
+        self.server.start()
+
+    def stop(self) -> None:
+        self.file.remove()
+        self.server.stop()
+        self.spool.stop()
+
+    def connect(self) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(10)
+        client.connect(str(self.path))
+        return client
+
+    def client(self) -> SubmitClient:
+        return SubmitClient(self.path, timeout=10)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def start(**options: Any) -> Running:
+        started.append(Running(tmp_path, **options))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()
+
+
+def read_line(client: socket.socket) -> dict[str, Any]:
+    line: dict[str, Any] = json.loads(client.makefile("rb").readline())
+    return line
+
+
+def test_answers_and_writes_down(serve: Callable[..., Running]) -> None:
+    running = serve()
+    with running.client() as client:
+        moved = client.advise(user="alice", min_cpus=2, time_limit=60)
+        assert moved.partition == "burst"
+        dry = client.advise(user="alice", min_cpus=2, dry=True)
+        assert dry.placement == "burst"
+        pong = client.ping()
+    assert (pong.advice_given, pong.model_version, pong.snapshot_usable) == (2, "1", True)
+    running.stop()
+    written = [r.advice.advice_id for file in complete_files(running.spool_folder) for r in file.records]
+    assert written == [moved.id]
+
+
+class Told:
+    """Stands for the announcer."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[str, int | None]] = []
+        self.told, self.not_told = 3, 5
+
+    def announce(self, advice_id: str, uid: int | None) -> None:
+        self.jobs.append((advice_id, uid))
+
+
+@pytest.mark.parametrize("mode", [Mode.ACT, Mode.SHADOW])
+def test_what_starts_hedged_is_announced_and_nothing_else(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    running, told = serve(hedge={"enabled": True}, mode=mode), Told()
+    monkeypatch.setattr(running.server, "_announcer", told)
+    with running.client() as client:
+        client.advise(user="alice", uid=7, min_cpus=2, comment="hedge")  # surely faster there
+        running.estimator.fails = True  # now everything is in doubt
+        hedged = client.advise(user="alice", uid=8, min_cpus=2, comment="hedge")
+        client.advise(user="alice", uid=9, min_cpus=2)
+        client.advise(user="alice", uid=10, min_cpus=2, comment="hedge", dry=True)
+        running.stop()  # what is done after an answer is done
+        pong_text = running.metrics.text()
+    expected = [7, 8] if mode is Mode.ACT else []
+    assert [uid for _, uid in told.jobs] == expected
+    assert (hedged.partition == "burst") == (mode is Mode.ACT)
+    if mode is Mode.ACT:
+        assert told.jobs[-1] == (hedged.id, 8)
+    assert "advisor_serve_hedges_announced_total 3.0" in pong_text
+    assert "advisor_serve_hedges_not_announced_total 5.0" in pong_text
+
+
+@pytest.mark.parametrize(
+    ("rule", "age", "version"),
+    [("advisor", 0.0, "7"), ("advisor", 999.0, None), ("published", 0.0, None)],
+)
+def test_it_says_whether_its_own_placement_rule_decides(
+    serve: Callable[..., Running], rule: str, age: float, version: str | None
+) -> None:
+    running = serve(rule=rule)
+    live: Any = SimpleNamespace(version="7", time=time.time() - age)
+    running.holder.placement.current = live
+    with running.client() as client:
+        assert client.ping().placement_version == version
+    in_use = f"advisor_serve_placement_in_use {float(version is not None)}"
+    assert in_use in running.metrics.text()
+
+
+def test_questions_may_come_in_pieces_and_in_bundles(serve: Callable[..., Running]) -> None:
+    running = serve()
+    line = encode_line(ask(seq=1))
+    with running.connect() as client:
+        for byte in line:
+            client.sendall(bytes([byte]))
+        reader = client.makefile("rb")
+        assert json.loads(reader.readline())["seq"] == 1
+        client.sendall(encode_line(ask(seq=2)) + encode_line(ask(seq=3)) + line[:10])
+        assert [json.loads(reader.readline())["seq"] for _ in range(2)] == [2, 3]
+        client.sendall(line[10:])
+        assert json.loads(reader.readline())["seq"] == 1
+
+
+def test_nonsense_is_refused_on_its_own_connection_only(serve: Callable[..., Running]) -> None:
+    running = serve()
+    with running.client() as good, running.connect() as bad:
+        assert good.advise().ok
+        bad.sendall(b"\x00\xff nonsense\n")
+        reader = bad.makefile("rb")
+        refused = json.loads(reader.readline())
+        assert (refused["ok"], refused["error"]) == (False, "protocol.malformed")
+        bad.sendall(encode_line(ask(seq=9)))
+        assert json.loads(reader.readline())["seq"] == 9, "and the next question is answered"
+        assert good.advise().ok
+    assert 'code="protocol.malformed"} 1.0' in running.metrics.text()
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_line_too_long_closes_the_connection(serve: Callable[..., Running], end: bytes) -> None:
+    running = serve(max_line_bytes=2048)
+    with running.connect() as client:
+        client.sendall(b"x" * 3000 + end)
+        assert read_line(client)["error"] == "protocol.too_long"
+        assert client.recv(10) == b""
+    with running.client() as good:
+        assert good.advise(name="n" * 1000).ok  # the fields' own names take another 700
+
+
+def test_a_client_that_hangs_holds_up_nobody(serve: Callable[..., Running]) -> None:
+    running = serve()
+    with running.connect() as half, running.connect() as silent, running.client() as good:
+        half.sendall(b'{"v":1,"op"')
+        assert good.advise().ok
+        assert silent.fileno() >= 0
+
+
+def test_an_idle_connection_is_closed_and_the_client_comes_again(serve: Callable[..., Running]) -> None:
+    running = serve(idle_seconds=0.05)
+    with running.connect() as client:
+        assert client.recv(10) == b""
+    with running.client() as good:
+        assert good.advise().ok
+
+
+def test_no_more_connections_than_allowed(serve: Callable[..., Running]) -> None:
+    running = serve(max_connections=2)
+    with running.client() as first, running.client() as second:
+        assert first.ping().ok
+        assert second.ping().ok
+        with running.connect() as third:
+            assert read_line(third)["error"] == "server.busy"
+        assert first.advise().ok
+        second.close()
+        pause = threading.Event()
+        while len(running.server._connections) > 1:
+            pause.wait(0.005)
+        with running.client() as next_one:
+            assert next_one.ping().ok
+
+
+def test_a_stranger_is_refused(serve: Callable[..., Running]) -> None:
+    running = serve(allowed=frozenset())
+    with running.connect() as client:
+        assert read_line(client)["error"] == "peer.not_allowed"
+    assert running.estimator.seen == []
+
+
+def test_a_mistake_of_ours_is_a_refusal(serve: Callable[..., Running], monkeypatch: Any) -> None:
+    running = serve()
+    with running.client() as client:
+        with monkeypatch.context() as broken:
+            broken.setattr(running.answerer, "answer", lambda _request: 1 / 0)
+            with pytest.raises(UseFallback) as caught:
+                client.advise()
+            assert caught.value.code == "server.failed"
+        assert client.advise().ok, "the connection lives on"
+
+
+def test_many_at_once_get_their_own_answers(serve: Callable[..., Running]) -> None:
+    running = serve()
+    wrong: list[Any] = []
+
+    def submit(number: int) -> None:
+        with running.connect() as client:
+            reader = client.makefile("rb")
+            for turn in range(50):
+                seq = number * 1000 + turn
+                client.sendall(encode_line(ask(seq=seq, user=f"u{number}")))
+                reply = json.loads(reader.readline())
+                if reply["seq"] != seq or not reply["ok"]:
+                    wrong.append(reply)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(running.estimator.seen) == 400
+
+
+def test_a_stop_answers_what_is_under_way(serve: Callable[..., Running], monkeypatch: Any) -> None:
+    running = serve()
+    answer, asked, go_on = running.answerer.answer, threading.Event(), threading.Event()
+
+    def slow(request: Any) -> Any:
+        asked.set()
+        go_on.wait(10)
+        return answer(request)
+
+    monkeypatch.setattr(running.answerer, "answer", slow)
+    with running.connect() as client:
+        client.sendall(encode_line(ask(seq=5)))
+        assert asked.wait(10)
+        stopper = threading.Thread(target=running.stop)
+        stopper.start()
+        while running.path.exists():
+            threading.Event().wait(0.005)
+        go_on.set()
+        assert read_line(client)["seq"] == 5
+        stopper.join()
+    with pytest.raises(RetryLater):
+        running.client().ping()
+
+
+def test_metrics_over_the_socket(serve: Callable[..., Running]) -> None:
+    running = serve()
+    with running.client() as client:
+        client.advise(hook_failed=3, hook_skipped=4)
+        text = client.metrics()
+    for line in (
+        r'advisor_serve_advice_total\{mode="act",placement="burst",reason="[a-z_.]+"\} 1.0',
+        r"advisor_serve_advice_seconds_count 1.0",
+        r"advisor_serve_hook_failed_total 3.0",
+        r"advisor_serve_hook_skipped_total 4.0",
+        r"advisor_serve_snapshot_believed 1.0",
+        r'advisor_serve_model_version\{kind="predictor"\} 1.0',
+        r"advisor_serve_spool_dropped_total 0.0",
+    ):
+        assert re.search(f"^{line}$", text, re.MULTILINE), line
+
+
+def test_the_client_says_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(RetryLater) as caught:
+        SubmitClient(tmp_path / "none").ping()
+    assert caught.value.code == "submit.unreachable"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"", RetryLater), (b"half", RetryLater), (b"nonsense\n", UseFallback), (b"{}\n", UseFallback),
+        (b'{"ok":true}\n', UseFallback), (b"x" * 20_000, RetryLater),
+    ],
+)  # fmt: skip
+def test_the_client_survives_a_wrong_server(tmp_path: Path, answer: bytes, error: type[Exception]) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer_one() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_one)
+        thread.start()
+        with SubmitClient(path, timeout=10) as client, pytest.raises(error):
+            client.ping()
+        thread.join()

@@ -1,0 +1,94 @@
+"""A request becomes a job."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.service.submit.submission import (
+    MAX_ARRAY_TASKS,
+    count_array_tasks,
+    feature_words,
+    job_of,
+    memory_of,
+    processors_of,
+)
+from tests.service.site import NOW, ask
+
+
+@pytest.mark.parametrize(
+    ("expression", "tasks"),
+    [
+        (None, 1), ("", 1), ("5", 1), ("0-9", 10), ("1-7%2", 7), ("1-7:2", 4), ("1,3,9", 3),
+        ("1-3,10-12:2%5", 5), ("[1-4]", 4), ("0-999999999", MAX_ARRAY_TASKS), ("9-1", 1), ("1-5:0", 1),
+        ("x", 1), ("1-", 1), ("%5", 1), ("9" * 5000, 1),
+    ],
+)  # fmt: skip
+def test_array_tasks_are_counted(expression: str | None, tasks: int) -> None:
+    assert count_array_tasks(expression) == tasks
+
+
+@given(st.text(max_size=50))
+def test_any_array_expression_is_a_number_of_tasks(expression: str) -> None:
+    assert 1 <= count_array_tasks(expression) <= MAX_ARRAY_TASKS
+
+
+@pytest.mark.parametrize(
+    ("options", "processors"),
+    [
+        ({"min_cpus": None}, 1),
+        ({"min_cpus": 1}, 1),
+        ({"min_cpus": 12, "num_tasks": 6, "cpus_per_task": 2}, 12),  # -N2 --ntasks-per-node=3 -c2
+        ({"min_cpus": 1, "num_tasks": 6}, 6),
+        ({"min_cpus": 1, "min_nodes": 4}, 4),
+        ({"min_cpus": 1, "min_nodes": 2, "ntasks_per_node": 8, "cpus_per_task": 2}, 32),
+        ({"min_cpus": 2**60}, 2**31 - 1),
+    ],
+)
+def test_processors_are_the_most_the_options_imply(options: dict[str, int], processors: int) -> None:
+    assert processors_of(ask(**options)) == processors
+
+
+def test_memory_is_the_whole_jobs() -> None:
+    assert memory_of(ask(memory_per_cpu=100), 8) == 800
+    assert memory_of(ask(memory_per_node=100, min_nodes=3), 8) == 300
+    assert memory_of(ask(memory_per_node=0), 8) is None
+    assert memory_of(ask(), 8) is None
+
+
+def test_memory_beyond_all_bounds_is_the_most_the_ledger_holds() -> None:
+    most = 2**63 - 1
+    assert memory_of(ask(memory_per_cpu=2**60), 2**31 - 1) == most
+    assert memory_of(ask(memory_per_node=2**62, min_nodes=4_000_000), 8) == most
+
+
+def test_feature_words_of_any_expression() -> None:
+    assert feature_words("x86&fast") == ("x86", "fast")
+    assert feature_words("[rack1*2&rack2*4]|onprem") == ("rack1", "rack2", "onprem")
+    assert feature_words(None) == ()
+
+
+def test_a_job_has_what_the_user_said() -> None:
+    request = ask(
+        gid=5,
+        default_partition="onprem",
+        array="1-4",
+        requeue=False,
+        req_nodes="n1",
+        generic_resources="gpu:1",
+    )
+    job = job_of(request, now=NOW, default_queue="other", group_names={5: "chemists"})
+    assert (job.submit_time, job.group, job.queue) == (NOW, "chemists", "onprem")
+    assert (job.array_tasks, job.requeue, job.node_list, job.gres) == (4, False, "n1", "gpu:1")
+    assert job.requested_time == 3600.0
+    assert not job.explicit_partition
+
+
+def test_a_named_partition_is_explicit_and_its_limit_holds() -> None:
+    request = ask(partition="long", time_limit=None, partition_time_limit=10)
+    job = job_of(request, now=NOW, default_queue="onprem", group_names={})
+    assert job.explicit_partition
+    assert job.queue == "long"
+    assert job.requested_time == 600.0
+    assert job.group is None
