@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -60,7 +60,7 @@ class Budget:
     Attributes
     ----------
     policies : int, optional
-        So many policies (the same choice on every machine).
+        So many simulations (the same choice on every machine).
     seconds : float
         Else so long by ``clock``.
     clock : callable, optional
@@ -73,7 +73,8 @@ class Budget:
 
 
 Simulate = Callable[[Ints], Floats]
-"""Simulates policies by their indices and gives the loss of all (those not asked for may be anything)."""
+"""Simulates policies by their indices, and gives the loss of each policy that is known by then, NaN for the
+others. Those whose plan is that of one simulated before are known, too, and have cost nothing."""
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ class TimeConstrainedSelector:
         best : int
             Policy of least loss; of equals the one that was better before.
         tried : ndarray of int
-            Simulated policies, in the order simulated.
+            Policies whose loss is known: simulated, or with the plan of one that was; in that order.
         loss : ndarray of float, shape (count,)
             Theirs; NaN for the others.
         """
@@ -182,11 +183,21 @@ class TimeConstrainedSelector:
         total = budget.seconds if budget.policies is None else float(budget.policies)
         shuffled = [self.poor[at] for at in self.generator.permutation(len(self.poor))]
         tried: list[int] = []
-        began = self._now(budget, tried)
+        simulated = 0
+        began = self._now(budget, simulated)
+        spent = 0.0
+
+        def try_one(policy: int) -> None:
+            nonlocal simulated, spent
+            found = simulate(np.array([policy], np.int64))
+            new = [policy, *np.flatnonzero(np.isnan(loss) & ~np.isnan(found)).tolist()]
+            tried.extend(dict.fromkeys(new))
+            loss[new] = found[new]
+            simulated += 1
+            spent = self._now(budget, simulated) - began
+
         if always is not None:
-            loss[always] = simulate(np.array([always], np.int64))[always]
-            tried.append(always)
-        spent = self._now(budget, tried) - began
+            try_one(always)
         shared = max(total - spent, 0.0)
         rest = [*self.stale, *self.smart]  # where there are too few poor
         for group, quota in (
@@ -199,20 +210,17 @@ class TimeConstrainedSelector:
             for policy in group:
                 if spent >= limit:
                     break
-                if policy == always or policy in tried:
-                    continue
-                loss[policy] = simulate(np.array([policy], np.int64))[policy]
-                tried.append(policy)
-                spent = self._now(budget, tried) - began
+                if math.isnan(loss[policy]):
+                    try_one(policy)
         if budget.policies is None:
             self._seconds_each = spent / len(tried)
         return tried
 
     @staticmethod
-    def _now(budget: Budget, tried: Sequence[int]) -> float:
-        """What is spent: policies, or seconds."""
+    def _now(budget: Budget, simulated: int) -> float:
+        """What is spent: simulations, or seconds."""
         if budget.policies is not None or budget.clock is None:
-            return float(len(tried))
+            return float(simulated)
         return budget.clock()
 
 

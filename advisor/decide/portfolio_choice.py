@@ -74,13 +74,16 @@ class Chooser:
 
     def choose(self, situation: Situation, worth: Worth, budget: Budget, champion: int) -> Choice:
         """Simulate within the budget, and compare with the champion."""
-        best, tried, loss = self._selector.choose(
-            lambda chosen: worth.loss(
-                self._simulator.simulate(situation, chosen, champion, self._hold_seconds)
-            ),
-            budget,
-            champion,
-        )
+        everyone = np.arange(self._selector.count)
+
+        def simulate(chosen: NDArray[np.int64]) -> Floats:
+            outcomes = self._simulator.simulate(situation, chosen, champion, self._hold_seconds)
+            if len(chosen) == len(everyone):
+                return worth.loss(outcomes)
+            outcomes, known = self._simulator.alike()
+            return np.where(known | np.isin(everyone, chosen), worth.loss(outcomes), np.nan)
+
+        best, tried, loss = self._selector.choose(simulate, budget, champion)
         return Choice(
             applied=unless_champion(loss, best, champion, self.margin), best=best, tried=tried, loss=loss
         )

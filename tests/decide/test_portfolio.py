@@ -20,11 +20,24 @@ def selector(count: int = 10) -> TimeConstrainedSelector:
     return TimeConstrainedSelector(count, np.random.default_rng(1))
 
 
+def only(loss, alike=()):
+    """Tells of those asked for, and of what comes to the same plan as one of them."""
+    known = np.zeros(len(loss), bool)
+
+    def simulate(chosen):
+        known[chosen] = True
+        for group in alike:
+            known[list(group)] |= known[list(group)].any()
+        return np.where(known, loss, np.nan)
+
+    return simulate
+
+
 def test_first_choice_tries_the_smart_in_order():
     """All ten are smart at first and get the whole budget: the first five are simulated."""
     one = selector()
     loss = np.arange(10.0)[::-1]
-    best, tried, seen = one.choose(lambda _: loss, Budget(policies=5))
+    best, tried, seen = one.choose(only(loss), Budget(policies=5))
     assert tried.tolist() == [0, 1, 2, 3, 4]
     assert best == 4
     assert np.isnan(seen[5:]).all()
@@ -38,8 +51,8 @@ def test_second_choice_tries_all_the_smart_first():
     """Five of ten: 3.5 for the three smart, 0.75 for the stale (one is simulated), one of the poor."""
     one = selector()
     loss = np.arange(10.0)[::-1]
-    one.choose(lambda _: loss, Budget(policies=5))
-    _, tried, _ = one.choose(lambda _: loss, Budget(policies=5))
+    one.choose(only(loss), Budget(policies=5))
+    _, tried, _ = one.choose(only(loss), Budget(policies=5))
     assert tried[:4].tolist() == [4, 3, 2, 5]
     assert tried[4] in {0, 1}
     assert len(tried) == 5
@@ -50,9 +63,9 @@ def test_what_is_left_of_the_budget_goes_to_whoever_there_is():
     """Two are poor after one choice of all but one: the rest is spent on the stale, nobody is tried twice."""
     one = selector(5)
     loss = np.arange(5.0)
-    one.choose(lambda _: loss, Budget(policies=4))
+    one.choose(only(loss), Budget(policies=4))
     one.poor, one.stale = [], [4, *one.poor]
-    _, tried, _ = one.choose(lambda _: loss, Budget(policies=4))
+    _, tried, _ = one.choose(only(loss), Budget(policies=4))
     assert len(set(tried.tolist())) == len(tried) == 4
 
 
@@ -63,7 +76,7 @@ def test_the_smart_are_so_many_and_everybody_has_his_turn():
     last = np.zeros(60, int)
     for turn in range(200):
         loss = generator.random(60)
-        _, tried, _ = one.choose(lambda _, loss=loss: loss, Budget(policies=20))
+        _, tried, _ = one.choose(only(loss), Budget(policies=20))
         last[tried] = turn
         assert len(one.smart) + len(one.stale) + len(one.poor) == 60
         assert len(one.smart) == 12
@@ -74,7 +87,7 @@ def test_the_champion_is_always_simulated_and_once():
     one = selector()
     loss = np.arange(10.0)
     for _ in range(5):
-        _, tried, seen = one.choose(lambda _: loss, Budget(policies=3), 9)
+        _, tried, seen = one.choose(only(loss), Budget(policies=3), 9)
         assert tried[0] == 9
         assert seen[9] == 9.0
         assert len(set(tried.tolist())) == len(tried) == 3
@@ -84,13 +97,34 @@ def test_a_clock_bounds_the_time():
     """Each simulation takes 10 ms: of 35 ms four are begun."""
     moment = 0.0
 
-    def simulate(_):
+    tells = only(np.arange(10.0))
+
+    def simulate(chosen):
         nonlocal moment
         moment += 0.01
-        return np.arange(10.0)
+        return tells(chosen)
 
     _, tried, _ = selector().choose(simulate, Budget(seconds=0.035, clock=lambda: moment))
     assert len(tried) == 4
+
+
+def test_what_comes_to_the_same_plan_costs_nothing():
+    """Three simulations tell of seven policies, and the best was not asked for."""
+    one = selector()
+    asked = []
+    tells = only(np.arange(10.0)[::-1], [(0, 3, 9), (1, 4, 5)])
+
+    def simulate(chosen):
+        asked.extend(chosen.tolist())
+        return tells(chosen)
+
+    best, tried, seen = one.choose(simulate, Budget(policies=3))
+    assert asked == [0, 1, 2]
+    assert tried.tolist() == [0, 3, 9, 1, 4, 5, 2]
+    assert best == 9
+    assert np.isnan(seen[[6, 7, 8]]).all()
+    assert one.smart == [9, 5, 4, 3]
+    assert one.stale == [6, 7, 8]
 
 
 @pytest.mark.parametrize(("margin", "applied"), [(0.0, 1), (0.05, 1), (0.2, 0)])

@@ -22,6 +22,7 @@ from advisor.simulate.portfolio._shared import (
 )
 from advisor.simulate.portfolio._state import (
     SLOWDOWN_BOUND,
+    Flags,
     Floats,
     Ints,
     OnlineState,
@@ -304,7 +305,8 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
         until = now + hold
         least = until + rules.boot if after.headroom > 0 and hold < np.inf else now
         ended = _go(job, state, known, -1, rules, policies[index], until, least, ready, outcome[index])
-        note_plan(known, policies[index], it.forks, index)
+        if shares:
+            note_plan(known, policies[index], it.forks, index)
         if ended == HANDED_OVER:
             started, total = _follow(job, state, known, rules, after, least, ready, outcome[index])
         else:
@@ -312,6 +314,16 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
         outcome[index, CHARGED] = total - paid if started else np.inf
         outcome[index, HELD] = total - elapsed
         _add_slowdowns(job, present, state.start, outcome, index)
+
+
+@numba.njit(cache=True)
+def take_alike(policies: Records, known: Known, outcome: Floats, is_known: Flags) -> None:
+    """Outcomes of policies whose plan is that of one that was simulated; ``is_known``, shape (n,): whose."""
+    for index in range(len(policies)):
+        same = find_plan(known, policies[index])
+        is_known[index] = same >= 0
+        if same >= 0:
+            outcome[index] = outcome[same]
 
 
 @numba.njit(cache=True)

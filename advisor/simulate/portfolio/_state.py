@@ -11,6 +11,7 @@ from advisor.simulate._state import Records
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 SLOWDOWN_BOUND = 10.0
 """Seconds: shorter jobs count as this long in the bounded slowdown (section 2)."""

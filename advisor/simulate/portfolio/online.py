@@ -17,6 +17,7 @@ from advisor.simulate.portfolio._state import (
     JOB,
     NODE,
     WAITING,
+    Flags,
     Floats,
     OnlineState,
     Readiness,
@@ -101,6 +102,7 @@ class OnlineSimulator:
         self._policies = as_records(policies)
         self._rules = rules
         self._outcome = np.zeros((len(policies), _online.COLUMNS))
+        self._is_known = np.zeros(len(policies), np.bool_)
         self._about: tuple[Situation, int | None, float] | None = None
         self._room = 0
         self._make_room(256)
@@ -153,6 +155,17 @@ class OnlineSimulator:
             situation.ready,
             self._outcome,
         )
+        return self._outcomes()
+
+    def alike(self) -> tuple[Outcomes, Flags]:
+        """Outcomes of all policies whose plan is that of one simulated on the last situation, and whose.
+
+        Nothing is simulated for it. The arrays handed out are overwritten by the next call.
+        """
+        _online.take_alike(self._policies, self._known, self._outcome, self._is_known)
+        return self._outcomes(), self._is_known
+
+    def _outcomes(self) -> Outcomes:
         charged, slowdown, later, held, spared_charged, spared_slowdown = self._outcome.T
         return Outcomes(
             charged=charged,

@@ -89,6 +89,12 @@ def test_plans_together_are_the_plans_alone(by_hand, seed, release, runtimes, bo
         expected = alone(situation, cluster, base, hold)
         found = together.simulate(situation, generator.permutation(INDICES), base, hold)
         assert rows(found).tobytes() == expected.tobytes()
+        some = OnlineSimulator(EVERY, cluster.rules)
+        first = generator.permutation(INDICES)[:9]
+        some.simulate(situation, first, base, hold)
+        found, known = some.alike()
+        assert known[first].all() or boot == 0.0 or (base is None and np.isfinite(hold))
+        assert rows(found)[known].tobytes() == expected[known].tobytes()
         return
 
 
