@@ -47,6 +47,7 @@ def clean(text: str, limit: int = _DETAIL_LIMIT) -> str:
     return shown if len(shown) <= limit and len(window) == len(text) else shown[: limit - 1].rstrip() + "…"
 
 
+@lru_cache(maxsize=256)
 def duration(seconds: float) -> str:
     """A time for people: ``45 s``, ``12 min``, ``2 h 05 min``, ``3 d 04 h``; NaN is ``unknown``."""
     if not math.isfinite(seconds):
@@ -291,9 +292,9 @@ def _written(values: Mapping[str, float]) -> str:
     """Names and numbers, to four digits, without those that JSON has no words for."""
     numbers = tuple(values.values())
     # one unknown or infinite number makes the sum so: all are looked at, and written, in one step
-    layout = _layout(tuple(values)) if math.isfinite(sum(numbers)) else None
-    if layout is not None:
-        return layout % numbers
+    text = _written_plainly(tuple(values), numbers) if math.isfinite(sum(numbers)) else None
+    if text is not None:
+        return text
     return ",".join(
         f'"{name}":{value:.4g}' for name, value in values.items() if math.isfinite(value) and _is_plain(name)
     )
@@ -302,6 +303,13 @@ def _written(values: Mapping[str, float]) -> str:
 def _is_plain(name: str) -> bool:
     """Whether a name needs no escaping: those of a newer release's answers are not known here."""
     return name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= _DETAIL_LIMIT)
+
+
+@lru_cache(maxsize=256)
+def _written_plainly(names: tuple[str, ...], numbers: tuple[float, ...]) -> str | None:
+    """Finite numbers; None where not all names are plain. Kept: who submits in a loop is told the same."""
+    layout = _layout(names)
+    return None if layout is None else layout % numbers
 
 
 @lru_cache(maxsize=256)

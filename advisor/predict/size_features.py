@@ -62,7 +62,7 @@ def _hash(value: str | None) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def _family(name: str | None) -> str | None:
+def family(name: str | None) -> str | None:
     """A job name without its counters: ``run_017`` and ``run_018`` are the same work."""
     if name is None or name.isdecimal():
         return name
@@ -207,7 +207,7 @@ def _hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 def hashes_of(job: Job) -> tuple[int, int, int]:
     """Hashes of a job's user, queue and name (its counters left out); 0 where unknown."""
-    return _hash(job.user), _hash(job.queue), _hash(_family(job.name))
+    return _hash(job.user), _hash(job.queue), _hash(family(job.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

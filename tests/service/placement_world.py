@@ -10,13 +10,18 @@ import numpy as np
 from advisor.model import Job, JobOutcome, JobTable
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.predict.distribution import ForestSettings
-from advisor.predict.rolling import ForecastOptions
+from advisor.predict.queue_events import Codes
+from advisor.predict.rolling import TARGETS, ForecastOptions, RollingForests
 from advisor.replay.sources import load_table
+from advisor.service.submit.live_placement import LivePlacement
+from advisor.service.submit.placement_store import Base, Loaded
+from advisor.service.submit.queue_stream import QueueStream, StreamFile
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 
 ORIGIN = 1_800_000_000.0
 QUEUES = ("onprem", "long")
 OPTIONS = ForecastOptions(first=150, retrain_jobs=100, forests=3, forest=ForestSettings(trees=4))
+BOUNDS = dict.fromkeys(TARGETS, (0.05, 0.95))
 SETTINGS = Settings(cluster=ClusterSettings(on_premise_partitions=QUEUES))
 
 
@@ -96,3 +101,35 @@ def look_at(table: JobTable, time: float) -> SlurmSnapshot:
             )
         )
     return SlurmSnapshot(time=table.start_of_log + time, jobs=tuple(jobs), nodes=())
+
+
+class Site:
+    """Control's stream and serve's follower of it, without files between them."""
+
+    def __init__(self, table: JobTable, forests: RollingForests) -> None:
+        self.table = table
+        self.stream = QueueStream(SETTINGS, Codes(), ORIGIN)
+        self.told = -1.0
+        cut = self.stream.cut()
+        base = Base(name="first", table=table.select(slice(0, 0)), codes=Codes())
+        self.stream.rebase(base.name, cut, base.codes, Codes())
+        self.look(-1.0)
+        self.live = LivePlacement(Loaded(base=base, forests=forests, meta={}), self.content())
+
+    def content(self) -> StreamFile:
+        content = self.stream.file(BOUNDS)
+        assert content is not None
+        return content
+
+    def look(self, time: float, *, accounting: bool = True) -> None:
+        if accounting:
+            self.stream.ended(outcomes_between(self.table, self.told, time))
+            self.told = time
+        self.stream.look(look_at(self.table, time), self.table.total_processors)
+
+    def follow(self) -> None:
+        rows = self.live.begin(self.content())
+        while self.live.withdraw_seen(2):
+            pass
+        for row in rows:
+            self.live.take(row)

@@ -19,12 +19,13 @@ import msgspec
 from advisor.decide import advise, wording
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
-from advisor.model.estimate import NO_SIZE, Estimates
+from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest
 from advisor.service.exchange.snapshot import Snapshot
+from advisor.service.submit.kept_estimates import KeptEstimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import LONGEST_CONSTRAINT, job_of
@@ -64,6 +65,7 @@ class Answerer:
         # unique across restarts: start time, a random part, a counter
         self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
         self._ids = itertools.count(1)
+        self._kept = KeptEstimates()
         self.estimator_errors = 0
 
     @property
@@ -119,10 +121,7 @@ class Answerer:
             own = self._holder.placement.usable(knowledge.settings, state.time)
             # without a record nobody could say what may be staked
             if own is not None and state.record is not None:
-                model = knowledge.model
-                size = NO_SIZE if model is None else model.estimator.size_of(job)
-                found = own.forecast(job)
-                return Estimates(wait=found["wait"], run=found["run"], size=size)
+                return self._kept.of(job, own, knowledge.model)
             if knowledge.model is None:
                 return Estimates()
             return knowledge.model.estimator.estimate(job, state.cluster)

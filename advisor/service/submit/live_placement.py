@@ -64,6 +64,8 @@ class LivePlacement:
         self._advised: deque[tuple[float, Hashable]] = deque()
         self._number = 0
         self._applied = 0
+        self.changes = 0
+        """Goes up with all that a forecast rests on beside the job and the time."""
         self.time = 0.0
         """When the last look that is in here began, epoch seconds."""
         self._bounds: Bounds = {}
@@ -80,6 +82,7 @@ class LivePlacement:
         """Take in all of a look but its events, which are returned: those not taken before."""
         for column, name, code in content.names:
             self._codes.put(column, name, code)
+        self.changes += 1
         self._bounds = {"wait": content.bounds["wait"], "run": content.bounds["run"]}
         self._observer.total_processors = float(content.total_processors)
         self.time = content.time
@@ -90,24 +93,30 @@ class LivePlacement:
         for _ in range(most):
             if not self._advised or self._advised[0][0] > self.time:
                 return False
-            self._observer.withdraw(self._advised.popleft()[1])
+            self._withdraw_oldest()
         return True
 
     def take(self, row: Floats) -> None:
         """One event."""
         tell(self._observer, row)
+        self.changes += 1
         self._applied += 1
 
     def features(self, job: Job) -> Floats:
         """What the forests look at, of a job that is submitted now."""
-        return self._observer.features(
-            self._codes.submission(job, job.submit_time - self._origin, learn=False)
-        )
+        return self._observer.features(self._submission_of(job))
+
+    def codes_of(self, job: Job) -> tuple[float, ...]:
+        """Size, request and the names' numbers: all that a forecast looks at of a job, but for the time."""
+        return self._submission_of(job)[1:]
+
+    def _submission_of(self, job: Job) -> Submission:
+        return self._codes.submission(job, job.submit_time - self._origin, learn=False)
 
     def forecast(self, job: Job) -> dict[Target, Estimate]:
         """Wait and run time of a job that is submitted now."""
         observer = self._observer
-        observer.ask(self._codes.submission(job, job.submit_time - self._origin, learn=False))
+        observer.ask(self._submission_of(job))
         return self._forecaster.forecast_asked(observer, job.requested_time, self._bounds)
 
     def advised(self, job: Job, tasks: int) -> None:
@@ -121,7 +130,7 @@ class LivePlacement:
         for _ in range(min(tasks, MOST_TASKS_AT_ONCE)):
             self._join(submission, job.submit_time)
         while len(self._advised) > _MOST_ADVISED:
-            self._observer.withdraw(self._advised.popleft()[1])
+            self._withdraw_oldest()
 
     def carry_over(self, before: LivePlacement) -> None:
         """Take over what was advised and is in no look yet."""
@@ -130,8 +139,13 @@ class LivePlacement:
             if advised > self.time and submission is not None:
                 self._join(submission, advised)
 
+    def _withdraw_oldest(self) -> None:
+        self._observer.withdraw(self._advised.popleft()[1])
+        self.changes += 1
+
     def _join(self, submission: Submission, time: float) -> None:
         self._number += 1
+        self.changes += 1
         key: Hashable = ("advised", self._number)
         fits = self._observer.would_start(submission.processors)
         self._observer.join(key, submission)

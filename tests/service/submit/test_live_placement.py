@@ -9,23 +9,10 @@ from msgspec.structs import replace
 from advisor.model import JobTable
 from advisor.predict.placement_look import FEATURES
 from advisor.predict.placement_replay import features_of
-from advisor.predict.queue_events import Codes
 from advisor.predict.rolling import TARGETS, RollingForests
 from advisor.replay.forecasts import ForecastColumns, forecast_rows
 from advisor.service.submit.live_placement import LivePlacement
-from advisor.service.submit.placement_store import Base, Loaded
-from advisor.service.submit.queue_stream import QueueStream
-from tests.service.placement_world import (
-    OPTIONS,
-    ORIGIN,
-    SETTINGS,
-    job_of,
-    look_at,
-    make_log,
-    outcomes_between,
-)
-
-BOUNDS = dict.fromkeys(TARGETS, (0.05, 0.95))
+from tests.service.placement_world import OPTIONS, ORIGIN, Site, job_of, make_log
 
 
 @pytest.fixture(scope="module")
@@ -37,38 +24,6 @@ def table() -> JobTable:
 def replayed(table: JobTable) -> tuple[RollingForests, dict[str, ForecastColumns]]:
     rolling = RollingForests(OPTIONS)
     return rolling, forecast_rows(table, np.arange(len(table)), OPTIONS, rolling=rolling)
-
-
-class Site:
-    """Control's stream and serve's follower of it, without files between them."""
-
-    def __init__(self, table: JobTable, forests: RollingForests) -> None:
-        self.table = table
-        self.stream = QueueStream(SETTINGS, Codes(), ORIGIN)
-        self.told = -1.0
-        cut = self.stream.cut()
-        base = Base(name="first", table=table.select(slice(0, 0)), codes=Codes())
-        self.stream.rebase(base.name, cut, base.codes, Codes())
-        self.look(-1.0)
-        self.live = LivePlacement(Loaded(base=base, forests=forests, meta={}), self.content())
-
-    def content(self):
-        content = self.stream.file(BOUNDS)
-        assert content is not None
-        return content
-
-    def look(self, time: float, *, accounting: bool = True) -> None:
-        if accounting:
-            self.stream.ended(outcomes_between(self.table, self.told, time))
-            self.told = time
-        self.stream.look(look_at(self.table, time), self.table.total_processors)
-
-    def follow(self) -> None:
-        rows = self.live.begin(self.content())
-        while self.live.withdraw_seen(2):
-            pass
-        for row in rows:
-            self.live.take(row)
 
 
 def differing(found: np.ndarray, expected: np.ndarray) -> set[str]:
