@@ -173,7 +173,7 @@ moves = st.builds(
 
 
 @given(st.lists(moves, max_size=12))
-def test_what_is_kept_of_the_cloud_is_what_a_fresh_account_says(jobs: list[Submission]) -> None:
+def test_what_is_kept_is_what_a_fresh_account_says(jobs: list[Submission]) -> None:
     base = SiteState(time=NOW, cluster=make_cluster(), cloud=CloudState(reserved_free_nodes=5))
     asked_often, asked_once = RecentSubmissions(), RecentSubmissions()
     asked_often.rebase(base)
@@ -181,9 +181,20 @@ def test_what_is_kept_of_the_cloud_is_what_a_fresh_account_says(jobs: list[Submi
         asked_often.add(job)
         asked_once.rebase(base)  # counts all of it anew
         asked_once.add(job)
-        assert asked_often.state(NOW + 1).cloud == asked_once.state(NOW + 1).cloud
+        assert asked_often.state(NOW + 1) == asked_once.state(NOW + 1)
     asked_often.rebase(None)
     assert asked_often.state(NOW + 1).cloud == CloudState()
+
+
+@pytest.mark.parametrize(("later", "is_kept"), [(0.9, True), (1.0, False), (-0.1, False)])
+def test_a_cluster_that_nobody_joins_is_kept_for_a_second(later: float, *, is_kept: bool) -> None:
+    recent = based_on()
+    then = recent.state(NOW + 5).cluster
+    state = recent.state(NOW + 5 + later)
+    assert state.time == NOW + 5 + later
+    assert (state.cluster is then) is is_kept
+    fresh = based_on().state(NOW + 5 + later).cluster
+    assert is_kept or state.cluster == fresh
 
 
 def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> None:
