@@ -90,7 +90,13 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     import time
 
     from advisor.decide.portfolio import Budget
-    from advisor.decide.portfolio_lead import Options, usual_evidence, usual_margins, usual_policies
+    from advisor.decide.portfolio_lead import (
+        Options,
+        usual_evidence,
+        usual_first_leader,
+        usual_margins,
+        usual_policies,
+    )
     from advisor.replay import portfolio as replay
     from advisor.replay.sources import load_table
     from advisor.simulate.portfolio.cluster import Cloud
@@ -105,6 +111,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         runtimes=Known(runtimes.value),
         margins=usual_margins(Known(runtimes.value)),
         evidence=usual_evidence(Known(runtimes.value)),
+        first_leader=usual_first_leader(Known(runtimes.value), release),
         budget=Budget(policies=simulate, seconds=budget_ms / 1000.0, clock=time.perf_counter),
         alpha=alpha,
         beta=beta,

@@ -66,6 +66,12 @@ class Days:
         day = np.arange(len(who))
         return type(self)(loss=self.loss[None, who, day], tells=self.tells[None, who, day])
 
+    def beside(self, other: Self) -> Self:
+        """These contenders' days, then the other's."""
+        return type(self)(
+            loss=np.concatenate([self.loss, other.loss]), tells=np.concatenate([self.tells, other.tells])
+        )
+
     def better(self, one: int, other: int, days: int) -> float:
         """How many standard errors the first so many days of one contender are better than another's."""
         both = (self.tells[one] & self.tells[other])[:days]

@@ -7,7 +7,7 @@ only because its waits are not over does not take charge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,10 +30,12 @@ PRIOR_JOBS_EXACT: Final = 150.0
 PRIOR_JOBS_WARM: Final = 100.0
 """The same among policies that differ by how many nodes they keep warm alone: a matter of degree, in which
 no burst refutes a neighbour dearly."""
-EVIDENCE_GUESSED: Final = 2.0
+EVIDENCE: Final = 2.0
 """So many standard errors the days of a selection, or of another order of jobs, must be better, where run
 times are guessed. One burst decides totals, and who was better in the last one is not in the next; days tell
 sooner."""
+REFUTED: Final = 1.5
+"""So many standard errors refute a first leader that is not the champion, and whoever leads after it."""
 _EVIDENCE_KEPT: Final = 0.5
 """A selection leads on while half of that is left."""
 CHAMPION: Final = -1
@@ -70,6 +72,9 @@ class Options:
     evidence : float
         And only where its days are better than the champion's by so many standard errors (`Days.evidence`);
         the same for a champion of another order of jobs.
+    first_leader : int
+        Index of the selection that leads until another contender has the better days (`REFUTED`), or
+        ``CHAMPION``.
     day_seconds : float
         Evidence counts spans of so long, each once.
     checkpoint_seconds : float
@@ -90,6 +95,7 @@ class Options:
     margins: tuple[float, ...] = (0.0, 0.05)
     hurdle: float = 0.0
     evidence: float = 0.0
+    first_leader: int = CHAMPION
     day_seconds: float = DAY_SECONDS
     checkpoint_seconds: float = 3600.0
     seed: int = 1
@@ -108,8 +114,17 @@ def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
 
 
 def usual_evidence(runtimes: Runtimes) -> float:
-    """How surely a selection must be better to lead: with exact run times its total says enough."""
-    return 0.0 if runtimes is Runtimes.ACTUAL else EVIDENCE_GUESSED
+    """How surely another order of jobs must be better: with exact run times its total says enough."""
+    return 0.0 if runtimes is Runtimes.ACTUAL else EVIDENCE
+
+
+def usual_first_leader(runtimes: Runtimes, release: Release) -> int:
+    """Who leads until days tell: the selection where run times are exact and no nodes are kept warm.
+
+    There it is a third better than the champion on the prior's synthetic workloads, on every one of them. A
+    champion that keeps nodes warm is harder to beat, and totals decide.
+    """
+    return 0 if runtimes is Runtimes.ACTUAL and release is Release.HOUR else CHAMPION
 
 
 def prior_jobs(options: Options) -> float:
@@ -163,14 +178,22 @@ def _best_by_order(utility: Floats, checkpoints: Sequence[Floats], options: Opti
     champions = np.empty(utility.shape[1], np.int64)
     for at, column in enumerate(utility.T):
         best = [int(alike[np.argmax(column[alike])]) for alike in rows]
-        for one in sorted(best, key=lambda row: -column[row]):
-            if column[one] <= column[current] * (1.0 + LOYALTY):
-                break
-            if order[one] == order[current] or days.better(one, current, at // each) >= options.evidence:
-                current = one
-                break
-        champions[at] = current
+
+        def may(one: int, reigns: int = current, known: int = at // each) -> bool:
+            return order[one] == order[reigns] or days.better(one, reigns, known) >= options.evidence
+
+        current = champions[at] = _challenged(column, current, best, may)
     return champions
+
+
+def _challenged(column: Floats, current: int, others: Sequence[int], may: Callable[[int], bool]) -> int:
+    """Best of those that may take over and are better by the loyalty; else the current one."""
+    for one in sorted(others, key=lambda row: -column[row]):
+        if column[one] <= column[current] * (1.0 + LOYALTY):
+            break
+        if may(one):
+            return one
+    return current
 
 
 def _best_so_far(utility: Floats) -> NDArray[np.int64]:
@@ -222,14 +245,32 @@ def leaders_of(
     champion = np.array([alone[policy][k] for k, policy in enumerate(reigning)]).reshape(-1, 4)
     utility = utility_of(np.stack([champion, *contenders]) + before, options)
     utility[1:] /= 1.0 + options.hurdle
+    each = _each_day(options)
+    judged = days_of(contenders, options)
+    reigned = days_of(alone, options).reigning(reigning, each)
+    if options.first_leader != CHAMPION:
+        return _until_refuted(utility, reigned.beside(judged), options) - 1
     if options.evidence > 0.0:
-        each = _each_day(options)
-        evidence = days_of(contenders, options).evidence(days_of(alone, options).reigning(reigning, each))
+        evidence = judged.evidence(reigned)
         for row, of_days in zip(utility[1:], evidence, strict=True):
             may = _may_lead(of_days, options.evidence)
             row[~may[(np.arange(len(row)) + 1) // each]] = -np.inf
     leader = Leader(first=0)
     return np.array([0, *(leader.after(utility[:, k]) for k in range(utility.shape[1]))], np.int64) - 1
+
+
+def _until_refuted(utility: Floats, days: Days, options: Options) -> NDArray[np.int64]:
+    """Row of the first leader until another's days are surely better, and of that one from then on."""
+    current = options.first_leader + 1
+    leaders = np.full(utility.shape[1] + 1, current, np.int64)
+    everyone = range(len(utility))
+    for known, column in enumerate(utility.T, start=1):
+
+        def may(one: int, leads: int = current, whole: int = known // _each_day(options)) -> bool:
+            return days.better(one, leads, whole) >= REFUTED
+
+        current = leaders[known] = _challenged(column, current, everyone, may)
+    return leaders
 
 
 def _may_lead(evidence: Floats, least: float) -> NDArray[np.bool_]:

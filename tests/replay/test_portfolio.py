@@ -92,6 +92,39 @@ def days(*charged: float):
 DAILY = Options(checkpoint_seconds=86_400.0)
 
 
+def led_by(champion, *selections, first: int = 0) -> list[int]:
+    """Leaders day by day, each contender charged so much a day."""
+    options = replace(DAILY, first_leader=first)
+    found = [days(*each) for each in selections]
+    reigns = np.zeros(len(champion) + 1, np.int64)
+    return leaders_of([days(*champion)], reigns, found, days(1.0)[0], options).tolist()
+
+
+def test_the_first_leader_is_not_refuted_by_a_burst():
+    """The champion was far better in one burst, and is by a third ahead in sum."""
+    burst = (800.0,) + (100.0,) * 11
+    assert led_by((100.0,) * 12, burst, (200.0,) * 12) == [0] * 13
+
+
+def test_better_days_refute_the_first_leader():
+    """Three days of the same gain are more than one and a half standard errors."""
+    assert led_by((90.0,) * 9, (100.0,) * 9) == [0] * 3 + [CHAMPION] * 7
+    assert led_by((100.0,) * 9, (100.0,) * 9, (90.0,) * 9) == [0] * 3 + [1] * 7
+
+
+def test_who_refuted_the_leader_is_refuted_by_days_as_well():
+    """The first leader has the better days from the fifth on: it takes more than as many until they tell."""
+    champion = (90.0,) * 4 + (110.0,) * 20
+    led = led_by(champion, (100.0,) * 24)
+    assert led[:3] == [0] * 3
+    assert led[3:10] == [CHAMPION] * 7
+    assert led[-1] == 0
+
+
+def test_a_per_cent_is_no_reason_to_change():
+    assert led_by((99.5,) * 40, (100.0,) * 40) == [0] * 41
+
+
 def evidence_of(alone, reigning, contender, options):
     """After 1, 2, ... days."""
     each = round(86_400.0 / options.checkpoint_seconds)
