@@ -190,9 +190,10 @@ class TimeConstrainedSelector:
         def try_one(policy: int) -> None:
             nonlocal simulated, spent
             found = simulate(np.array([policy], np.int64))
-            new = [policy, *np.flatnonzero(np.isnan(loss) & ~np.isnan(found)).tolist()]
-            tried.extend(dict.fromkeys(new))
-            loss[new] = found[new]
+            loss[policy] = found[policy]
+            alike = np.flatnonzero(np.isnan(loss) & ~np.isnan(found))
+            loss[alike] = found[alike]
+            tried.extend((policy, *alike.tolist()))
             simulated += 1
             spent = self._now(budget, simulated) - began
 

@@ -7,7 +7,7 @@ only because its waits are not over does not take charge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -170,30 +170,33 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
 
 def _best_by_order(utility: Floats, checkpoints: Sequence[Floats], options: Options) -> NDArray[np.int64]:
     """Row of the best, loyally, column by column; of another order of jobs where its days say so."""
-    days, each = days_of(checkpoints, options), _each_day(options)
     orders = [(policy.order, policy.backfill) for policy in options.policies]
-    order = np.array([orders.index(one) for one in orders])
-    rows = [np.flatnonzero(order == one) for one in np.unique(order)]
-    current = int(np.argmax(utility[:, 0]))
-    champions = np.empty(utility.shape[1], np.int64)
-    for at, column in enumerate(utility.T):
+    kind = np.array([orders.index(one) for one in orders])
+    days, first = days_of(checkpoints, options), int(np.argmax(utility[:, 0]))
+    return _refuted_by_days(utility, kind, days, first, options.evidence, _each_day(options))
+
+
+def _refuted_by_days(
+    utility: Floats, kind: NDArray[np.int64], days: Days, first: int, least: float, each: int
+) -> NDArray[np.int64]:
+    """Row in charge, column by column (after 0, 1, ... checkpoints), loyally.
+
+    Another of the same ``kind`` takes over when it is better; of another kind when its days are better, too,
+    by ``least`` standard errors. ``each``: checkpoints a day.
+    """
+    rows = [np.flatnonzero(kind == one) for one in np.unique(kind)]
+    current = first
+    found = np.empty(utility.shape[1], np.int64)
+    for known, column in enumerate(utility.T):
         best = [int(alike[np.argmax(column[alike])]) for alike in rows]
-
-        def may(one: int, reigns: int = current, known: int = at // each) -> bool:
-            return order[one] == order[reigns] or days.better(one, reigns, known) >= options.evidence
-
-        current = champions[at] = _challenged(column, current, best, may)
-    return champions
-
-
-def _challenged(column: Floats, current: int, others: Sequence[int], may: Callable[[int], bool]) -> int:
-    """Best of those that may take over and are better by the loyalty; else the current one."""
-    for one in sorted(others, key=lambda row: -column[row]):
-        if column[one] <= column[current] * (1.0 + LOYALTY):
-            break
-        if may(one):
-            return one
-    return current
+        for one in sorted(best, key=lambda row: -column[row]):
+            if column[one] <= column[current] * (1.0 + LOYALTY):
+                break
+            if kind[one] == kind[current] or days.better(one, current, known // each) >= least:
+                current = one
+                break
+        found[known] = current
+    return found
 
 
 def _best_so_far(utility: Floats) -> NDArray[np.int64]:
@@ -246,31 +249,18 @@ def leaders_of(
     utility = utility_of(np.stack([champion, *contenders]) + before, options)
     utility[1:] /= 1.0 + options.hurdle
     each = _each_day(options)
-    judged = days_of(contenders, options)
-    reigned = days_of(alone, options).reigning(reigning, each)
     if options.first_leader != CHAMPION:
-        return _until_refuted(utility, reigned.beside(judged), options) - 1
+        everyone = np.arange(len(utility))
+        utility = np.concatenate([np.ones((len(utility), 1)), utility], axis=1)  # as equals before the log
+        days = days_of(alone, options).reigning(reigning, each).beside(days_of(contenders, options))
+        return _refuted_by_days(utility, everyone, days, options.first_leader + 1, REFUTED, each) - 1
     if options.evidence > 0.0:
-        evidence = judged.evidence(reigned)
+        evidence = days_of(contenders, options).evidence(days_of(alone, options).reigning(reigning, each))
         for row, of_days in zip(utility[1:], evidence, strict=True):
             may = _may_lead(of_days, options.evidence)
             row[~may[(np.arange(len(row)) + 1) // each]] = -np.inf
     leader = Leader(first=0)
     return np.array([0, *(leader.after(utility[:, k]) for k in range(utility.shape[1]))], np.int64) - 1
-
-
-def _until_refuted(utility: Floats, days: Days, options: Options) -> NDArray[np.int64]:
-    """Row of the first leader until another's days are surely better, and of that one from then on."""
-    current = options.first_leader + 1
-    leaders = np.full(utility.shape[1] + 1, current, np.int64)
-    everyone = range(len(utility))
-    for known, column in enumerate(utility.T, start=1):
-
-        def may(one: int, leads: int = current, whole: int = known // _each_day(options)) -> bool:
-            return days.better(one, leads, whole) >= REFUTED
-
-        current = leaders[known] = _challenged(column, current, everyone, may)
-    return leaders
 
 
 def _may_lead(evidence: Floats, least: float) -> NDArray[np.bool_]:
