@@ -33,7 +33,7 @@ class SizeBySaid:
         return SizeEstimate(is_small=False, probability_small=hash(said) / 2**64, divider_seconds=300.0)
 
     def estimate(self, job: Job, state: ClusterState) -> Estimates:
-        raise NotImplementedError
+        raise NotImplementedError("wait and run time are the forests' to tell")
 
 
 @pytest.fixture(scope="module")
