@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import structlog
 from advisor.ec2.state_file import StateFile
 from advisor.service.cloud.node_prices import NodePrices
 from advisor.service.cloud.purse import Purse
+from advisor.service.exchange.whole_file import replace_file
 from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -146,10 +146,8 @@ class CloudRecord:
 
     def _save(self) -> None:
         content = {name: getattr(self._content, name) for name in _Content.__dataclass_fields__}
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            temporary.write_text(json.dumps(content), encoding="utf-8")
-            temporary.replace(self._path)
+            replace_file(self._path, json.dumps(content).encode())
         except OSError as error:  # known in memory still; a restart then begins with the older record
             log.warning("cloud_record.not_saved", file=str(self._path), error=error.strerror)
 

@@ -6,7 +6,6 @@ slurmctld may be waiting for its answer at that very moment.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +15,7 @@ import msgspec
 
 from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
+from advisor.service.exchange.whole_file import replace_file
 
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -80,13 +80,7 @@ def write(path: Path, snapshot: Snapshot) -> None:
         job_requeue=snapshot.job_requeue,
         counters=snapshot.counters,
     )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # no fsync: after a power cut nobody believes an old snapshot anyway
-        temporary.write_bytes(_encoder.encode(wire))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, _encoder.encode(wire))
 
 
 def read(path: Path) -> Snapshot:

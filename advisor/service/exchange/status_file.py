@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from advisor.model.errors import UseFallback
+from advisor.service.exchange.whole_file import replace_file
 
 NAME: Final = "control-status.json"
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -27,13 +27,7 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
     OSError
         The folder is missing, full or not writable.
     """
-    path = folder / NAME
-    temporary = path.with_name(f".{NAME}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(_plain(content)), encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(folder / NAME, json.dumps(_plain(content)).encode())
 
 
 def read(folder: Path) -> dict[str, Any]:

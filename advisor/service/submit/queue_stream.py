@@ -7,7 +7,6 @@ every user's last jobs as of the last look. Times are seconds since the base's o
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from advisor.predict.forecaster import Bounds
 from advisor.predict.placement_features import EventKind, Submission
 from advisor.predict.queue_events import CODED, COLUMNS, KEY, KIND, TIME, Codes, event
 from advisor.predict.rolling import TARGETS
+from advisor.service.exchange.whole_file import replace_file
 from advisor.service.sight.came_back import CameBack
 from advisor.service.sight.placeholders import placeholders_of
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
@@ -384,13 +384,7 @@ def write(folder: Path, content: StreamFile) -> None:
     OSError
         The folder is missing, full or not writable.
     """
-    path = folder / FILE_NAME
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(msgspec.msgpack.encode(content))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(folder / FILE_NAME, msgspec.msgpack.encode(content))
 
 
 def read(folder: Path) -> StreamFile:
