@@ -138,8 +138,9 @@ def _after_tick(situation: Situation, policy: RentingPolicy, rules: Rules) -> _A
     rented, most = len(situation.profile), max(rules.max_nodes, len(situation.profile))
     node = np.zeros(most, NODE)
     node[:rented] = situation.profile
-    # the kernel moves nodes about: these fractions of a second tell whose each one was
-    node["since"][:rented] += np.arange(rented) * _TELLING
+    # the kernel moves nodes about: these fractions of a second tell whose each one was, and which are new;
+    # earlier, not later: one rented now has all its paid hour before it
+    node["since"][:rented] -= np.arange(rented, 0, -1) * _TELLING
     place_of = {float(since): at for at, since in enumerate(node["since"][:rented])}
     waiting, cluster = np.zeros(situation.present + 1, WAITING), np.zeros(1, CLUSTER)
     for at in range(situation.present):

@@ -100,6 +100,17 @@ def test_a_paid_hour_is_kept_to_its_end() -> None:
     assert left_of_paid_hour(NOW - 600.0, NOW) == pytest.approx(3000.0)
 
 
+@pytest.mark.parametrize("since", [0.0, -3600.0])
+def test_a_paid_hour_that_just_began_is_kept_on_every_node(since: float) -> None:
+    """As of nodes first seen now, whose launch nobody knows."""
+    found = wanted("ODA-FCFS-FirstFit", situation([(since, since, 0)] * 3, []), KEPT)
+    assert (found.back, found.kept) == ((), (0, 1, 2))
+
+
+def test_a_node_seen_first_now_is_not_taken_for_one_that_is_warmed() -> None:
+    assert wanted("ODA-WSPT-WorstFit+h4+bf", situation([(0.0, 0.0, 0)], [])).warm == 3
+
+
 def test_jobs_that_start_on_idle_nodes_are_named() -> None:
     found = wanted("ODM-FCFS-FirstFit", situation([IDLE, IDLE], QUEUE))
     assert found.starting == (0, 1)
