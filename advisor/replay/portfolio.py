@@ -301,13 +301,13 @@ def _run(jobs: JobTable, options: Options, led: Leadership, earliest: Floats, st
 
 
 def _use_over_time(use: PolicyUse, policies: Sequence[RentingPolicy], spans: int = 60) -> dict[str, Any]:
-    """Share of each provisioning and job order among the choices, in equal spans of the log."""
+    """Share of each kind of policy, whatever node it chooses, among the choices in equal spans of the log."""
     if not use.moments:
         return {"day": [], "share": {}}
     moments = np.array(use.moments)
     edges = np.linspace(moments[0], moments[-1] + 1.0, spans + 1)
     span = np.searchsorted(edges, moments, side="right") - 1
-    kinds = [f"{policy.provisioning.name}-{policy.order.name}" for policy in policies]
+    kinds = [policy.kind for policy in policies]
     counts = {kind: np.zeros(spans) for kind in dict.fromkeys(kinds)}
     for at, policy in zip(span, use.policies, strict=True):
         counts[kinds[policy]][at] += 1

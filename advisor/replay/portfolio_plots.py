@@ -11,6 +11,11 @@ import plotly.graph_objects as go
 from advisor.replay.plots import COLOURS, styled, write_page
 
 _MOST_BARS = 20
+_KIND_COLOURS = (
+    *(colour for colour in COLOURS if colour != "#868e96"),  # grey is for the rest
+    *("#fa5252", "#82c91e", "#ffd43b", "#5f3d2b", "#2b8a3e", "#c2255c"),
+)
+_REST = "others"
 
 
 def write_portfolio(path: Path, result: dict[str, Any]) -> None:
@@ -25,22 +30,30 @@ def write_portfolio(path: Path, result: dict[str, Any]) -> None:
     about = (
         f"{result['jobs']:,} jobs on rented nodes, billing '{result['billing']}': {result['release_rule']}. "
         f"Run times known: {result['runtimes']}. The portfolio's utility is "
-        f"{100 * result['gain_over_best_constituent']:+.1f} % beside the best published policy's."
+        f"{100 * result['gain_over_best_constituent']:+.1f} % over the best published policy's, and "
+        f"{100 * result['gain_over_best_of_all']:+.1f} % over the best of all policies'."
     )
     write_page(path, f"Portfolio of policies on {result['trace']}", about, figures)
 
 
 def _use_over_time(use: dict[str, Any]) -> go.Figure:
-    """Shares of choices in equal spans of the log, stacked."""
+    """Shares of choices in equal spans of the log, stacked; a colour for each of the most used kinds."""
     figure = go.Figure()
-    for index, (kind, share) in enumerate(use["share"].items()):
+    ranked = sorted(use["share"].items(), key=lambda item: -sum(item[1]))
+    shown = dict(ranked[: len(_KIND_COLOURS)])
+    rest = [share for _, share in ranked[len(_KIND_COLOURS) :]]
+    colours = dict(zip(shown, _KIND_COLOURS, strict=False))
+    if rest:
+        shown[_REST] = [sum(shares) for shares in zip(*rest, strict=True)]
+    for kind, share in shown.items():
         figure.add_scatter(
             name=html.escape(kind),
             x=use["day"],
             y=share,
             stackgroup="use",
             mode="lines",
-            line={"width": 0, "shape": "hv", "color": COLOURS[index % len(COLOURS)]},
+            line={"width": 0, "shape": "hv", "color": colours.get(kind, "#868e96")},
+            showlegend=True,  # of one alone plotly would not say which it is
         )
     figure.update_xaxes(title="day of the log")
     return styled(figure, "Policies in use", "share of choices")
@@ -63,6 +76,8 @@ def _constituents(result: dict[str, Any]) -> go.Figure:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in result["constituents"]:
         groups.setdefault(row["policy"].split("-")[0], []).append(row)
+    if result["beyond_the_paper"]:
+        groups["beyond the paper"] = result["beyond_the_paper"]
     groups["portfolio"] = [{"policy": "portfolio", **result["portfolio"]}]
     for index, (kind, rows) in enumerate(groups.items()):
         figure.add_scatter(
@@ -74,5 +89,5 @@ def _constituents(result: dict[str, Any]) -> go.Figure:
             marker={"size": 14 if kind == "portfolio" else 8, "color": COLOURS[index % len(COLOURS)]},
         )
     figure.update_xaxes(title="node hours charged")
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(type="log", tickformat="~g")
     return styled(figure, "Slowdown and cost of every policy", "mean bounded slowdown")

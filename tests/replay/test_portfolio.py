@@ -320,4 +320,6 @@ def test_command(billing, tmp_path, monkeypatch):
     assert "charged" in result["release_rule"]
     assert {"p50", "p99"} <= result["simulate_all_policies_ms"].keys()
     assert sum(result["invocations"].values()) > 0
+    warm = {name.partition("Fit")[2] for name in result["invocations"]}
+    assert {kind[kind.find("+") :] if "+" in kind else "" for kind in result["use"]["share"]} == warm
     assert page.stat().st_size > 100_000

@@ -120,9 +120,17 @@ class RentingPolicy:
         >>> PUBLISHED[0].name
         'ODA-FCFS-FirstFit'
         """
-        words = f"{self.provisioning.name}-{_ORDER_WORDS[self.order]}-{_CHOICE_WORDS[self.choice]}"
+        return self._named(f"-{_CHOICE_WORDS[self.choice]}")
+
+    @property
+    def kind(self) -> str:
+        """The name without the choice of nodes, ``ODA-UNICEF``."""
+        return self._named("")
+
+    def _named(self, choice: str) -> str:
         headroom = f"+h{self.headroom}" if self.headroom else ""
-        return words + headroom + ("+bf" if self.backfill else "")
+        backfill = "+bf" if self.backfill else ""
+        return f"{self.provisioning.name}-{_ORDER_WORDS[self.order]}{choice}{headroom}{backfill}"
 
 
 PUBLISHED_ORDERS: Final = (JobOrder.FCFS, JobOrder.LXF, JobOrder.WFP3, JobOrder.UNICEF)
