@@ -79,8 +79,8 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         int | None,
         typer.Option(min=1, help="Simulate so many policies each choice instead: the same on every machine."),
     ] = None,
-    alpha: Annotated[float, typer.Option(min=0, help="Weight of utilisation.")] = 1.0,
-    beta: Annotated[float, typer.Option(min=0, help="Weight of slowdown.")] = 1.0,
+    alpha: Annotated[float, typer.Option(min=0, max=10, help="Weight of utilisation.")] = 1.0,
+    beta: Annotated[float, typer.Option(min=0, max=10, help="Weight of slowdown.")] = 1.0,
     plot: Annotated[
         Path | None, typer.Option(help="Write a page with the policies' use drawn.", dir_okay=False)
     ] = None,
@@ -98,11 +98,14 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         usual_policies,
     )
     from advisor.replay import portfolio as replay
+    from advisor.replay.plots import refuse_unwritable
     from advisor.replay.sources import load_table
     from advisor.simulate.portfolio.cluster import Cloud
     from advisor.simulate.portfolio.cluster import Runtimes as Known
     from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
 
+    if plot is not None:
+        refuse_unwritable(plot)  # a whole log takes hours
     release = Release[billing.name]
     chosen = {None: usual_policies(release), Policies.PAPER: PUBLISHED, Policies.BEYOND: PUBLISHED + BEYOND}
     options = Options(

@@ -46,12 +46,32 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise BadInput(
-            f"cannot write the page ({error.strerror})",
-            where=str(path),
-            mend="Give a folder that can be written to",
-            code="plot.unwritable",
-        ) from None
+        raise _unwritable(path, error.strerror or "") from None
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Say at once that the page could not be written, not after what it is to show has been replayed.
+
+    Raises
+    ------
+    BadInput
+        Its folder is not there or cannot be written to, or a folder has its name.
+    """
+    if not path.parent.is_dir():
+        raise _unwritable(path, "No such folder")
+    if path.is_dir():
+        raise _unwritable(path, "Is a directory")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise _unwritable(path, "Permission denied")
+
+
+def _unwritable(path: Path, reason: str) -> BadInput:
+    return BadInput(
+        f"cannot write the page ({reason})",
+        where=str(path),
+        mend="Give a folder that can be written to",
+        code="plot.unwritable",
+    )
 
 
 def styled(figure: go.Figure, title: str, unit: str) -> go.Figure:

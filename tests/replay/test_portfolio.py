@@ -22,6 +22,7 @@ from advisor.decide.portfolio_lead import (
     usual_policies,
 )
 from advisor.model.errors import BadInput
+from advisor.replay.plots import refuse_unwritable
 from advisor.replay.portfolio import replay
 from advisor.replay.portfolio_known import Knowledge, Leadership, prepared
 from advisor.replay.sources import load_table
@@ -323,3 +324,21 @@ def test_command(billing, tmp_path, monkeypatch):
     warm = {name.partition("Fit")[2] for name in result["invocations"]}
     assert {kind[kind.find("+") :] if "+" in kind else "" for kind in result["use"]["share"]} == warm
     assert page.stat().st_size > 100_000
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_replay(tmp_path, monkeypatch):
+    monkeypatch.setattr("advisor.replay.portfolio.report", lambda *_, **__: pytest.fail("replayed in vain"))
+    page = tmp_path / "nowhere" / "page.html"
+    line = ["replay", "portfolio", "--trace", "synthetic:300", "--plot", str(page)]
+    found = CliRunner().invoke(app, line)
+    assert isinstance(found.exception, BadInput)
+    assert str(page) in str(found.exception)
+    with pytest.raises(BadInput, match="directory"):
+        refuse_unwritable(tmp_path)
+
+
+@pytest.mark.parametrize("option", ["--alpha", "--beta"])
+@pytest.mark.parametrize("weight", ["-1", "1000", "inf", "nan"])
+def test_weights_that_leave_no_utility_are_refused(option, weight):
+    found = CliRunner().invoke(app, ["replay", "portfolio", "--trace", "synthetic:9", option, weight])
+    assert found.exit_code == 2
