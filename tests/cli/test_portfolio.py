@@ -44,14 +44,15 @@ def test_policy_reason_and_everything_that_is_set_are_shown(tmp_path: Path, conf
         "portfolio.in_charge names it",
         "1 up, 1 allowed, 3 closed by the reservation advisor_portfolio",
         "2 wait, 1 of them put first",
+        "second: charged by the second, 60 s at least; an idle node is given back when nobody waits",
         "advisor portfolio undo",
     ):
         assert words in text
     done = RUNNER.invoke(app, ["portfolio", "show", "--config", str(config), "--format", "json"])
     assert json.loads(done.output)["closed_nodes"] == ["burst2", "burst3", "burst4"]
-    assert "ODE-UNICEF-FirstFit (portfolio.in_charge names it)" in portfolio_in_words(
-        dict(world.loop.report())
-    )
+    in_a_line = portfolio_in_words(dict(world.loop.report()))
+    assert "ODE-UNICEF-FirstFit (portfolio.in_charge names it)" in in_a_line
+    assert "billing: second" in in_a_line
 
 
 def test_nothing_in_charge_is_said(tmp_path: Path, config: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_portfolio_in_charge_says_what_it_has_set(client: TestClient, config: 
     assert data_of(client, "/portfolio")["error"]["code"] == "portfolio.off"
     report = {
         "enabled": True, "policy": "ODX-FCFS-FirstFit", "why": "the champion", "since": None,
-        "champion": None, "judged_jobs": 5, "billing": "second",
+        "champion": None, "judged_jobs": 5, "billing": "second", "release_rule": "by the second",
         "nodes_rented": 1, "nodes_allowed": 2, "closed_nodes": ["b9"],
         "reservation": "r", "nodes_kept": [], "no_more_because": "", "jobs_waiting": 0, "jobs_ordered": 0,
         "scores": {}, "losses": {}, "chosen": {}, "undo": "advisor portfolio undo",

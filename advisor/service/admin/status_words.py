@@ -65,7 +65,10 @@ def portfolio_in_words(report: dict[str, Any]) -> str:
         return "off"
     policy = report["policy"] or "none yet"
     ordered = f"{report['jobs_ordered']:,} jobs put first"
-    return f"{policy} ({report['why']}); {nodes_in_words(report)}; {ordered}; undo: {report['undo']}"
+    billing = f"billing: {report['billing']}"
+    return (
+        f"{policy} ({report['why']}); {nodes_in_words(report)}; {ordered}; {billing}; undo: {report['undo']}"
+    )
 
 
 def places_in_words(places: dict[str, Any]) -> str:
@@ -114,7 +117,7 @@ def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("policy", (report["policy"] or "none: Slurm's own behaviour") + age),
         ("why", report["why"]),
         ("champion", f"{report['champion'] or 'not known yet'}, judged on {report['judged_jobs']:,} jobs"),
-        ("billing", report["billing"]),
+        ("billing", f"{report['billing']}: {report['release_rule']}"),
         ("nodes", nodes_in_words(report)),
     ]
     if report["closed_nodes"]:

@@ -372,7 +372,6 @@ class PortfolioLoop:
         return {
             "enabled": self._ours.enabled,
             **self.in_charge.report(self.judge.verdict),
-            "billing": self._ours.billing,
             "nodes_rented": len(sight.rented) if sight else None,
             "nodes_allowed": moment.allowed if moment else None,
             "no_more_because": self._no_more,

@@ -22,7 +22,7 @@ from advisor.simulate.portfolio._state import JOB, NODE
 from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
-from advisor.simulate.portfolio.policies import PUBLISHED
+from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS
 
 Tell = Callable[[str], None]
 NODES: Final = 256
@@ -72,6 +72,9 @@ def run(
         some.append(replay_selection(log, limited).utility())
     return {
         "policies": len(PUBLISHED),
+        "billing": options.cloud.release.name.lower().replace("_", "-"),
+        "release_rule": RELEASE_WORDS[options.cloud.release],
+        "runtimes": options.runtimes.value,
         "nodes": NODES,
         "situations": situations,
         "simulate_all_policies_ms": lengths,
