@@ -25,6 +25,7 @@ from advisor.decide.placement import PUBLISHED_INSTEAD, PlacementCase, answer, p
 from advisor.decide.reasons import Reason
 from advisor.decide.record import trusted_seconds
 from advisor.model.advice import Answer, Quantity, Verdict
+from advisor.model.settings import PlacementSettings
 from advisor.model.site import TrackRecord
 
 _YES: Final = Verdict.YES
@@ -104,6 +105,21 @@ def _refused_stake(
         return Reason.UNPROVEN if likely else Reason.UNLIKELY
     if stake > case.settings.stake_share * trusted:
         return Reason.STAKE_TOO_LARGE
-    if record.at_risk_seconds + stake > case.settings.exposure_share * trusted:
-        return Reason.EXPOSURE_TOO_LARGE
-    return None
+    return Reason.EXPOSURE_TOO_LARGE if is_overexposed(record, stake, trusted, case.settings) else None
+
+
+def is_overexposed(record: TrackRecord, stake: float, trusted: float, settings: PlacementSettings) -> bool:
+    """Whether one more stake is too much beside those of the jobs that are in the cloud.
+
+    Parameters
+    ----------
+    record : TrackRecord
+        With what is at risk now.
+    stake : float
+        What the job may lose at worst, all its tasks together, seconds.
+    trusted : float
+        What counts of the record for such a job, seconds.
+    settings : PlacementSettings
+        The share that may be at risk.
+    """
+    return record.at_risk_seconds + stake > settings.exposure_share * trusted

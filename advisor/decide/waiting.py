@@ -116,9 +116,9 @@ def _purse(job: Job, cost_usd: float, cloud: CloudState, settings: WaitingSettin
 
 
 def _has_gate(settings: WaitingSettings) -> bool:
-    return bool(
-        settings.short_wait_seconds
-        or math.isfinite(settings.long_job_seconds)
-        or settings.daily_cap_usd
-        or settings.account_daily_cap_usd
-    )
+    return bool(settings.short_wait_seconds or math.isfinite(settings.long_job_seconds) or has_cap(settings))
+
+
+def has_cap(settings: WaitingSettings) -> bool:
+    """Whether an answer may rest on what was spent."""
+    return bool(settings.daily_cap_usd or settings.account_daily_cap_usd)

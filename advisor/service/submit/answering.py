@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
-
 from advisor.decide import advise, wording
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
@@ -27,19 +25,13 @@ from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseReques
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.kept_estimates import KeptEstimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
+from advisor.service.submit.repeated import Answered, Asked, RepeatedMoves
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import LONGEST_CONSTRAINT, job_of
 
 _NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
 _RESERVED: Final = Capacity.RESERVED
-
-
-class Answered(msgspec.Struct, frozen=True, gc=False):
-    """One advice as given: the reply's content and the record for the ledger."""
-
-    reply: AdviseReply
-    record: AdviceRecord
 
 
 class Answerer:
@@ -66,6 +58,7 @@ class Answerer:
         self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
         self._ids = itertools.count(1)
         self._kept = KeptEstimates()
+        self._repeated = RepeatedMoves()
         self.estimator_errors = 0
 
     @property
@@ -82,12 +75,23 @@ class Answerer:
             job = self._job(request, knowledge, now)
             estimates = self._estimates(knowledge, job, state)
             advice_id = f"{self._id_prefix}{next(self._ids):x}"
-            advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
-            values = advice.values()
+            asked = Asked(request, knowledge, state, job, estimates, advice_id)
+            answered = self._repeated.answer_to(asked) or self._worked_out(asked)
             if not request.dry:
-                self._note(submission_of(job, advice, values, state.cloud, knowledge.settings), job)
-        reply = reply_to(request, job, advice, values, knowledge)
-        return Answered(reply, AdviceRecord(advice=advice, job=job, estimates=estimates))
+                self._note(answered.submission, job)
+        return answered
+
+    def _worked_out(self, asked: Asked) -> Answered:
+        job, state, settings = asked.job, asked.state, asked.knowledge.settings
+        advice = advise(job, state, asked.estimates, settings, advice_id=asked.advice_id)
+        values = advice.values()
+        answered = Answered(
+            reply_to(asked.request, job, advice, values, asked.knowledge),
+            AdviceRecord(advice=advice, job=job, estimates=asked.estimates),
+            submission_of(job, advice, values, state.cloud, settings),
+        )
+        self._repeated.keep(asked, answered, values)
+        return answered
 
     def _site_state(self, knowledge: KnownNow, now: float) -> SiteState:
         snapshot = knowledge.snapshot
