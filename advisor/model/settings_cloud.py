@@ -139,7 +139,8 @@ class PortfolioSettings(Section):
     )
     lease_seconds: float = setting(
         180.0,
-        "How long closed nodes stay closed when `advisor control` dies; then Slurm has them all again.",
+        "How long closed nodes stay closed when `advisor control` dies; then Slurm has them all again. At "
+        "least twice `period_seconds`: else they would open between two rounds.",
         unit="s",
         ge=5.0,
         le=3600.0,
@@ -153,6 +154,20 @@ class PortfolioSettings(Section):
     steer_nodes: bool = setting(
         True, "Give idle nodes back, keep them and keep nodes warm as the policy says."
     )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> PortfolioSettings:
+        if self.lease_seconds < 2.0 * self.period_seconds:
+            msg = (
+                f"lease_seconds ({self.lease_seconds:g}) must be at least twice period_seconds "
+                f"({self.period_seconds:g})"
+            )
+            raise ValueError(msg)
+        warm = int(self.in_charge.partition("+h")[2].partition("+")[0] or 0)
+        if warm > self.most_warm_nodes:
+            msg = f"in_charge keeps {warm} nodes warm, most_warm_nodes allows {self.most_warm_nodes}"
+            raise ValueError(msg)
+        return self
 
 
 class Ec2Settings(Section):

@@ -127,6 +127,13 @@ WRONG = [
     ('[cluster.modes]\nonprem = "on"\n', "cluster.modes.onprem", "'on'", "`shadow` or `act`"),
     ('[cluster]\nburst_partition = "onprem"\n', "section cluster", "also an on-premise", "docs/settings.md"),
     ("[cluster]\non_premise_partitions = []\n", "section cluster", "empty", "docs/settings.md"),
+    ("[portfolio]\nperiod_seconds = 120\n", "section portfolio", "at least twice", "docs/settings.md"),
+    (
+        '[portfolio]\nmost_warm_nodes = 0\nin_charge = "ODA-WSPT-WorstFit+h2+bf"\n',
+        "section portfolio",
+        "keeps 2 nodes warm, most_warm_nodes allows 0",
+        "docs/settings.md",
+    ),
     ("[cluster\n", ":1:", "not TOML", '"quotes"'),
     ("[cluster]\nname = hpc\n", ":2:", "not TOML", '"quotes"'),
     ("[cluster]\n[cluster]\n", ":2:", "not TOML", '"quotes"'),
