@@ -100,7 +100,7 @@ class Reflections:
 
 @dataclass(slots=True)
 class TimeConstrainedSelector:
-    """Algorithm 1: smart, stale and poor policies share the budget by their number.
+    """Algorithm 1: smart, stale and poor policies share the budget, by quotas of ours (``SMART_QUOTA``).
 
     Attributes
     ----------
