@@ -9,7 +9,9 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.simulate.portfolio import _tick, oracle
+from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
+from advisor.simulate.portfolio.online import OnlineSimulator, Situation, empty_jobs
 from advisor.simulate.portfolio.policies import (
     PUBLISHED,
     JobOrder,
@@ -108,11 +110,22 @@ def test_head_blocks_and_backfilling_does_not(by_hand):
     assert passed == [120.0, 120.0, 1120.0, 720.0, 1620.0]
 
 
-@pytest.mark.parametrize(("choice", "since"), [(FIRST, 0.0), (BEST, 0.0), (WORST, 2000.0)])
-def test_fits(by_hand, choice, since):
-    """Kept nodes of 0 and 2,000 are idle at 2,640; a job of 400 s leaves 560 s of the
-    one's hour and 2,560 s of the other's."""
-    jobs = by_hand([(0, 2500, 1), (2000, 500, 1), (2640, 400, 1)])
+@pytest.mark.parametrize(
+    ("length", "choice", "since"),
+    [
+        # leaves 560 s of the first one's hour and 2,560 s of the other's
+        (400, FIRST, 0.0),
+        (400, BEST, 0.0),
+        (400, WORST, 2000.0),
+        # ends in the first one's second hour, which has 3,360 s left then, and the other's first has 1,760
+        (1200, FIRST, 0.0),
+        (1200, BEST, 2000.0),
+        (1200, WORST, 0.0),
+    ],
+)
+def test_fits(by_hand, length, choice, since):
+    """Kept nodes of 0 and 2,000 are idle at 2,640, when a job comes."""
+    jobs = by_hand([(0, 2500, 1), (2000, 500, 1), (2640, length, 1)])
     policy = RentingPolicy(provisioning=ODA, order=FCFS, choice=choice)
     life = oracle.live(jobs, Cloud(release=Release.HOUR_KEPT, max_nodes=2), Runtimes.ACTUAL, policy)
     assert [node.since for node in life.nodes if life.jobs[2] in node.ran] == [since]
@@ -153,6 +166,36 @@ def test_charge(held, hour, second):
     assert _tick.charge(held, int(Release.HOUR)) == hour
     assert _tick.charge(held, int(Release.HOUR_KEPT)) == hour
     assert _tick.charge(held, int(Release.SECOND)) == second
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "utility"),
+    [
+        # 1,800 + 2 x 5 s worked of three hours charged; slowdowns (120 + 1,800) / 1,800 and (120 + 5) / 10
+        (1.0, 1.0, 100.0 * (1810.0 / 10_800.0) / ((1920.0 / 1800.0 + 12.5) / 2.0)),
+        (0.0, 1.0, 100.0 / 6.783333333333333),
+        (1.0, 0.0, 16.75925925925926),
+        (2.0, 0.5, 100.0 * (1810.0 / 10_800.0) ** 2 / 6.783333333333333**0.5),
+    ],
+)
+def test_utility(by_hand, alpha, beta, utility):
+    """Section 2; run times below 10 s count as 10 in the slowdown, and as they are in the work."""
+    policy = RentingPolicy(provisioning=ODA, order=FCFS, choice=FIRST)
+    cluster = RentedCluster(by_hand([(0, 1800, 1), (0, 5, 2)]), CLOUD, Runtimes.ACTUAL, [policy])
+    cluster.advance(chooses=False)
+    assert cluster.totals().utility(alpha, beta) == pytest.approx(utility)
+
+
+def test_utility_of_a_queue_by_itself():
+    """The paper's score: a job of 1,800 s that has waited 60 s, and boots 120 s; an hour is charged for it."""
+    policy = RentingPolicy(provisioning=ODA, order=FCFS, choice=FIRST)
+    waiting = empty_jobs(1)
+    waiting["submit"], waiting["run"], waiting["estimate"], waiting["processors"] = 940.0, 1800.0, 1800.0, 1
+    queue = Situation(now=1000.0, profile=np.zeros(0, NODE), jobs=waiting, present=1)
+    rules = Rules(max_nodes=8, boot=120.0, tick=20.0, release=0, runtimes=0, checkpoint=3600.0)
+    outcomes = OnlineSimulator([policy], rules).simulate(queue, np.array([0]))
+    assert outcomes.utility(queue).tolist() == pytest.approx([100.0 * 0.5 / (1980.0 / 1800.0)])
+    assert outcomes.utility(queue, alpha=2.0, beta=0.0).tolist() == pytest.approx([25.0])
 
 
 def test_headroom_is_there_for_the_next_job(by_hand):
