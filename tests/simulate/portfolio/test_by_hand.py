@@ -187,7 +187,7 @@ def test_utility(by_hand, alpha, beta, utility):
 
 
 def test_utility_of_a_queue_by_itself():
-    """The paper's score: a job of 1,800 s that has waited 60 s, and boots 120 s; an hour is charged for it."""
+    """The paper's score: a job of 1,800 s that has waited 60 s, and boots 120 s; it is charged an hour."""
     policy = RentingPolicy(provisioning=ODA, order=FCFS, choice=FIRST)
     waiting = empty_jobs(1)
     waiting["submit"], waiting["run"], waiting["estimate"], waiting["processors"] = 940.0, 1800.0, 1800.0, 1
