@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -108,12 +108,16 @@ class TimeConstrainedSelector:
         Policies of the portfolio.
     generator : numpy Generator
         Draws among the poor.
+    kinds : ndarray of int, shape (count,), optional
+        Policies of the same kind come to much the same plans: of the stale and of the poor each kind is tried
+        once before another of a kind that is known.
     smart, stale, poor : list of int
         The three sets; all are smart at first.
     """
 
     count: int
     generator: np.random.Generator
+    kinds: Ints | None = None
     smart: list[int] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
     poor: list[int] = field(default_factory=list)
@@ -178,7 +182,8 @@ class TimeConstrainedSelector:
         """Lines 1 to 19: by quota from the smart and the stale, then what is left of it at random.
 
         The paper's quotas go by number, so that of twelve smart policies four are tried; here all of them
-        are, when twenty of sixty may be (docs/designs/0011-portfolio.md).
+        are, when twenty of sixty may be, and new kinds come before known ones
+        (docs/designs/0011-portfolio.md).
         """
         total = budget.seconds if budget.policies is None else float(budget.policies)
         shuffled = [self.poor[at] for at in self.generator.permutation(len(self.poor))]
@@ -203,9 +208,9 @@ class TimeConstrainedSelector:
         rest = [*self.stale, *self.smart]  # where there are too few poor
         for group, quota in (
             (self.smart, SMART_QUOTA),
-            (self.stale, STALE_QUOTA),
-            (shuffled, 1.0),
-            (rest, 1.0),
+            (self._new_kinds_first(self.stale, tried), STALE_QUOTA),
+            (self._new_kinds_first(shuffled, tried), 1.0),
+            (self._new_kinds_first(rest, tried), 1.0),
         ):
             limit = min(spent + quota * shared, total)
             for policy in group:
@@ -216,6 +221,19 @@ class TimeConstrainedSelector:
         if budget.policies is None:
             self._seconds_each = spent / len(tried)
         return tried
+
+    def _new_kinds_first(self, group: Iterable[int], tried: list[int]) -> Iterator[int]:
+        """Those of a kind of which none is in ``tried``, which grows meanwhile; then the others."""
+        if self.kinds is None:
+            yield from group
+            return
+        known = list[int]()
+        for policy in group:
+            if self.kinds[policy] in self.kinds[tried]:
+                known.append(policy)
+            else:
+                yield policy
+        yield from known
 
     @staticmethod
     def _now(budget: Budget, simulated: int) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from advisor.decide.portfolio import Budget, Floats, TimeConstrainedSelector, Worth, unless_champion
 from advisor.simulate.portfolio._state import Rules
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
-from advisor.simulate.portfolio.policies import RentingPolicy
+from advisor.simulate.portfolio.policies import NodeChoice, RentingPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,9 @@ class Chooser:
         self.margin = margin
         self._hold_seconds = hold_seconds
         self._simulator = OnlineSimulator(policies, rules)
-        self._selector = TimeConstrainedSelector(len(policies), np.random.default_rng(seed))
+        self._selector = TimeConstrainedSelector(
+            len(policies), np.random.default_rng(seed), kinds_of(policies)
+        )
 
     def choose(self, situation: Situation, worth: Worth, budget: Budget, champion: int) -> Choice:
         """Simulate within the budget, and compare with the champion."""
@@ -117,6 +119,12 @@ class Chooser:
         for name, found in zip(_SUMS, sums, strict=True):
             getattr(selector.reflections, name)[:] = found
         return True
+
+
+def kinds_of(policies: Sequence[RentingPolicy]) -> NDArray[np.int64]:
+    """Number of each policy's kind, shape (n,): those of a kind differ by which node a job gets alone."""
+    kinds = [replace(policy, choice=NodeChoice.FIRST) for policy in policies]
+    return np.array([kinds.index(kind) for kind in kinds], np.int64)
 
 
 _SETS = ("smart", "stale", "poor")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from advisor.decide.portfolio import Budget, Worth
-from advisor.decide.portfolio_choice import Chooser
+from advisor.decide.portfolio_choice import Chooser, kinds_of
 from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.online import Situation, empty_jobs
-from advisor.simulate.portfolio.policies import PUBLISHED
+from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED
 
 RULES = Rules(max_nodes=4, boot=60.0, tick=20.0, release=1, runtimes=1, checkpoint=3600.0)
 POLICIES = PUBLISHED[:24]
@@ -62,3 +62,12 @@ def test_the_champion_stays_unless_enough_is_saved() -> None:
     bound = chooser(1.0).choose(situation, WORTH, Budget(policies=24), 0)
     assert bound.applied == 0
     assert set(bound.tried.tolist()) == set(range(24))
+
+
+def test_the_sixty_are_twenty_kinds_of_three() -> None:
+    """Renting and order make a kind; so do backfilling and warm nodes, of ours."""
+    kinds = kinds_of(PUBLISHED + BEYOND)
+    assert sorted(np.bincount(kinds[:60])[np.unique(kinds[:60])].tolist()) == [3] * 20
+    pairs = {(policy.provisioning, policy.order) for policy in PUBLISHED}
+    assert len(pairs) == len(set(kinds[:60].tolist())) == 20
+    assert len(set(kinds.tolist())) == 20 + len(BEYOND)
