@@ -30,7 +30,8 @@ local DEFAULTS = {
 local LIMITS = {budget_ms = {1, 500}, breaker_failures = {1, 1000}, breaker_seconds = {0.1, 3600}}
 
 local SUCCESS = slurm.SUCCESS or 0
-local find, floor, match = string.find, math.floor, string.match
+local find, match = string.find, string.match
+local floor, min = math.floor, math.min
 
 -- Logging must not be able to fail either.
 local function log(level, text)
@@ -216,21 +217,25 @@ end
 local TEXT, SIGNED, COUNT = "\t([^%c]*)", "\t(%-?%d*)", "\t(%d*)"
 local COMPACT = "^(%d+)" .. COUNT .. TEXT:rep(3) .. SIGNED .. COUNT:rep(2) .. TEXT:rep(2) .. "[\t\n]"
 
+local function unless_empty(value)
+  if value ~= "" then return value end
+  return nil
+end
+
+local compact = {ok = true, is_compact = true} -- one table for all: see `parts`
+
 local function decode_compact(line)
   local v, seq, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
     = match(line, COMPACT)
   if not v or site_factor == "-" then return nil end
-  return {
-    v = tonumber(v), seq = tonumber(seq), ok = true, is_compact = true,
-    partition = partition ~= "" and partition or nil,
-    features = features ~= "" and features or nil,
-    prefer = prefer ~= "" and prefer or nil,
-    site_factor = tonumber(site_factor), -- of "" it is nil
-    nice = tonumber(nice),
-    time_limit = tonumber(time_limit),
-    message = message ~= "" and message or nil,
-    admin_comment = admin_comment ~= "" and admin_comment or nil,
-  }
+  local answer = compact
+  answer.v, answer.seq = tonumber(v), tonumber(seq)
+  answer.partition, answer.features = unless_empty(partition), unless_empty(features)
+  answer.prefer = unless_empty(prefer)
+  answer.site_factor, answer.nice = tonumber(site_factor), tonumber(nice) -- of "" it is nil
+  answer.time_limit = tonumber(time_limit)
+  answer.message, answer.admin_comment = unless_empty(message), unless_empty(admin_comment)
+  return answer
 end
 
 -- ------------------------------------------------------------------- one bounded exchange
@@ -244,16 +249,18 @@ local function drop()
   connection = nil
 end
 
+local BUDGET = settings.budget_ms / 1000
+
 -- seconds left, never more than the budget even when somebody sets the clock back; nil: time is up
 local function remaining(deadline)
-  local left = math.min(deadline - gettime(), settings.budget_ms / 1000)
+  local left = min(deadline - gettime(), BUDGET)
   if left <= 0 then return nil end
   return left
 end
 
 -- A call's timeout on a kept connection, of which most need no other: lua-socket counts it from the beginning
 -- of each call, and setting it costs a submission with cold caches as much as the call itself.
-local MOST_SECONDS = 0.98 * settings.budget_ms / 1000
+local MOST_SECONDS = 0.98 * BUDGET
 
 local function connect(deadline)
   local left = remaining(deadline)
@@ -272,7 +279,7 @@ end
 -- so many bytes, before the deadline
 local function receive(client, count, deadline)
   local left, rest = deadline - gettime(), nil
-  if left >= MOST_SECONDS and left <= settings.budget_ms / 1000 then
+  if left >= MOST_SECONDS and left <= BUDGET then
     local text, err, partial = client:receive(count)
     if text or err ~= "timeout" then return text, err, partial end
     rest = partial or "" -- and what is left of the budget is waited for as well
@@ -325,12 +332,15 @@ local function receive_answer(client, deadline)
 end
 
 local function exchange(line)
-  local deadline = gettime() + settings.budget_ms / 1000
+  local deadline = gettime() + BUDGET
+  local left = BUDGET
   while true do
-    local kept, err = connection ~= nil, nil
-    if not kept then connection, err = connect(deadline) end
+    local kept, err, answer = connection ~= nil, nil, nil
+    if not kept then
+      connection, err = connect(deadline)
+      left = remaining(deadline)
+    end
     if not connection then return nil, err end
-    local left, answer = remaining(deadline), nil
     if left then
       if left < MOST_SECONDS then connection:settimeout(left, "t") end
       local sent, failure = connection:send(line)
@@ -379,7 +389,7 @@ local UNSET_FROM = {[16] = 65534, [32] = 4294967294, [64] = 2 ^ 53}
 
 local function number(value, bits)
   if type(value) ~= "number" or value ~= value or value < 0 or value >= UNSET_FROM[bits] then return nil end
-  return math.floor(value)
+  return floor(value)
 end
 
 local function text(value)
@@ -661,8 +671,13 @@ end
 local function raised_limit(part_list, answer)
   local limit = answer.time_limit
   if not (asked.time_limit and limit and answer.partition) then return nil end
-  for name in answer.partition:gmatch("[^,]+") do
-    limit = math.min(limit, number(part_list[name].max_time, 32) or limit)
+  local only = part_list[answer.partition]
+  if only then
+    limit = min(limit, number(only.max_time, 32) or limit)
+  else
+    for name in answer.partition:gmatch("[^,]+") do
+      limit = min(limit, number(part_list[name].max_time, 32) or limit)
+    end
   end
   return limit > asked.time_limit and limit or nil
 end
@@ -673,13 +688,16 @@ local function may_require(job, features)
   return not text(job.prefer) and (not own or features:sub(1, #own + 1) == own .. "&")
 end
 
--- what to set, in order, as name, value, name, value; what the user set himself is not in it
-local function changes_for(job, part_list, answer)
-  local changes, last = {}, 0
-  local function change(name, value)
-    changes[last + 1], changes[last + 2] = name, value
-    last = last + 2
-  end
+local changes, last = {}, 0 -- name, value, name, value; one table for all: see `parts`
+
+local function change(name, value)
+  changes[last + 1], changes[last + 2] = name, value
+  last = last + 2
+end
+
+-- what to set, in order; what the user set himself is not in it
+local function gather_changes(job, part_list, answer)
+  last = 0
   if answer.partition then change("partition", answer.partition) end
   if answer.features then change("features", answer.features) end
   if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
@@ -692,7 +710,6 @@ local function changes_for(job, part_list, answer)
   end
   local limit = raised_limit(part_list, answer)
   if limit then change("time_limit", limit) end
-  return changes, last
 end
 
 -- ---------------------------------------------------------------------------------- the hook
@@ -745,7 +762,7 @@ local function submit(job, part_list)
       return
     end
   end
-  local changes, last = changes_for(job, part_list, answer)
+  gather_changes(job, part_list, answer)
   for at = 1, last, 2 do job[changes[at]] = changes[at + 1] end
   if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
 end

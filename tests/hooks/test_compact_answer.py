@@ -58,6 +58,25 @@ def told(lua: str, line_of: Callable[[int], bytes], folder: Path) -> Submitted:
     return done
 
 
+@pytest.mark.parametrize("lua", LUA_VERSIONS)
+def test_nothing_is_left_of_the_answer_before(lua: str, tmp_path: Path) -> None:
+    """All answers are read into one table, and all changes gathered in another."""
+    nothing = AdviseReply(v=1, seq=0, ok=True)
+    said = [GOOD, nothing, AdviseReply(v=1, seq=0, ok=True, nice=7), GOOD]
+    left = iter(said)
+
+    def answer(line: bytes) -> bytes:
+        seq = json.loads(line)["seq"]
+        return protocol.encode_reply(msgspec.structs.replace(next(left), seq=seq), compact=True)
+
+    slurm = SlurmDouble(lua, Network(answer), tmp_path)
+    done = [slurm.submit({"time_limit": 60.0}) for _ in said]
+    assert len(done[0].changes) == 7
+    assert done[3].changes == done[0].changes
+    assert [set(each.changes) for each in done[1:3]] == [set(), {"nice"}]
+    assert [len(each.messages) for each in done] == [1, 0, 0, 1]
+
+
 @given(lua=st.sampled_from(LUA_VERSIONS), reply=replies, framed=st.booleans())
 def test_says_what_json_says(lua: str, reply: AdviseReply, *, framed: bool) -> None:
     def line_of(seq: int, *, compact: bool) -> bytes:
