@@ -123,13 +123,14 @@ class TimeConstrainedSelector:
     poor: list[int] = field(default_factory=list)
     reflections: Reflections = field(init=False)
     _seconds_each: float = math.inf
+    _jobs: int = 1
 
     def __post_init__(self) -> None:
         self.smart = list(range(self.count))
         self.reflections = Reflections.empty(self.count)
 
     def choose(
-        self, simulate: Simulate, budget: Budget, always: int | None = None
+        self, simulate: Simulate, budget: Budget, always: int | None = None, jobs: int = 1
     ) -> tuple[int, Ints, Floats]:
         """Simulate within the budget and rearrange the sets.
 
@@ -141,6 +142,8 @@ class TimeConstrainedSelector:
             What it may spend.
         always : int, optional
             This policy is simulated first, whichever set it is in: the others are compared with it.
+        jobs : int
+            Length of the queue: a simulation takes the square of it at worst.
 
         Returns
         -------
@@ -152,6 +155,9 @@ class TimeConstrainedSelector:
             Theirs; NaN for the others.
         """
         loss = np.full(self.count, math.nan)
+        if jobs > self._jobs:
+            self._seconds_each *= (jobs / self._jobs) ** 2
+        self._jobs = max(jobs, 1)
         tried = self._try_all(simulate, budget, loss) or self._try_some(simulate, budget, loss, always)
         ranked = sorted(tried, key=lambda policy: loss[policy])
         smart = max(1, round(SMART_SHARE * len(ranked)))

@@ -85,7 +85,7 @@ class Chooser:
             outcomes, known = self._simulator.alike()
             return np.where(known | np.isin(everyone, chosen), worth.loss(outcomes), np.nan)
 
-        best, tried, loss = self._selector.choose(simulate, budget, champion)
+        best, tried, loss = self._selector.choose(simulate, budget, champion, jobs=len(situation.jobs))
         return Choice(
             applied=unless_champion(loss, best, champion, self.margin), best=best, tried=tried, loss=loss
         )

@@ -133,6 +133,26 @@ def test_a_clock_bounds_the_time():
     assert len(tried) == 4
 
 
+def test_a_queue_that_has_grown_is_not_simulated_whole_before_it_is_timed():
+    """Ten policies on ten jobs in 10 ms, of 200. On a thousand jobs each takes 10,000 times as long: 10 s."""
+    moment, waiting = 0.0, 10
+
+    def simulate(chosen):
+        nonlocal moment
+        moment += 1e-5 * waiting**2 * len(chosen)
+        return only(np.arange(10.0))(chosen)
+
+    one, budget = selector(), Budget(seconds=0.2, clock=lambda: moment)
+    for _ in range(2):  # timed, then all at once
+        _, tried, _ = one.choose(simulate, budget, jobs=waiting)
+    assert len(tried) == 10
+    waiting = 1000
+    began = moment
+    _, tried, _ = one.choose(simulate, budget, jobs=waiting)
+    assert len(tried) == 1
+    assert moment - began == pytest.approx(10.0)
+
+
 def test_what_comes_to_the_same_plan_costs_nothing():
     """Three simulations tell of seven policies, and the best was not asked for."""
     one = selector()
