@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,8 @@ from rich.table import Table
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, ticking
 
+Progress = Callable[[str, int, int], None]
+
 
 class Billing(enum.StrEnum):
     """How nodes are charged and given back."""
@@ -21,6 +23,7 @@ class Billing(enum.StrEnum):
     HOUR = "hour"
     HOUR_KEPT = "hour-kept"
     SECOND = "second"
+    ALL = "all"
 
 
 class Runtimes(enum.StrEnum):
@@ -62,7 +65,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         Billing,
         typer.Option(
             help="`hour`: whole hours, idle nodes given back when nobody waits; `hour-kept`: kept to the end "
-            "of the paid hour; `second`: by the second, 60 s at least."
+            "of the paid hour; `second`: by the second, 60 s at least; `all`: each of them, side by side."
         ),
     ] = Billing.HOUR,
     policies: Annotated[
@@ -106,27 +109,47 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
 
     if plot is not None:
         refuse_unwritable(plot)  # a whole log takes hours
-    release = Release[billing.name]
-    chosen = {None: usual_policies(release), Policies.PAPER: PUBLISHED, Policies.BEYOND: PUBLISHED + BEYOND}
-    options = Options(
-        policies=chosen[policies],
-        cloud=Cloud(release=release),
-        runtimes=Known(runtimes.value),
-        margins=usual_margins(Known(runtimes.value)),
-        evidence=usual_evidence(Known(runtimes.value)),
-        first_leader=usual_first_leader(Known(runtimes.value), release),
-        budget=Budget(policies=simulate, seconds=budget_ms / 1000.0, clock=time.perf_counter),
-        alpha=alpha,
-        beta=beta,
-    )
+    known = Known(runtimes.value)
+
+    def options(release: Release) -> Options:
+        ours = {None: usual_policies(release), Policies.PAPER: PUBLISHED, Policies.BEYOND: PUBLISHED + BEYOND}
+        return Options(
+            policies=ours[policies],
+            cloud=Cloud(release=release),
+            runtimes=known,
+            margins=usual_margins(known),
+            evidence=usual_evidence(known),
+            first_leader=usual_first_leader(known, release),
+            budget=Budget(policies=simulate, seconds=budget_ms / 1000.0, clock=time.perf_counter),
+            alpha=alpha,
+            beta=beta,
+        )
+
+    releases = list(Release) if billing is Billing.ALL else [Release[billing.name]]
     with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
-        result = replay.report(table, jobs=jobs, options=options, progress=tick)
+        results = [
+            replay.report(
+                table, jobs=jobs, options=options(release), progress=_named(release, releases, tick)
+            )
+            for release in releases
+        ]
     if plot is not None:
         from advisor.replay.portfolio_plots import write_portfolio
 
-        write_portfolio(plot, result)
-    emit(result, output, lambda console: _show(console, result))
+        write_portfolio(plot, results)
+    if billing is Billing.ALL:
+        emit(replay.side_by_side(results), output, lambda console: _show_side_by_side(console, results))
+    else:
+        emit(results[0], output, lambda console: _show(console, results[0]))
+
+
+def _named(release: enum.Enum, releases: Sequence[enum.Enum], tick: Progress) -> Progress:
+    """A display that says which billing is under way, where there are several."""
+    if len(releases) == 1:
+        return tick
+    name = Billing[release.name].value
+    return lambda step, done, total: tick(f"{name}: {step}", done, total)
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
@@ -151,6 +174,33 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         + _cut_in_words(result["choices"])
         + f"Billing `{result['billing']}`: {result['release_rule']}. Run times: {result['runtimes']}."
     )
+
+
+def _show_side_by_side(console: Console, results: Sequence[dict[str, Any]]) -> None:
+    """A column for each billing; utilities of different billings are not to be compared."""
+    first = results[0]
+    table = Table(title=f"{first['trace']}: {first['jobs']:,} jobs on rented nodes")
+    table.add_column("", no_wrap=True)
+    for result in results:
+        table.add_column(result["billing"], justify="right", overflow="fold")
+
+    def row(title: str, of: Callable[[dict[str, Any]], str]) -> None:
+        table.add_row(title, *(of(result) for result in results))
+
+    row("utility", lambda one: f"{one['portfolio']['utility']:.2f}")
+    row("slowdown", lambda one: f"{one['portfolio']['mean_bounded_slowdown']:.2f}")
+    row("node hours", lambda one: f"{one['portfolio']['charged_vm_hours']:,.0f}")
+    row("utilisation", lambda one: f"{100 * one['portfolio']['utilisation']:.1f} %")
+    row("the paper's best", lambda one: str(one["best_constituent"]["policy"]))
+    row("gained over it", lambda one: f"{100 * one['gain_over_best_constituent']:+.1f} %")
+    row("best of all", lambda one: str(one["best_of_all"]["policy"]))
+    row("gained over it", lambda one: f"{100 * one['gain_over_best_of_all']:+.1f} %")
+    console.print(table)
+    for result in results:
+        console.print(
+            f"Billing `{result['billing']}`: {result['release_rule']}. {_cut_in_words(result['choices'])}"
+        )
+    console.print(f"Run times: {first['runtimes']}. Node hours are what is charged.")
 
 
 def _cut_in_words(choices: Mapping[str, int]) -> str:

@@ -259,6 +259,15 @@ def report(
     }
 
 
+def side_by_side(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What ``--billing all --format json`` prints: each billing's :func:`report` under its name."""
+    shared = ("trace", "jobs", "runtimes")
+    return {name: results[0][name] for name in shared} | {
+        "billings": {result["billing"]: result for result in results},
+        "seconds": sum(result["seconds"] for result in results),
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
     """One way through the log with choices."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +19,35 @@ _KIND_COLOURS = (
 _REST = "others"
 
 
-def write_portfolio(path: Path, result: dict[str, Any]) -> None:
+def write_portfolio(path: Path, results: Sequence[dict[str, Any]]) -> None:
     """Write the page: policy use over time, invocations, and every policy beside the portfolio.
+
+    ``results``: one of each billing, below each other.
 
     Raises
     ------
     BadInput
         The file cannot be written.
     """
-    figures = [_use_over_time(result["use"]), _invocations(result["invocations"]), _constituents(result)]
-    about = (
-        f"{result['jobs']:,} jobs on rented nodes, billing '{result['billing']}': {result['release_rule']}. "
-        f"Run times known: {result['runtimes']}. The portfolio's utility is "
-        f"{100 * result['gain_over_best_constituent']:+.1f} % over the best published policy's, and "
-        f"{100 * result['gain_over_best_of_all']:+.1f} % over the best of all policies'."
-    )
-    write_page(path, f"Portfolio of policies on {result['trace']}", about, figures)
+    first = results[0]
+    about = [f"{first['jobs']:,} jobs on rented nodes. Run times known: {first['runtimes']}."]
+    figures = []
+    for result in results:
+        about.append(
+            f"Billing '{result['billing']}': {result['release_rule']}; the portfolio's utility is "
+            f"{100 * result['gain_over_best_constituent']:+.1f} % over the best published policy's, and "
+            f"{100 * result['gain_over_best_of_all']:+.1f} % over the best of all policies'."
+        )
+        of_billing = f", billing {result['billing']}" if len(results) > 1 else ""
+        figures += [
+            _use_over_time(result["use"], of_billing),
+            _invocations(result["invocations"], of_billing),
+            _constituents(result, of_billing),
+        ]
+    write_page(path, f"Portfolio of policies on {first['trace']}", " ".join(about), figures)
 
 
-def _use_over_time(use: dict[str, Any]) -> go.Figure:
+def _use_over_time(use: dict[str, Any], of_billing: str) -> go.Figure:
     """Shares of choices in equal spans of the log, stacked; a colour for each of the most used kinds."""
     figure = go.Figure()
     ranked = sorted(use["share"].items(), key=lambda item: -sum(item[1]))
@@ -56,10 +67,10 @@ def _use_over_time(use: dict[str, Any]) -> go.Figure:
             showlegend=True,  # of one alone plotly would not say which it is
         )
     figure.update_xaxes(title="day of the log")
-    return styled(figure, "Policies in use", "share of choices")
+    return styled(figure, f"Policies in use{of_billing}", "share of choices")
 
 
-def _invocations(invocations: dict[str, int]) -> go.Figure:
+def _invocations(invocations: dict[str, int], of_billing: str) -> go.Figure:
     names = list(invocations)[:_MOST_BARS]
     figure = go.Figure()
     figure.add_bar(
@@ -67,10 +78,10 @@ def _invocations(invocations: dict[str, int]) -> go.Figure:
         y=[invocations[name] for name in names],
         marker_color=COLOURS[0],
     )
-    return styled(figure, f"Choices, the {len(names)} most used policies", "choices")
+    return styled(figure, f"Choices, the {len(names)} most used policies{of_billing}", "choices")
 
 
-def _constituents(result: dict[str, Any]) -> go.Figure:
+def _constituents(result: dict[str, Any], of_billing: str) -> go.Figure:
     """Slowdown against cost: one dot a policy."""
     figure = go.Figure()
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -90,4 +101,4 @@ def _constituents(result: dict[str, Any]) -> go.Figure:
         )
     figure.update_xaxes(title="node hours charged")
     figure.update_yaxes(type="log", tickformat="~g")
-    return styled(figure, "Slowdown and cost of every policy", "mean bounded slowdown")
+    return styled(figure, f"Slowdown and cost of every policy{of_billing}", "mean bounded slowdown")

@@ -326,6 +326,30 @@ def test_command(billing, tmp_path, monkeypatch):
     assert page.stat().st_size > 100_000
 
 
+def test_the_billings_stand_side_by_side(tmp_path, monkeypatch):
+    """Each as by itself, under its name; a column each for people, and each one's rule in words."""
+    monkeypatch.setattr("advisor.replay.portfolio_known.PRIOR_WORKLOADS", ("synthetic:200:1",))
+    page = tmp_path / "page.html"
+    line = ["replay", "portfolio", "--trace", "synthetic:200", "--simulate", "20", "--billing"]
+    done = CliRunner().invoke(app, [*line, "all", "--plot", str(page), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert list(result["billings"]) == ["hour", "hour-kept", "second"]
+    alone = json.loads(CliRunner().invoke(app, [*line, "second", "--format", "json"]).stdout)
+    beside = result["billings"]["second"]
+    volatile = {"seconds", "simulate_all_policies_ms"}
+    assert {key: beside[key] for key in beside.keys() - volatile} == {
+        key: alone[key] for key in alone.keys() - volatile
+    }
+    drawn = page.read_text(encoding="utf-8")
+    shown = CliRunner().invoke(app, [*line, "all"], env={"COLUMNS": "140"}).stdout
+    for billing, each in result["billings"].items():
+        assert each["billing"] == billing
+        assert f"Billing `{billing}`: {each['release_rule']}" in " ".join(shown.split())
+        assert each["release_rule"] in drawn
+        assert f"{each['portfolio']['utility']:.2f}" in shown
+
+
 def test_a_page_that_cannot_be_written_is_refused_before_the_replay(tmp_path, monkeypatch):
     monkeypatch.setattr("advisor.replay.portfolio.report", lambda *_, **__: pytest.fail("replayed in vain"))
     page = tmp_path / "nowhere" / "page.html"

@@ -13,26 +13,31 @@ from advisor.replay import portfolio_plots
 FIGURES = {"utility": 1.0, "mean_bounded_slowdown": 2.0, "charged_vm_hours": 10.0, "utilisation": 0.5}
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, share: dict[str, list[float]]) -> tuple[str, list[go.Figure]]:
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, share: dict[str, list[float]], *billings: str
+) -> tuple[str, list[go.Figure]]:
     """The words above and the figures of a replay's page."""
     seen: list[Any] = []
     monkeypatch.setattr(portfolio_plots, "write_page", lambda *given: seen.extend(given))
     portfolio_plots.write_portfolio(
         Path("page.html"),
-        {
-            "trace": "log",
-            "jobs": 9,
-            "billing": "second",
-            "release_rule": "charged by the second",
-            "runtimes": "actual",
-            "portfolio": FIGURES,
-            "gain_over_best_constituent": 0.5,
-            "gain_over_best_of_all": -0.25,
-            "constituents": [{"policy": "ODA-FCFS-FirstFit", **FIGURES}],
-            "beyond_the_paper": [{"policy": "ODA-WSPT-WorstFit+h4+bf", **FIGURES}],
-            "invocations": {"ODA-FCFS-FirstFit": 1},
-            "use": {"day": [0.0, 1.0], "share": share},
-        },
+        [
+            {
+                "trace": "log",
+                "jobs": 9,
+                "billing": billing,
+                "release_rule": "charged by the second",
+                "runtimes": "actual",
+                "portfolio": FIGURES,
+                "gain_over_best_constituent": 0.5,
+                "gain_over_best_of_all": -0.25,
+                "constituents": [{"policy": "ODA-FCFS-FirstFit", **FIGURES}],
+                "beyond_the_paper": [{"policy": "ODA-WSPT-WorstFit+h4+bf", **FIGURES}],
+                "invocations": {"ODA-FCFS-FirstFit": 1},
+                "use": {"day": [0.0, 1.0], "share": share},
+            }
+            for billing in billings or ("second",)
+        ],
     )
     return seen[2], seen[3]
 
@@ -59,4 +64,13 @@ def test_policies_beyond_the_paper_are_dots_too_and_both_gains_are_said(
     assert [dots.name for dots in figures[2].data] == ["ODA", "beyond the paper", "portfolio"]
     assert "+50.0 %" in about
     assert "-25.0 %" in about
-    assert "billing 'second': charged by the second" in about
+    assert "Billing 'second': charged by the second" in about
+
+
+def test_each_billing_has_its_figures_and_is_named_over_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    about, figures = drawn(monkeypatch, {"ODA-FCFS": [1.0, 1.0]}, "hour", "second")
+    titles = [figure.layout.title.text for figure in figures]
+    assert ["billing hour" in title for title in titles] == [True] * 3 + [False] * 3
+    assert ["billing second" in title for title in titles] == [False] * 3 + [True] * 3
+    assert "Billing 'hour'" in about
+    assert "Billing 'second'" in about
