@@ -45,7 +45,7 @@ def retrain(
     """Train the size classifier anew, backtest it on the last week, promote it unless it is worse."""
     from advisor.history.models import ModelStore
     from advisor.history.store import HistoryStore
-    from advisor.predict.size_features import SizeHistory
+    from advisor.predict.size_history import SizeHistory
     from advisor.predict.size_training import SizeTraining
     from advisor.service.learn.as_here import outcome_here
 

@@ -32,7 +32,8 @@ from advisor.predict._size_rows import ADVISOR_NAMES, ROW, row_at
 from advisor.predict._size_state import REMEMBERED_SUBMISSIONS
 from advisor.predict.forest import TreeEnsemble
 from advisor.predict.packed_sums import PackedSums, sum_up
-from advisor.predict.size_features import NO_DIVIDER, LiveFeatures, SizeHistory, feature_names
+from advisor.predict.size_features import NO_DIVIDER, LiveFeatures, feature_names
+from advisor.predict.size_history import SizeHistory
 
 if TYPE_CHECKING:
     from advisor.predict.size_training import SizeTraining

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from advisor.predict._size_state import State
 from advisor.predict.forest import TreeEnsemble
-from advisor.predict.size_features import Flavour, SizeHistory, WeeklyDividers, replay_features
+from advisor.predict.size_features import Flavour, replay_features
+from advisor.predict.size_history import SizeHistory, WeeklyDividers
 
 LEAST_JOBS: Final = 100
 """With fewer finished jobs there is no forest: everything stays large."""

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from advisor.predict.forest import TreeEnsemble
 from advisor.predict.size import SizeModel
-from advisor.predict.size_features import WEEK_SECONDS, SizeHistory, WeeklyDividers, replay_features
+from advisor.predict.size_features import replay_features
+from advisor.predict.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size_training import SizeTraining, train
 
 LEAST_JUDGED: Final = 100

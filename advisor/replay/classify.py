@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
 from advisor.predict.forest import TreeEnsemble
-from advisor.predict.size_features import WEEK_SECONDS, Flavour, SizeHistory, WeeklyDividers, replay_features
+from advisor.predict.size_features import Flavour, replay_features
+from advisor.predict.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size_training import ADVISOR, PAPER, SizeTraining, fit, training_set
 
 Progress = Callable[[int, int], None]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-from advisor.predict.size_features import SizeHistory, WeeklyDividers
+from advisor.predict.size_history import SizeHistory, WeeklyDividers
 from advisor.replay.classify import ClassifiedJobs, classify_table
 from advisor.simulate.demand import DOUBTFUL, LARGE, PROBED, SMALL, Demand, demand_of
 from advisor.simulate.engine import Schedule, simulate

@@ -10,13 +10,8 @@ import pytest
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome, JobState
 from advisor.predict.size import GONE_SECONDS, SizeModel
-from advisor.predict.size_features import (
-    WEEK_SECONDS,
-    SizeHistory,
-    WeeklyDividers,
-    feature_names,
-    replay_features,
-)
+from advisor.predict.size_features import feature_names, replay_features
+from advisor.predict.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from advisor.predict.size_training import ADVISOR, constant, fit, train, training_set
 
 

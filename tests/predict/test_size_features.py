@@ -12,61 +12,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from advisor.model.errors import BadInput
-from advisor.model.job import Job, JobOutcome
-from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.model.job import Job
+from advisor.model.table import JobTable
 from advisor.predict import _size_rows, _size_state
-from advisor.predict.size_features import (
-    NO_DIVIDER,
-    WEEK_SECONDS,
-    LiveFeatures,
-    SizeHistory,
-    WeeklyDividers,
-    feature_names,
-    replay_features,
-)
+from advisor.predict.size_features import NO_DIVIDER, LiveFeatures, feature_names, replay_features
+from advisor.predict.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
+from tests.predict.size_logs import jobs_of, random_table, table_of
 
 DAY = 86400.0
-
-
-def table_of(rows: list[tuple[float, float, float, int, float, int]], **more) -> JobTable:
-    """Rows of (submit, wait, run, processors, request, user)."""
-    submit, wait, run, processors, request, user = (np.array(column) for column in zip(*rows, strict=True))
-    count = len(rows)
-    unknown = np.full(count, UNKNOWN_CODE)
-    return JobTable(
-        job_id=np.arange(1, count + 1),
-        submit=submit.astype(float),
-        wait=wait.astype(float),
-        run=run.astype(float),
-        processors=processors.astype(np.int64),
-        requested_time=np.where(request > 0, request, np.nan),
-        user=user.astype(np.int64),
-        group=unknown,
-        queue=unknown,
-        status=np.ones(count, np.int64),
-        **more,
-    )
-
-
-def random_table(seed: int, count: int = 60, *, weeks: float = 3.0) -> JobTable:
-    generator = np.random.default_rng(seed)
-    table = table_of(
-        [
-            (
-                submit,
-                float(generator.choice([0, 0, 5, 3000])),
-                float(generator.choice([1, 40, 400, 4000, 90_000])),
-                int(generator.choice([1, 4, 8])),
-                float(generator.choice([0, 60, 3600, 86400])),
-                int(generator.integers(-1, 3)),
-            )
-            for submit in np.sort(np.round(generator.random(count) * weeks * WEEK_SECONDS, -2))
-        ],
-        executable=generator.integers(-1, 2, count),
-        start_of_log=843480031.0,
-        utc_offset_seconds=3600.0,
-    )
-    return replace(table, queue=generator.integers(-1, 2, count))
 
 
 def features_of(table: JobTable, flavour: str = "advisor") -> np.ndarray:
@@ -157,21 +110,6 @@ def test_a_job_ending_in_the_second_of_a_submission_is_not_yet_known():
     assert named(ending_now)["user.finished"] == 0.0
 
 
-def test_dividers_are_medians_of_what_had_finished_by_then():
-    rows = [
-        (0.0, 0.0, 10.0, 1, 60.0, 1),
-        (1.0, 0.0, 30.0, 1, 60.0, 1),
-        (2.0, 0.0, WEEK_SECONDS, 1, 60.0, 1),  # ends in week 1
-        (WEEK_SECONDS + 5, 0.0, 50.0, 1, 60.0, 1),
-        (2 * WEEK_SECONDS + 1, 0.0, 1.0, 1, 60.0, 1),
-    ]
-    dividers = WeeklyDividers.of(SizeHistory.from_table(table_of(rows)))
-    assert math.isnan(dividers.seconds[0])
-    assert dividers.seconds[1] == 20.0
-    assert dividers.seconds[2] == 40.0
-    assert dividers.at(np.array([WEEK_SECONDS - 1, WEEK_SECONDS])).tolist()[1] == 20.0
-
-
 @given(seed=st.integers(0, 2**32 - 1), cut=st.integers(1, 59), flavour=st.sampled_from(["paper", "advisor"]))
 @settings(max_examples=30, deadline=None)
 def test_no_feature_and_no_divider_changes_with_the_future(seed, cut, flavour):
@@ -189,24 +127,6 @@ def test_no_feature_and_no_divider_changes_with_the_future(seed, cut, flavour):
     np.testing.assert_array_equal(features_of(changed, flavour)[known], features_of(table, flavour)[known])
     ours, theirs = (WeeklyDividers.of(SizeHistory.from_table(one)) for one in (table, changed))
     np.testing.assert_array_equal(ours.at(table.submit[known]), theirs.at(table.submit[known]))
-
-
-def jobs_of(table: JobTable) -> list[Job]:
-    def text(code: int) -> str | None:
-        return str(code) if code >= 0 else None
-
-    return [
-        Job(
-            job_id=int(table.job_id[i]),
-            submit_time=float(table.submit[i]),
-            processors=int(table.processors[i]),
-            user=text(table.user[i]),
-            queue=text(table.queue[i]),
-            name=text(table.executable[i]),
-            requested_time=None if np.isnan(table.requested_time[i]) else float(table.requested_time[i]),
-        )
-        for i in range(len(table))
-    ]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -232,20 +152,6 @@ def test_job_by_job_equals_all_at_once(seed):
             live.end(numbers[i], time, float(table.run[i]), divider)
             live = LiveFeatures.from_arrays(live.to_arrays()) if i % 20 == 0 else live
     np.testing.assert_array_equal(np.array([rows[i] for i in range(len(table))]), features_of(table))
-
-
-def test_outcomes_give_the_same_history_as_their_table():
-    table = random_table(5)
-    outcomes = [
-        JobOutcome(job=job, start_time=float(table.start[i]), end_time=float(table.end[i]))
-        for i, job in enumerate(jobs_of(table))
-    ]
-    clock = {"start_of_log": table.start_of_log, "utc_offset_seconds": table.utc_offset_seconds}
-    ours, theirs = SizeHistory.from_outcomes(reversed(outcomes), **clock), SizeHistory.from_table(table)
-    order = np.lexsort((ours.run, ours.start, ours.submit))
-    expected = np.lexsort((theirs.run, theirs.start, theirs.submit))
-    for column in ("submit", "start", "end", "request", "names", "labelled", "calendars"):
-        np.testing.assert_array_equal(getattr(ours, column)[order], getattr(theirs, column)[expected])
 
 
 def test_names_that_differ_in_a_counter_are_one_family():

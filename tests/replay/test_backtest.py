@@ -9,7 +9,8 @@ import pytest
 
 from advisor.model.job import Job, JobOutcome
 from advisor.predict.size import SizeModel
-from advisor.predict.size_features import WEEK_SECONDS, SizeHistory, feature_names
+from advisor.predict.size_features import feature_names
+from advisor.predict.size_history import WEEK_SECONDS, SizeHistory
 from advisor.predict.size_training import constant
 from advisor.replay.backtest import backtest
 

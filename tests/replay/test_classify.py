@@ -10,7 +10,7 @@ import pytest
 
 from advisor.history.swf import read_table
 from advisor.model.table import UNKNOWN_CODE, JobTable
-from advisor.predict.size_features import WEEK_SECONDS
+from advisor.predict.size_history import WEEK_SECONDS
 from advisor.predict.size_training import ADVISOR
 from advisor.replay.classify import ClassifiedJobs, classify_table, report
 from advisor.simulate.workload import workload

@@ -45,7 +45,7 @@ from advisor.predict.predictor import Predictor
 from advisor.predict.queue_events import Codes
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.predict.size import SizeModel
-from advisor.predict.size_features import SizeHistory
+from advisor.predict.size_history import SizeHistory
 from advisor.predict.tracker import states_of
 from advisor.replay.sources import load_table
 from advisor.service.exchange import snapshot

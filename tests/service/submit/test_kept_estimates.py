@@ -14,7 +14,7 @@ from advisor.model import Job
 from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimates, SizeEstimate
 from advisor.predict.rolling import RollingForests
-from advisor.predict.size_features import hashes_of
+from advisor.predict.size_history import hashes_of
 from advisor.replay.forecasts import forecast_rows
 from advisor.service.submit.kept_estimates import KEPT_SECONDS, KeptEstimates
 from advisor.service.submit.state_holder import LoadedModel
