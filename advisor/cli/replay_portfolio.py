@@ -93,7 +93,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     import time
 
     from advisor.decide.portfolio import Budget
-    from advisor.decide.portfolio_lead import (
+    from advisor.decide.portfolio_options import (
         Options,
         usual_evidence,
         usual_first_leader,

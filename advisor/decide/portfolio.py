@@ -1,11 +1,11 @@
-"""Choosing among policies by simulation: Algorithm 1 of Deng et al., its scores, and who is in charge."""
+"""Algorithm 1 of Deng et al.: policies simulated within a budget, and what a plan costs the utility."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ STALE_QUOTA: Final = 0.15
 """Shares of the budget for those that were good the last time, and for those not tried then.
 
 The rest is for the poor. The paper shares by number."""
+
+_FIRST_CHARGED_SECONDS: Final = 36_000.0
+_FIRST_SLOWDOWN_SUM: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,16 @@ class Worth:
     slowdown_sum: float
     alpha: float = 1.0
     beta: float = 1.0
+
+    @classmethod
+    def so_far(cls, charged_seconds: float, slowdown_sum: float, *, alpha: float, beta: float) -> Self:
+        """From a run's totals, which may still be 0: ten node hours and a few jobs are added to them."""
+        return cls(
+            charged_seconds=charged_seconds + _FIRST_CHARGED_SECONDS,
+            slowdown_sum=slowdown_sum + _FIRST_SLOWDOWN_SUM,
+            alpha=alpha,
+            beta=beta,
+        )
 
     def loss(self, outcomes: Outcomes) -> Floats:
         """Share of the utility each plan costs, less what it spares jobs to come; lower is better."""
@@ -247,77 +260,3 @@ class TimeConstrainedSelector:
         if budget.policies is not None or budget.clock is None:
             return float(simulated)
         return budget.clock()
-
-
-@dataclass(slots=True, kw_only=True)
-class AdaptivePeriod:
-    """How long a choice holds while the workload does not change (the paper's future work).
-
-    It doubles each time the same policy is chosen again and falls back to the least when another is. The
-    cluster chooses earlier by itself when a tenth of the queue came or went.
-    """
-
-    least_seconds: float = 20.0
-    most_seconds: float = 320.0
-    _seconds: float = 20.0
-    _last: int = -1
-
-    def after(self, chosen: int) -> float:
-        """Seconds until the next choice."""
-        self._seconds = (
-            min(2 * self._seconds, self.most_seconds) if chosen == self._last else self.least_seconds
-        )
-        self._last = chosen
-        return self._seconds
-
-
-def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> int:
-    """The best policy, or the champion where that costs hardly more.
-
-    Parameters
-    ----------
-    loss : ndarray
-        Of each policy, from now on; the champion's, and with the others' that of following it after them.
-    best, champion : int
-        Policies.
-    margin : float
-        Share of the champion's own loss that must be saved. The simulation knows neither what arrives later
-        nor, mostly, how long jobs run; what it saves by less is not worth believing.
-
-    Returns
-    -------
-    int
-        Policy to be applied.
-    """
-    saved = loss[champion] - loss[best]
-    return best if saved > margin * abs(loss[champion]) else champion
-
-
-LOYALTY: Final = 0.01
-"""Another takes over when its utility is better by this share: a change costs a while of neither's plan."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Leader:
-    """Who is in charge: the contender of best utility so far, with a little loyalty.
-
-    Attributes
-    ----------
-    first : int
-        In charge at first.
-    loyalty : float
-        Another takes over when its utility is better by this share.
-    """
-
-    first: int
-    loyalty: float = LOYALTY
-    _current: int = -1
-
-    def after(self, utility: Floats) -> int:
-        """Index of the leader, given each contender's utility so far."""
-        current = self.first if self._current < 0 else self._current
-        best = int(np.argmax(utility))
-        if utility[best] > utility[current] * (1.0 + self.loyalty):
-            current = best
-        self._current = current
-        return current

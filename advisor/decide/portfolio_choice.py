@@ -1,4 +1,4 @@
-"""One choice by simulation: Algorithm 1 on the queue as it is, and whether to leave the champion for it.
+"""One choice by simulation: Algorithm 1 on the queue as it is, whether to leave the champion, for how long.
 
 The replay of a log and the live loop both choose here.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio import Budget, Floats, TimeConstrainedSelector, Worth, unless_champion
+from advisor.decide.portfolio import Budget, Floats, TimeConstrainedSelector, Worth
 from advisor.simulate.portfolio._state import Rules
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import NodeChoice, RentingPolicy
@@ -39,6 +39,50 @@ class Choice:
     best: int
     tried: NDArray[np.int64]
     loss: Floats
+
+
+@dataclass(slots=True, kw_only=True)
+class AdaptivePeriod:
+    """How long a choice holds while the workload does not change (the paper's future work).
+
+    It doubles each time the same policy is chosen again and falls back to the least when another is. The
+    cluster chooses earlier by itself when a tenth of the queue came or went.
+    """
+
+    least_seconds: float = 20.0
+    most_seconds: float = 320.0
+    _seconds: float = 20.0
+    _last: int = -1
+
+    def after(self, chosen: int) -> float:
+        """Seconds until the next choice."""
+        self._seconds = (
+            min(2 * self._seconds, self.most_seconds) if chosen == self._last else self.least_seconds
+        )
+        self._last = chosen
+        return self._seconds
+
+
+def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> int:
+    """The best policy, or the champion where that costs hardly more.
+
+    Parameters
+    ----------
+    loss : ndarray
+        Of each policy, from now on; the champion's, and with the others' that of following it after them.
+    best, champion : int
+        Policies.
+    margin : float
+        Share of the champion's own loss that must be saved. The simulation knows neither what arrives later
+        nor, mostly, how long jobs run; what it saves by less is not worth believing.
+
+    Returns
+    -------
+    int
+        Policy to be applied.
+    """
+    saved = loss[champion] - loss[best]
+    return best if saved > margin * abs(loss[champion]) else champion
 
 
 class Chooser:

@@ -17,16 +17,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio import AdaptivePeriod, Worth
-from advisor.decide.portfolio_choice import Chooser
-from advisor.decide.portfolio_lead import (
-    CHAMPION,
-    Options,
-    champions_of,
-    leaders_of,
-    rows_of,
-    utility_of,
-)
+from advisor.decide.portfolio import Worth
+from advisor.decide.portfolio_choice import AdaptivePeriod, Chooser
+from advisor.decide.portfolio_lead import champions_of, leaders_of, rows_of, utility_of
+from advisor.decide.portfolio_options import CHAMPION, Options
 from advisor.model.table import JobTable
 from advisor.replay.portfolio_known import Expected, Knowledge, Leadership, prepared, prior_of
 from advisor.replay.portfolio_progress import Progress, Steps
@@ -94,11 +88,8 @@ class Selection:
         if options.expects_jobs:
             situation = replace(situation, ready=self._expected.ready(cluster))
         totals = cluster.totals()
-        worth = Worth(
-            charged_seconds=totals.charged_seconds + 36_000.0,
-            slowdown_sum=totals.slowdown_sum + 20.0,
-            alpha=options.alpha,
-            beta=options.beta,
+        worth = Worth.so_far(
+            totals.charged_seconds, totals.slowdown_sum, alpha=options.alpha, beta=options.beta
         )
         began = time.perf_counter()
         choice = self._chooser.choose(situation, worth, options.budget, champion)

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.portfolio_lead import Floats, Options, prior_jobs, rows_of
+from advisor.decide.portfolio_lead import Floats, rows_of
+from advisor.decide.portfolio_options import Options, prior_jobs
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table

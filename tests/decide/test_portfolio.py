@@ -1,4 +1,4 @@
-"""Algorithm 1, the champion's margin, the leader: by hand."""
+"""Algorithm 1, and what a plan costs: by hand."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from advisor.decide.portfolio import (
-    AdaptivePeriod,
     Budget,
-    Leader,
     TimeConstrainedSelector,
     Worth,
-    unless_champion,
 )
 from advisor.simulate.portfolio.online import Outcomes
 
@@ -172,16 +169,6 @@ def test_what_comes_to_the_same_plan_costs_nothing():
     assert one.stale == [6, 7, 8]
 
 
-@pytest.mark.parametrize(("margin", "applied"), [(0.0, 1), (0.05, 1), (0.2, 0)])
-def test_champion_stays_unless_enough_is_saved(margin, applied):
-    """Ten per cent saved."""
-    assert unless_champion(np.array([1.0, 0.9]), 1, 0, margin) == applied
-
-
-def test_equal_losses_leave_the_champion():
-    assert unless_champion(np.array([1.0, 1.0]), 0, 1, 0.0) == 1
-
-
 def test_worth_weighs_by_the_totals():
     """A tenth of all charged time more costs a tenth of the utility, as does a tenth of all slowdown."""
     outcomes = Outcomes(
@@ -198,23 +185,11 @@ def test_worth_weighs_by_the_totals():
     assert cost_only.loss(outcomes).tolist() == [0.1, 0, 0, 0, 0]
 
 
-def test_period_doubles_while_nothing_changes():
-    period = AdaptivePeriod()
-    assert [period.after(policy) for policy in (3, 3, 3, 3, 3, 3, 7, 7)] == [
-        20,
-        40,
-        80,
-        160,
-        320,
-        320,
-        20,
-        40,
-    ]
-
-
-def test_leader_is_loyal():
-    leader = Leader(first=0, loyalty=0.01)
-    assert leader.after(np.array([1.0, 1.009])) == 0
-    assert leader.after(np.array([1.0, 1.02])) == 1
-    assert leader.after(np.array([1.005, 1.0])) == 1
-    assert leader.after(np.array([1.02, 1.0])) == 0
+def test_worth_of_a_run_that_begins_is_not_all_in_its_first_seconds():
+    """Ten node hours and twenty of slowdown are taken as given: another node hour costs a tenth, not all."""
+    hour = Outcomes(
+        **{name: np.array([0.0]) for name in Outcomes.__dataclass_fields__} | {"charged": np.array([3600.0])}
+    )
+    worth = Worth.so_far(0.0, 0.0, alpha=1.0, beta=1.0)
+    assert worth.loss(hour).tolist() == [0.1]
+    assert Worth.so_far(324_000.0, 0.0, alpha=2.0, beta=1.0).loss(hour).tolist() == [0.02]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.decide.portfolio import Budget, Worth
-from advisor.decide.portfolio_choice import Chooser, kinds_of
+from advisor.decide.portfolio_choice import AdaptivePeriod, Chooser, kinds_of, unless_champion
 from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.online import Situation, empty_jobs
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED
@@ -71,3 +71,27 @@ def test_the_sixty_are_twenty_kinds_of_three() -> None:
     pairs = {(policy.provisioning, policy.order) for policy in PUBLISHED}
     assert len(pairs) == len(set(kinds[:60].tolist())) == 20
     assert len(set(kinds.tolist())) == 20 + len(BEYOND)
+
+
+@pytest.mark.parametrize(("margin", "applied"), [(0.0, 1), (0.05, 1), (0.2, 0)])
+def test_champion_stays_unless_enough_is_saved(margin, applied):
+    """Ten per cent saved."""
+    assert unless_champion(np.array([1.0, 0.9]), 1, 0, margin) == applied
+
+
+def test_equal_losses_leave_the_champion():
+    assert unless_champion(np.array([1.0, 1.0]), 0, 1, 0.0) == 1
+
+
+def test_period_doubles_while_nothing_changes():
+    period = AdaptivePeriod()
+    assert [period.after(policy) for policy in (3, 3, 3, 3, 3, 3, 7, 7)] == [
+        20,
+        40,
+        80,
+        160,
+        320,
+        320,
+        20,
+        40,
+    ]

@@ -1,232 +1,22 @@
-"""The replay: what may be known when, who leads, and that nothing of the future is used."""
+"""The replay: what may be known when, that nothing of the future is used, and the command."""
 
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.decide.portfolio_lead import (
-    CHAMPION,
-    Options,
-    champions_of,
-    days_of,
-    leaders_of,
-    usual_evidence,
-    usual_margins,
-    usual_policies,
-)
+from advisor.decide.portfolio_options import CHAMPION, Options
 from advisor.model.errors import BadInput
 from advisor.replay.plots import refuse_unwritable
 from advisor.replay.portfolio import replay
 from advisor.replay.portfolio_known import Knowledge, Leadership, prepared
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
-from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
-
-
-def checkpoints(*utilities: float):
-    """Rows of charged, work, slowdown, jobs with these utilities over kappa."""
-    return np.array([[1000.0, 1000.0 * u, 10.0, 10.0] for u in utilities])
-
-
-def test_champions_start_from_the_prior_and_follow_the_scores():
-    before = np.concatenate([checkpoints(0.5), checkpoints(0.6)])
-    champions = champions_of([checkpoints(0.5, 0.9), checkpoints(0.5, 0.5)], before, Options())
-    assert champions.tolist() == [1, 1, 0]
-
-
-def test_how_many_nodes_to_keep_warm_is_learnt_sooner():
-    """A prior of 500 jobs says one node, one of 100 jobs is soon outweighed by what three nodes make."""
-    policies = PUBLISHED[:1] + BEYOND[1:4]
-    options = Options(policies=policies, runtimes=Runtimes.PREDICTED)
-    before = np.concatenate([50.0 * checkpoints(u) for u in (0.1, 0.60, 0.58, 0.50)])
-    found = [20.0 * checkpoints(u, u) for u in (0.2, 0.5, 0.5, 0.58)]
-    assert champions_of(found, before, options).tolist() == [1, 3, 3]
-    # with known run times the prior counts 150 jobs itself
-    exact = Options(policies=policies)
-    assert champions_of(found, before, exact).tolist() == [1, 1, 1]
-
-
-def test_of_warm_nodes_the_best_number_is_taken_at_once():
-    """Half a per cent is enough; between policies of other kinds a whole one is needed."""
-    before = np.concatenate([1e-6 * checkpoints(u) for u in (0.5, 0.5)])
-    found = [checkpoints(0.500, 0.500, 0.500), checkpoints(0.4975, 0.5025, 0.4975)]
-    warm = Options(policies=BEYOND[2:4])
-    assert champions_of(found, before, warm).tolist() == [0, 0, 1, 0]
-    other = Options(policies=(PUBLISHED[0], PUBLISHED[20]))
-    assert champions_of(found, before, other).tolist() == [0, 0, 0, 0]
-
-
-def test_a_policy_of_another_kind_has_the_whole_prior():
-    policies = (PUBLISHED[0], BEYOND[1])
-    before = np.concatenate([50.0 * checkpoints(u) for u in (0.5, 0.60)])
-    found = [20.0 * checkpoints(u, u) for u in (0.62, 0.5)]
-    guessed = Options(policies=policies, runtimes=Runtimes.PREDICTED)
-    assert champions_of(found, before, guessed).tolist() == [1, 1, 1]
-
-
-def test_a_selection_leads_only_beyond_the_hurdle():
-    """Five per cent, on top of a per cent's loyalty."""
-    led = leaders_of(
-        [checkpoints(0.5, 0.5, 0.5)],
-        np.zeros(4, np.int64),
-        [checkpoints(0.52, 0.56, 0.50)],
-        np.zeros(4),
-        Options(hurdle=0.05),
-    )
-    assert led.tolist() == [CHAMPION, CHAMPION, 0, CHAMPION]
-
-
-def days(*charged: float):
-    """Checkpoints once a day: ten jobs each, so much charged for them, the same slowdown."""
-    one = np.array([[0.0, 1000.0, 10.0, 10.0]] * len(charged))
-    one[:, 0] = charged
-    return np.cumsum(one, axis=0)
-
-
-DAILY = Options(checkpoint_seconds=86_400.0)
-
-
-def led_by(champion, *selections, first: int = 0) -> list[int]:
-    """Leaders day by day, each contender charged so much a day."""
-    options = replace(DAILY, first_leader=first)
-    found = [days(*each) for each in selections]
-    reigns = np.zeros(len(champion) + 1, np.int64)
-    return leaders_of([days(*champion)], reigns, found, days(1.0)[0], options).tolist()
-
-
-def test_the_first_leader_is_not_refuted_by_a_burst():
-    """The champion was far better in one burst, and is by a third ahead in sum."""
-    burst = (800.0,) + (100.0,) * 11
-    assert led_by((100.0,) * 12, burst, (200.0,) * 12) == [0] * 13
-
-
-def test_better_days_refute_the_first_leader():
-    """Three days of the same gain are more than one and a half standard errors."""
-    assert led_by((90.0,) * 9, (100.0,) * 9) == [0] * 3 + [CHAMPION] * 7
-    assert led_by((100.0,) * 9, (100.0,) * 9, (90.0,) * 9) == [0] * 3 + [1] * 7
-
-
-def test_who_refuted_the_leader_is_refuted_by_days_as_well():
-    """The first leader has the better days from the fifth on: it takes more than as many until they tell."""
-    champion = (90.0,) * 4 + (110.0,) * 20
-    led = led_by(champion, (100.0,) * 24)
-    assert led[:3] == [0] * 3
-    assert led[3:10] == [CHAMPION] * 7
-    assert led[-1] == 0
-
-
-def test_a_per_cent_is_no_reason_to_change():
-    assert led_by((99.5,) * 40, (100.0,) * 40) == [0] * 41
-
-
-def evidence_of(alone, reigning, contender, options):
-    """After 1, 2, ... days."""
-    each = round(86_400.0 / options.checkpoint_seconds)
-    champions = days_of(alone, options).reigning(reigning, each)
-    return days_of([contender], options).evidence(champions)[0, 1:]
-
-
-def test_one_day_of_great_gains_is_no_evidence():
-    champion = days(*[100.0] * 9)
-    reigning = np.zeros(9, np.int64)
-    lucky = evidence_of([champion], reigning, days(100, 100, 101, 99, 20, 101, 99, 101, 101), DAILY)
-    steady = evidence_of([champion], reigning, days(*[98.0] * 9), DAILY)
-    assert lucky[-1] < 1.0
-    assert steady[-1] == pytest.approx(math.sqrt(9.0))
-    assert evidence_of([champion], reigning, champion, DAILY).tolist() == [0.0] * 9
-
-
-def test_evidence_is_of_the_champion_that_reigns():
-    worse, better = days(*[200.0] * 9), days(*[100.0] * 9)
-    contender = days(*[150.0] * 9)
-    reigns = np.array([0] * 9), np.array([1] * 9)
-    first, second = (evidence_of([worse, better], reign, contender, DAILY)[-1] for reign in reigns)
-    assert first == pytest.approx(-second)
-    assert first > 2.0
-
-
-def test_evidence_of_hours_counts_whole_days():
-    hours = np.cumsum([[100.0, 1.0, 10.0, 10.0]] * 72, axis=0)
-    found = evidence_of([hours], np.zeros(len(hours), np.int64), hours * [0.9, 1.0, 1.0, 1.0], Options())
-    assert found == pytest.approx([1.0, math.sqrt(2.0), math.sqrt(3.0)])
-
-
-def test_days_with_hardly_a_job_tell_nothing():
-    idle = days(*[100.0] * 9)
-    idle[:, 3] = np.arange(9)
-    assert evidence_of([idle], np.zeros(9, np.int64), days(*[50.0] * 9), DAILY).tolist() == [0.0] * 9
-
-
-ORDERS = (PUBLISHED[0], PUBLISHED[3], PUBLISHED[12])
-"""ODA-FCFS, ODA-LXF and ODB-FCFS."""
-
-
-def champion_after(*losses: tuple[float, ...]) -> list[int]:
-    """Champions day by day, of policies that begin as equals but for a hair and are charged so much a day."""
-    found = [days(*each) for each in losses]
-    before = np.concatenate([days(1.0 + 0.1 * at) for at in range(len(losses))])
-    options = replace(DAILY, evidence=2.0, policies=ORDERS[: len(losses)])
-    return champions_of(found, before, options).tolist()
-
-
-def test_another_order_of_jobs_needs_better_days():
-    """One burst in which the other order was far better is one day; four days of the same gain are enough."""
-    assert champion_after((100.0,) * 5 + (900.0,) + (100.0,) * 6, (100.0,) * 12) == [0] * 13
-    assert champion_after((100.0,) * 9, (90.0,) * 9) == [0] * 4 + [1] * 6
-
-
-def test_an_order_that_has_proved_itself_is_not_kept_out_by_one_that_has_not():
-    burst = (300.0, *[100.0] * 7)  # only better in the burst, but best in sum
-    losses = (800.0, *[100.0] * 7), burst, (750.0, *[95.0] * 7)
-    found = [days(*each) for each in losses]
-    before = np.concatenate([days(1.0 + 0.1 * at) for at in range(3)])
-    options = replace(DAILY, evidence=2.0, policies=(PUBLISHED[0], PUBLISHED[3], PUBLISHED[6]))
-    assert champions_of(found, before, options).tolist() == [0] * 5 + [2] * 4
-
-
-def test_evidence_for_an_order_counts_days_and_not_hours():
-    """Three whole days of hourly checkpoints, all the same gain: not enough; the fourth is."""
-    hours = [np.cumsum([[each, 1000.0, 10.0, 10.0]] * 120, axis=0) for each in (100.0, 90.0)]
-    before = np.concatenate([days(1.0), days(1.1)])
-    options = Options(evidence=2.0, policies=ORDERS[:2])
-    assert champions_of(hours, before, options).tolist() == [0] * 96 + [1] * 25
-    shorter = replace(options, day_seconds=6 * 3600.0)
-    assert champions_of(hours, before, shorter).tolist() == [0] * 24 + [1] * 97
-
-
-def test_the_best_of_the_reigning_order_takes_over_meanwhile():
-    """The other order has not proved itself yet: the better provisioning goes with the order that reigns."""
-    assert champion_after((100.0,) * 3, (50.0,) * 3, (70.0,) * 3) == [0, 2, 2, 2]
-
-
-def test_another_provisioning_needs_no_better_days():
-    """A champion that is wrong for a site must go at once: waiting for evidence lost 68 % of LPC-EGEE."""
-    found = [days(*[100.0] * 12), days(*[100.0] * 5, 1.0, *[100.0] * 6)]
-    before = np.concatenate([days(100.0), days(101.0)])
-    guessed = replace(DAILY, evidence=2.0, policies=(PUBLISHED[0], PUBLISHED[12]))
-    assert champions_of(found, before, guessed).tolist() == [0] * 6 + [1] * 7
-
-
-def test_a_selection_leads_from_enough_evidence_until_half_of_it_is_gone():
-    champion = days(*[100.0] * 12)
-    contender = days(*[80.0] * 6, *[105.0] * 2, *[125.0] * 4)
-    reigns = np.zeros(13, np.int64)
-    options = replace(DAILY, evidence=1.9)
-    evidence = evidence_of([champion], reigns[1:], contender, options)
-    led = leaders_of([champion], reigns, [contender], np.zeros(4), options)
-    assert led[:4].tolist() == [CHAMPION] * 4
-    assert evidence[3] == pytest.approx(2.0)
-    kept = evidence[4:] >= 0.95
-    assert 0 < kept.sum() < len(kept)
-    assert led[4:].tolist() == [0, *np.where(kept, 0, CHAMPION)]
-    assert leaders_of([champion], reigns, [contender], np.zeros(4), DAILY)[2] == 0
+from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED
 
 
 def test_the_last_charge_holds_on():
@@ -285,19 +75,6 @@ def test_wide_jobs_are_left_out_and_none_left_is_refused():
     assert prepared(log, Cloud(), None).processors.max() <= 64
     with pytest.raises(BadInput):
         prepared(log.select(log.processors > 64), Cloud(), None)
-
-
-def test_usual_policies():
-    assert usual_policies(Release.HOUR) == (*PUBLISHED, BEYOND[0])  # no warm nodes: they are given back
-    assert usual_policies(Release.SECOND) == PUBLISHED + BEYOND
-
-
-def test_only_exact_run_times_are_worth_any_deviation():
-    assert usual_margins(Runtimes.ACTUAL) == (0.0, 0.05)
-    assert all(usual_margins(known) == (0.05,) for known in Runtimes if known is not Runtimes.ACTUAL)
-    assert [usual_evidence(known) == 0.0 for known in Runtimes] == [
-        known is Runtimes.ACTUAL for known in Runtimes
-    ]
 
 
 @pytest.mark.parametrize("billing", ["hour", "second"])

@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from advisor.decide.portfolio import LOYALTY, AdaptivePeriod, Budget, Worth
-from advisor.decide.portfolio_choice import Chooser
-from advisor.decide.portfolio_lead import Options
+from advisor.decide.portfolio import Budget, Worth
+from advisor.decide.portfolio_choice import AdaptivePeriod, Chooser
+from advisor.decide.portfolio_lead import LOYALTY
+from advisor.decide.portfolio_options import Options
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.service.portfolio.judge import RELEASE_OF, Verdict, policies_of
@@ -24,8 +25,6 @@ from advisor.simulate.portfolio.policies import RELEASE_WORDS, RentingPolicy
 log = structlog.get_logger(__name__)
 
 _LONGEST_PERIODS: Final = 16
-_FIRST_CHARGED_SECONDS: Final = 36_000.0
-_FIRST_SLOWDOWN: Final = 20.0
 _SHOWN: Final = 5
 
 
@@ -106,9 +105,9 @@ class PolicyInCharge:
 
     def _select(self, sight: BurstSight, verdict: Verdict, rules: Rules, margin: float) -> None:
         champion = self._places.get(verdict.champion, 0)
-        worth = Worth(
-            charged_seconds=verdict.charged_seconds + _FIRST_CHARGED_SECONDS,
-            slowdown_sum=verdict.slowdown_sum + _FIRST_SLOWDOWN,
+        worth = Worth.so_far(
+            verdict.charged_seconds,
+            verdict.slowdown_sum,
             alpha=self._settings.alpha,
             beta=self._settings.beta,
         )

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from advisor.decide.portfolio import Budget
-from advisor.decide.portfolio_lead import Options
+from advisor.decide.portfolio_options import Options
 from advisor.model.table import JobTable
 from advisor.replay.portfolio import replay_selection
 from advisor.replay.portfolio_known import prepared
