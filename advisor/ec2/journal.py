@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.state_file import replace_durably
+from advisor.history.state_file import replace_durably
 from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.ec2.errors import FailureClass
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import admin_comment, parse_admin_comment
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.advice import (
     Advice,
     Answer,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.ec2.pools import Breakers, Pool
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model import Capacity
 from advisor.model.errors import BadInput, UseFallback
 from advisor.service.cloud.interruption_record import InterruptionRecord

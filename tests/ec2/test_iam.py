@@ -14,8 +14,8 @@ from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Intent
 from advisor.ec2.prices import PriceCache
 from advisor.ec2.requests import run_instances_request
-from advisor.ec2.state_file import StateFile
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
+from advisor.history.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 from advisor.testing.ec2 import Ec2Emulator

@@ -27,8 +27,8 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import Prices
-from advisor.ec2.state_file import StateFile
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
+from advisor.history.state_file import StateFile
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.settings import (
     ClusterSettings,

@@ -22,7 +22,7 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import Prices
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model import Mode
 from advisor.model.settings import (
     AcquirerSettings,

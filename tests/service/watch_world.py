@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from advisor.decide.wording import parse_admin_comment
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from advisor.ec2.interruptions import Notice, NoticeKind
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 
 _MOST_INSTANCES: Final = 20_000
 _MOST_JOBS: Final = 100_000

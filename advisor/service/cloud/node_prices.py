@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 
 _LAUNCHES: Final = 8
 """Launches remembered of a node: accounting tells of a job's end seconds later, at worst hours."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.service.running.isolating import for_each
 from advisor.slurm.protocol import SlurmBackend

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
 from advisor.service.running.clock import Clock

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.service.cloud.node_prices import NodePrices
 from advisor.service.cloud.purse import Purse
 from advisor.service.exchange.whole_file import replace_file

@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
 from advisor.service.cloud.interruption_record import InterruptionRecord

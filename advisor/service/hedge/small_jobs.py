@@ -14,7 +14,7 @@ import structlog
 
 from advisor.decide.hedge_offer import may_be_brought_back
 from advisor.decide.wording import parse_admin_comment
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.running.clock import Clock

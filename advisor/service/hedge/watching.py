@@ -20,8 +20,8 @@ import structlog
 
 from advisor.decide.hedge_offer import may_be_brought_back
 from advisor.decide.stay_or_go import stays_at_slot, stays_past_stop
-from advisor.ec2.state_file import StateFile
 from advisor.history.records import AdviceRecord
+from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings

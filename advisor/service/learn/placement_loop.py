@@ -20,9 +20,9 @@ import structlog
 from advisor.decide.reasons import Reason
 from advisor.decide.record import likely_earned
 from advisor.decide.wording import parse_admin_comment
-from advisor.ec2.state_file import StateFile
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
+from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Placement
 from advisor.model.cluster import ClusterState

@@ -21,7 +21,7 @@ import structlog
 from advisor.decide.portfolio_evidence import DAY_SECONDS
 from advisor.decide.portfolio_lead import Floats, utility_of
 from advisor.decide.portfolio_options import CHAMPION, Options, usual_evidence, usual_margins
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome

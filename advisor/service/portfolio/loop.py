@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError, RetryLater

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.cloud.node_weights import NodeWeights

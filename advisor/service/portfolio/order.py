@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.decide.job_order import raising_factors
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.service.running.isolating import for_each
 from advisor.slurm.steering import BurstSteering, Priority
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 
 log = structlog.get_logger(__name__)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from advisor.decide.acquirer import AcquirerPlan, AcquirerRules, acquire
 from advisor.decide.capacity import is_never_spot
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
 from advisor.service.cloud.purse import Purse

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.cloud.node_weights import NodeWeights

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.reports import pool_of
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.predict.pool_survival import Life
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.predict.pool_survival import Life
 from advisor.service.stability.record import LifeRecord

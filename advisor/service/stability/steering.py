@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.errors import RetryLater
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each

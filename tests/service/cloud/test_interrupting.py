@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model import Capacity, Mode, Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import ClusterSettings, Settings

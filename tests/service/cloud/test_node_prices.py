@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model import Capacity, Job
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Ec2Settings, Settings

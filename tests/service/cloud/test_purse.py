@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
 from advisor.service.cloud.purse import Purse, RunningNode, Wish

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.service.sight.hedge_record import HedgeRecord, Kept, Phase
 
 KEPT = st.builds(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.errors import RetryLater
 from advisor.service.control.wiring import Control
 from advisor.service.stability.steering import JobSteering, preferring, without

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model import Capacity
 from advisor.service.stability.record import LifeRecord
 from tests.service.doubles import POOL, make_instance

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.ec2.state_file import StateFile
+from advisor.history.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.predict.pool_survival import Life
 from advisor.service.stability.spot_life import LEAST_TAKEN, lives_of, mean_life_seconds

@@ -1,0 +1,46 @@
+"""One small JSON file: what is read of a broken one, and what is left of a write that fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from structlog.testing import capture_logs
+
+from advisor.history.state_file import StateFile
+
+
+def test_what_was_written_is_read(tmp_path):
+    file = StateFile(tmp_path / "state.json")
+    for content in ({"a": [1, 2]}, {"b": "é"}):
+        file.write(content)
+        assert StateFile(file.path).read() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"a": 1', b"[1, 2]", b"7", b"\xff\xfe"])
+def test_a_file_that_is_missing_or_no_object_is_an_empty_one(tmp_path, content):
+    path = tmp_path / "state.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert StateFile(path).read() == {}
+
+
+def test_a_write_that_fails_leaves_the_old_object(tmp_path, monkeypatch):
+    file = StateFile(tmp_path / "state.json")
+    file.write({"a": 1})
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        file.write({"a": 2})
+    assert file.read() == {"a": 1}
+    with capture_logs() as logs:
+        file.keep({"a": 3}, "state.not_kept")
+    assert file.read() == {"a": 1}
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("state.not_kept", "No space left on device")
+    ]
