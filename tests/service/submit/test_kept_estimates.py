@@ -14,6 +14,7 @@ from advisor.model import Job
 from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimates, SizeEstimate
 from advisor.predict.rolling import RollingForests
+from advisor.predict.size_features import LiveFeatures
 from advisor.predict.size_history import hashes_of
 from advisor.replay.forecasts import forecast_rows
 from advisor.service.submit.kept_estimates import KEPT_SECONDS, KeptEstimates
@@ -135,3 +136,28 @@ def test_what_fails_is_not_kept(site: Site) -> None:
         with pytest.raises(RuntimeError):
             kept.of(job, site.live, LoadedModel("1", estimator))
         assert len(estimator.seen) == times
+
+
+class Watched:
+    """A job, and which of its fields somebody has looked at."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.seen = set[str]()
+
+    def __getattr__(self, name: str) -> object:
+        self.seen.add(name)
+        return getattr(self._job, name)
+
+
+def test_nothing_the_models_look_at_is_left_out_of_what_jobs_say(site: Site) -> None:
+    """Who teaches the models another field must add it to the words jobs are told apart by."""
+    job = replace(job_of(site.table, 330), submit_time=site.live.time)
+    kept, model = KeptEstimates(), LoadedModel("1", SizeBySaid())
+    kept.of(job, site.live, model)
+    told_apart, models = Watched(job), Watched(job)
+    kept.of(told_apart, site.live, model)  # kept already: nothing but the words is looked at
+    site.live.forecast(models)
+    LiveFeatures().row(models, 300.0)
+    assert models.seen >= {"user", "name", "processors", "requested_time"}
+    assert models.seen <= told_apart.seen
