@@ -1,4 +1,4 @@
-"""Floor 3: the four questions, and the sentences that explain their answers. Pure."""
+"""Floor 3: every choice, pure: the four questions, their answers in words, and what loops decide later."""
 
 from advisor.decide.advise import advise
 from advisor.decide.reasons import Reason

@@ -72,7 +72,7 @@ def _short_wait(estimates: Estimates, settings: WaitingSettings) -> Answer | Non
 
 
 def _long_job(estimates: Estimates, settings: WaitingSettings) -> Answer | None:
-    """LJW. A length nobody can predict is doubt as long as nothing runs speculatively."""
+    """LJW. A length nobody can predict is doubt, which speculation may answer (`decide.hedge_offer`)."""
     if math.isinf(settings.long_job_seconds):
         return None
     limit = Quantity(settings.long_job_seconds)

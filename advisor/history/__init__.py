@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Floor 5: what outlives a process: finished jobs, the ledger of advice, models, the loops' small files."""

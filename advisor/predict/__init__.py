@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Floor 2: history in, estimates out. No I/O, no clock: what is known is passed in."""

@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Floor 6: logs through decide and simulate: the papers' tables, what-ifs, backtests, plans."""

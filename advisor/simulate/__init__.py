@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Floor 2: simulated clusters with a clock of their own; compiled kernels, oracles that say it plainly."""

@@ -1,1 +1,1 @@
-"""Floor: see docs/designs/0001-the-house.md."""
+"""Floor 8: what we test with and ship: a one-machine Slurm, an EC2 endpoint, clocks, benchmarks."""
