@@ -205,12 +205,8 @@ class FinishedJobs:
         with self._database.writing() as connection:
             _set_cursor(connection, source, value)
 
-    def set_cost(self, job_id: int, usd: float, *, source: str = "slurm") -> bool:
-        """Note what the last finished job with this id cost in the cloud; False when it is not known."""
-        return self.set_costs({job_id: usd}, source=source) > 0
-
     def set_costs(self, usd: Mapping[int, float], *, source: str = "slurm") -> int:
-        """The same for many jobs in one transaction; returns how many of them are known."""
+        """Note what the last finished job with each id cost in the cloud, US dollars; how many are known."""
         known = 0
         with self._database.writing() as connection:
             for job_id, cost in usd.items():

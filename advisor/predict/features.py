@@ -8,7 +8,7 @@ that answers; equal names have equal codes everywhere, and two names collide wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from types import MappingProxyType
@@ -141,10 +141,6 @@ CUNHA_TABLE_I: Final = FeatureSchema(
 
 WITH_PROCESSORS: Final = FeatureSchema("cunha-table-1+processors", (*CUNHA_TABLE_I.features, "processors"))
 """The published features and the requested processors."""
-
-SCHEMAS: Final[Mapping[str, FeatureSchema]] = MappingProxyType(
-    {schema.name: schema for schema in (CUNHA_TABLE_I, WITH_PROCESSORS)}
-)
 
 
 def code_of(text: str) -> float:

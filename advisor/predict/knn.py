@@ -273,18 +273,6 @@ class KnnEstimator:
         slots = self._scratch.slots[:found]
         return self._base.job_ids[slots], np.sqrt(self._scratch.best[:found]), self._base.labels[slots]
 
-    def with_parameters(self, parameters: KnnParameters) -> KnnEstimator:
-        """The same knowledge under other parameters; a smaller s drops the oldest cases."""
-        other = KnnEstimator(parameters, self.schema, coverage=self.coverage)
-        order = self._oldest_first()
-        other.add_many(
-            self._base.cases[:, order].T,
-            self._base.labels[order],
-            times=self._base.times[order],
-            job_ids=self._base.job_ids[order],
-        )
-        return other
-
     def settle(self) -> None:
         """Get ready for many questions and no new case: the same answers, sooner (``_sieve``).
 

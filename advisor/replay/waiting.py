@@ -26,7 +26,6 @@ from advisor.simulate.waiting.world import Dispatch, Outcome
 Progress = Callable[[str, int, int], None]
 
 LEARNER: Final = "speculation+wait-model"
-CAPACITIES: Final = ("on-demand", "spot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

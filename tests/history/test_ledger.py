@@ -141,7 +141,7 @@ def test_predicted_against_actual(store: HistoryStore, make_outcome: Make) -> No
     store.add_advice([record()])
     assert list(store.ledger()) == []
     store.add([make_outcome(7, submit=1000.0, wait=130.0, run=90.0, advice_id="a-1", queue="burst")])
-    store.set_cost(7, 0.125)
+    store.set_costs({7: 0.125})
     (row,) = store.ledger()
     assert (row.advice_id, row.job_id, row.user, row.queue) == ("a-1", 7, "ann", "burst")
     assert (row.placement, row.mode, row.size) == (Placement.BURST, Mode.ACT, "small")

@@ -289,9 +289,9 @@ def test_any_name_is_stored(store: HistoryStore, make_outcome: Make, text: str) 
 
 def test_costs_are_noted(store: HistoryStore, make_outcome: Make) -> None:
     store.add([make_outcome(1)])
-    assert store.set_cost(1, 0.25)
-    assert not store.set_cost(2, 0.25)
-    assert not store.set_cost(1, 0.25, source="other")
+    assert store.set_costs({1: 0.25}) == 1
+    assert store.set_costs({2: 0.25}) == 0
+    assert store.set_costs({1: 0.25}, source="other") == 0
     assert store.set_costs({1: 0.5, 2: 0.5}) == 1
 
 

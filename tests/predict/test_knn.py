@@ -302,12 +302,6 @@ def test_arrays_carry_everything(many, s):
         assert np.array_equal(array, again.to_arrays()[name], equal_nan=True)
 
 
-def test_other_parameters_keep_the_newest_cases(many):
-    smaller = filled(many, s=2000).with_parameters(KnnParameters(5, 0.5, 300, (1.0,) * 5))
-    assert len(smaller) == 300
-    assert smaller.to_arrays()["job_ids"].tolist() == list(range(2200, 2500))
-
-
 def test_add_many_counts_known_labels_only():
     estimator = estimator_of([], s=2)
     labels = np.array([1.0, NAN, 2.0, 3.0])

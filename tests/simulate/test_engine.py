@@ -9,7 +9,6 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.simulate import engine, oracle
-from advisor.simulate.billing import Billing, charged_seconds, cloud_core_seconds
 from advisor.simulate.demand import LARGE, PROBED, SMALL, check
 from advisor.simulate.policies import EASY, EASY_PLUS_PLUS, Backfill, Correction, Order, Policy
 
@@ -141,18 +140,11 @@ def test_impatient_jobs_go_to_the_cloud(simulate, by_hand):
     assert schedule.in_cloud.tolist() == [False, True, True, False]
     assert starts(schedule) == [0, 6 + 2, 2 + 2, 10]
     assert schedule.end.tolist() == [10, 17, 13, 16]
-    assert cloud_core_seconds(schedule, jobs.processors, Billing.SECOND, cloud).tolist() == [0, 240, 540, 0]
 
 
 def test_job_that_starts_when_its_patience_ends_stays(simulate, by_hand):
     jobs = by_hand([(0, 10, 4), (1, 6, 4)], patience=[math.inf, 9])
     assert simulate(jobs, 4).in_cloud.tolist() == [False, False]
-
-
-def test_charged_time():
-    held = np.array([0.0, 1.0, 59.5, 61.2, 3600.0, 3600.5])
-    assert charged_seconds(held, Billing.SECOND).tolist() == [0, 60, 60, 62, 3600, 3601]
-    assert charged_seconds(held, Billing.HOUR).tolist() == [0, 3600, 3600, 3600, 3600, 7200]
 
 
 def test_no_jobs_no_schedule(simulate, by_hand):

@@ -60,7 +60,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if job_id != 13:
                 ran = JobOutcome(job=replace(job, job_id=job_id), start_time=at + 130.0, end_time=at + 190.0)
                 store.add([ran])
-        store.set_cost(11, 1.25)
+        store.set_costs({11: 1.25})
         old = make_job(job_id=7, submit_time=now - 500.0, user=HOSTILE)
         store.add([JobOutcome(job=old, start_time=now - 400.0, end_time=now - 100.0)])
     return path

@@ -24,7 +24,6 @@ from advisor.simulate.portfolio._state import (
     NODE,
     PREDICTED,
     REQUESTED,
-    SLOWDOWN_BOUND,
     WAITING,
     Floats,
     Rules,
@@ -291,11 +290,3 @@ def _fresh_state(jobs: JobTable, rules: Rules) -> ClusterState:
         scratch=np.zeros(rules.max_nodes),
         start=np.full(count, math.nan),
     )
-
-
-def bounded_slowdowns(jobs: JobTable, start: Floats) -> Floats:
-    """Bounded slowdown of each job, its run time bounded below by 10 s."""
-    slowdown: Floats = np.maximum(
-        (start - jobs.submit + jobs.run) / np.maximum(jobs.run, SLOWDOWN_BOUND), 1.0
-    )
-    return slowdown
