@@ -20,6 +20,7 @@ from advisor.replay.forecasts import forecast_rows
 from advisor.service.submit.kept_estimates import KEPT_SECONDS, KeptEstimates
 from advisor.service.submit.state_holder import LoadedModel
 from tests.service.placement_world import OPTIONS, Site, job_of, make_log
+from tests.service.watched_record import Watched
 
 
 @dataclass
@@ -136,18 +137,6 @@ def test_what_fails_is_not_kept(site: Site) -> None:
         with pytest.raises(RuntimeError):
             kept.of(job, site.live, LoadedModel("1", estimator))
         assert len(estimator.seen) == times
-
-
-class Watched:
-    """A job, and which of its fields somebody has looked at."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.seen = set[str]()
-
-    def __getattr__(self, name: str) -> object:
-        self.seen.add(name)
-        return getattr(self._job, name)
 
 
 def test_nothing_the_models_look_at_is_left_out_of_what_jobs_say(site: Site) -> None:

@@ -14,6 +14,8 @@ from advisor.decide import advise
 from advisor.service.submit.answering import reply_to, submission_of
 from advisor.service.submit.submission import (
     MAX_ARRAY_TASKS,
+    _says_more,
+    _with_rest,
     count_array_tasks,
     feature_words,
     job_of,
@@ -21,6 +23,7 @@ from advisor.service.submit.submission import (
     processors_of,
 )
 from tests.service.site import NOW, ask
+from tests.service.watched_record import Watched
 
 
 @pytest.mark.parametrize(
@@ -122,6 +125,17 @@ def test_what_few_jobs_say_is_taken_up_alone(says: dict[str, Any], field: str, v
     job = job_of(ask(**says), now=NOW, default_queue="onprem", group_names={})
     assert getattr(job, field) == value
     assert job.processors == 2
+
+
+def test_whatever_the_rest_takes_up_says_that_there_is_a_rest() -> None:
+    """A field that is taken up there and not asked for first would be lost of jobs that say nothing else."""
+    request = ask()
+    rest, more = Watched(request), Watched(request)
+    job = job_of(request, now=NOW, default_queue="onprem", group_names={})
+    assert _with_rest(job, rest) == job
+    assert not _says_more(more)
+    assert "licenses" in rest.seen
+    assert rest.seen <= more.seen
 
 
 @pytest.mark.parametrize("function", [job_of, reply_to, advise, submission_of])
