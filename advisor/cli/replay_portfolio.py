@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.table import Table
 
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, ticking
+
+if TYPE_CHECKING:
+    from advisor.simulate.portfolio.policies import Release
 
 Progress = Callable[[str, int, int], None]
 
@@ -125,7 +128,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
             beta=beta,
         )
 
-    releases = list(Release) if billing is Billing.ALL else [Release[billing.name]]
+    releases = list(Release) if billing is Billing.ALL else [Release.of_billing(billing.value)]
     with ticking() as tick:
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         results = [
@@ -144,12 +147,11 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
         emit(results[0], output, lambda console: _show(console, results[0]))
 
 
-def _named(release: enum.Enum, releases: Sequence[enum.Enum], tick: Progress) -> Progress:
+def _named(release: Release, releases: Sequence[Release], tick: Progress) -> Progress:
     """A display that says which billing is under way, where there are several."""
     if len(releases) == 1:
         return tick
-    name = Billing[release.name].value
-    return lambda step, done, total: tick(f"{name}: {step}", done, total)
+    return lambda step, done, total: tick(f"{release.billing}: {step}", done, total)
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:

@@ -223,7 +223,7 @@ def report(
     return {
         "trace": table.name,
         "jobs": len(known),
-        "billing": release.name.lower().replace("_", "-"),
+        "billing": release.billing,
         "release_rule": RELEASE_WORDS[release],
         "runtimes": options.runtimes.value,
         "portfolio": mine,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from advisor.cli.replay_portfolio import Billing
 from advisor.decide.portfolio_options import (
     CHAMPION,
     Options,
@@ -11,6 +14,7 @@ from advisor.decide.portfolio_options import (
     usual_margins,
     usual_policies,
 )
+from advisor.model.settings_cloud import PortfolioSettings
 from advisor.simulate.portfolio.cluster import Runtimes
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
 
@@ -40,3 +44,10 @@ def test_the_prior_weighs_more_where_run_times_are_guessed():
     assert [prior_jobs(Options(runtimes=known)) for known in Runtimes] == [
         150.0 if known is Runtimes.ACTUAL else 500.0 for known in Runtimes
     ]
+
+
+def test_settings_and_command_name_every_billing_there_is():
+    billings = {release.billing for release in Release}
+    assert set(get_args(PortfolioSettings.model_fields["billing"].annotation)) == billings
+    assert {billing.value for billing in Billing} == billings | {"all"}
+    assert [Release.of_billing(release.billing) for release in Release] == list(Release)

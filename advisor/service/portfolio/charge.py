@@ -16,11 +16,11 @@ from advisor.decide.portfolio_lead import LOYALTY
 from advisor.decide.portfolio_options import Options
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
-from advisor.service.portfolio.judge import RELEASE_OF, Verdict, policies_of
+from advisor.service.portfolio.judge import Verdict, policies_of
 from advisor.service.portfolio.sight import BurstSight
 from advisor.simulate.portfolio._state import Rules
 from advisor.simulate.portfolio.moment import policy_named
-from advisor.simulate.portfolio.policies import RELEASE_WORDS, RentingPolicy
+from advisor.simulate.portfolio.policies import RELEASE_WORDS, Release, RentingPolicy
 
 log = structlog.get_logger(__name__)
 
@@ -181,7 +181,7 @@ class PolicyInCharge:
             "why": now.why if now else "no policy has been judged yet: Slurm's own behaviour",
             "in_charge": self._settings.in_charge,
             "billing": self._settings.billing,
-            "release_rule": RELEASE_WORDS[RELEASE_OF[self._settings.billing]],
+            "release_rule": RELEASE_WORDS[Release.of_billing(self._settings.billing)],
             "champion": verdict.champion if verdict else None,
             "selection_margin": self._margin(verdict),
             "judged_jobs": verdict.jobs if verdict else 0,

@@ -37,7 +37,6 @@ from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, Rent
 
 log = structlog.get_logger(__name__)
 
-RELEASE_OF: Final = {"second": Release.SECOND, "hour": Release.HOUR, "hour-kept": Release.HOUR_KEPT}
 _LEAST_SPANS: Final = 16
 """Evidence is looked for in so many spans at least."""
 _PERIOD_SECONDS: Final = 3600.0
@@ -92,7 +91,7 @@ def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
     options = Options(
         policies=policies_of(settings),
         cloud=Cloud(
-            release=RELEASE_OF[ours.billing],
+            release=Release.of_billing(ours.billing),
             max_nodes=max(nodes, 1),
             boot_seconds=boot_seconds,
             tick_seconds=ours.period_seconds,

@@ -22,7 +22,7 @@ from advisor.model.settings import Settings
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.portfolio.arrivals import RecentJobs
 from advisor.service.portfolio.charge import PolicyInCharge
-from advisor.service.portfolio.judge import RELEASE_OF, PortfolioJudge
+from advisor.service.portfolio.judge import PortfolioJudge
 from advisor.service.portfolio.means import UNDO, Means
 from advisor.service.portfolio.nodes import SteeredNodes, ranks
 from advisor.service.portfolio.patience import Patience, asks_for_a_kind
@@ -193,7 +193,7 @@ class PortfolioLoop:
             max_nodes=max(sight.usable, 1),
             boot=float(round(self._boot_seconds)),
             tick=self._ours.period_seconds,
-            release=int(RELEASE_OF[self._ours.billing]),
+            release=int(Release.of_billing(self._ours.billing)),
             runtimes=PREDICTED,
             checkpoint=3600.0,
         )
@@ -318,7 +318,7 @@ class PortfolioLoop:
             return  # it does not show what was set last
         added: Mapping[str, int] = {}
         if self._moment is not None and now is not None and self._ours.steer_nodes:
-            added = ranks(*self._moment, now.policy, Release(RELEASE_OF[self._ours.billing]))
+            added = ranks(*self._moment, now.policy, Release.of_billing(self._ours.billing))
         if added:
             self._may_act()
         self._weighed_at = self._clock.wall()

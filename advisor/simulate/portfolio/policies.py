@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -69,6 +69,22 @@ class Release(enum.IntEnum):
     """Whole hours charged; an idle node is kept to the end of its paid hour, then as above."""
     SECOND = 2
     """Charged by the second, a minute at least; an idle node is given back when nobody waits."""
+
+    @property
+    def billing(self) -> str:
+        """As settings, commands and their output name it.
+
+        Examples
+        --------
+        >>> Release.HOUR_KEPT.billing
+        'hour-kept'
+        """
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def of_billing(cls, name: str) -> Self:
+        """The one of that name; `KeyError` where there is none."""
+        return cls[name.upper().replace("-", "_")]
 
 
 RELEASE_WORDS: Final = {

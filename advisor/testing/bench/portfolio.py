@@ -72,7 +72,7 @@ def run(
         some.append(replay_selection(log, limited).utility())
     return {
         "policies": len(PUBLISHED),
-        "billing": options.cloud.release.name.lower().replace("_", "-"),
+        "billing": options.cloud.release.billing,
         "release_rule": RELEASE_WORDS[options.cloud.release],
         "runtimes": options.runtimes.value,
         "nodes": NODES,
