@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Path:
         store.add_advice([AdviceRecord(advice=advice, job=job, estimates=make_estimates())])
         ended = replace(job, job_id=9)
         store.add([JobOutcome(job=ended, start_time=at + 130.0, end_time=at + 190.0, advice_id="one")])
-        assert store.set_cost(9, 1.25)
+        assert store.set_costs({9: 1.25}) == 1
     path = tmp_path / "advisor.toml"
     path.write_text(f'[paths]\ndatabase_url = "{url}"\n')
     return path
