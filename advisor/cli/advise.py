@@ -16,7 +16,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
-    from advisor.decide.wording import RecordedAdvice
+    from advisor.decide.admin_comment import RecordedAdvice
     from advisor.service.exchange.protocol import AdviseReply
     from advisor.slurm.batch_script import SubmittedOptions
 
@@ -84,7 +84,8 @@ def _identity(user: str | None) -> dict[str, Any]:
 
 
 def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any]) -> dict[str, Any]:
-    from advisor.decide.wording import parse_admin_comment, recorded_sentence
+    from advisor.decide.admin_comment import parse_admin_comment
+    from advisor.decide.wording import recorded_sentence
 
     recorded = parse_admin_comment(reply.admin_comment)
     result: dict[str, Any] = {
@@ -120,8 +121,8 @@ def _recorded(recorded: RecordedAdvice | None) -> dict[str, Any]:
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
+    from advisor.decide.display import duration, quantity
     from advisor.decide.phrases import NAMES, UNITS
-    from advisor.decide.wording import duration, quantity
     from advisor.model.advice import Quantity
 
     where = "in the cloud" if result["placement"] == "burst" else "on-premise"

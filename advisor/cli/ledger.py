@@ -52,7 +52,7 @@ def decisions(
 
 
 def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: dict[str, int]) -> None:
-    from advisor.decide.wording import clean
+    from advisor.decide.display import clean
 
     table = Table(box=None, pad_edge=False)
     for name in ("when", "job", "user", "placement", "why"):
@@ -91,7 +91,7 @@ def _usd(amount: float | None) -> str:
 
 
 def _draw_ledger(console: Console, rows: Sequence[LedgerRow], summary: dict[str, float | int | None]) -> None:
-    from advisor.decide.wording import clean, duration
+    from advisor.decide.display import clean, duration
 
     table = Table(box=None, pad_edge=False, caption="predicted / actual; saved is an estimate")
     for name in ("when", "job", "user", "placement", "wait", "run", "saved", "USD"):

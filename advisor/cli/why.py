@@ -14,7 +14,7 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.service.admin.since import clock_text
 
 if TYPE_CHECKING:
-    from advisor.decide.wording import RecordedAdvice
+    from advisor.decide.admin_comment import RecordedAdvice
     from advisor.history.records import AdviceRecord
     from advisor.model.settings import Settings
 
@@ -74,7 +74,8 @@ def _in_slurm(settings: Settings, job_id: int) -> RecordedAdvice | None:
 
 
 def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
-    from advisor.decide.wording import clean, explanation
+    from advisor.decide.display import clean
+    from advisor.decide.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
 
     def draw(console: Console) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from advisor.decide.wording import RecordedAdvice, parse_admin_comment
+from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
 from advisor.model.job import PLACE_COMMENT, Job, JobOutcome, JobState, place_named
 

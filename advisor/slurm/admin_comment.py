@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.decide.wording import RecordedAdvice, parse_admin_comment
+from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.slurm.commands import Commands
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.decide.wording import parse_admin_comment
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACE_COMMENT, PLACE_OF
 from advisor.slurm import parsing, records

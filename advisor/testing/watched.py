@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from advisor.decide.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import admin_comment, parse_admin_comment
 from advisor.history.state_file import StateFile
 from advisor.model.advice import (
     Advice,

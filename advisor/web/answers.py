@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from advisor import __version__
-from advisor.decide.wording import clean, duration
+from advisor.decide.display import clean, duration
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.service.admin.since import clock_text

@@ -8,8 +8,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from advisor.decide.display import clean, quantity
 from advisor.decide.phrases import HEADINGS, NAMES
-from advisor.decide.wording import clean, hedge_sentence, quantity, sentence, time_limit_sentence
+from advisor.decide.wording import hedge_sentence, sentence, time_limit_sentence
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
 from advisor.service.admin.why_view import ledger_advice

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.context import settings_of
 from advisor.cli.main import app, run
-from advisor.decide.wording import admin_comment
+from advisor.decide.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
@@ -133,7 +133,7 @@ def test_a_job_its_user_put_there_is_counted_by_itself(config):
         ended = JobOutcome(job=replace(explicit, job_id=14), start_time=NOW + 9.0, end_time=NOW + 99.0)
         store.add([ended], source="slurm")
         assert store.link("advice-14", 14)
-        store.set_cost(14, 0.5)
+        store.set_costs({14: 0.5})
     summary = json.loads(call(config, "ledger", "--format", "json"))["summary"]
     assert (summary["jobs"], summary["moved"], summary["placed_by_users"]) == (3, 1, 1)
     assert summary["saved_seconds_estimate"] == pytest.approx(7200.0 - 130.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.reasons import Reason
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement, SizeEstimate, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
@@ -210,7 +210,7 @@ def test_a_moved_job_remembers_where_it_was():
     for queue, origin in (("long", "long"), ("long,onprem", "long,onprem"), ("onprem", None), (None, None)):
         advice = ask(make_job(queue=queue), settings=settings)
         assert (advice.placement, advice.origin) == (Placement.BURST, origin)
-        recorded = wording.parse_admin_comment(wording.admin_comment(advice))
+        recorded = parse_admin_comment(admin_comment(advice))
         assert recorded is not None
         assert recorded.origin == origin
     assert ask(make_job(queue="long", comment="no-burst"), settings=settings).origin is None

@@ -12,17 +12,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from advisor.decide.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.hedge_offer import hedge_of, may_be_brought_back, priced, speculation_of
 from advisor.decide.hedging import case_of, plan
 from advisor.decide.placement import as_case
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import (
-    admin_comment,
-    explanation,
-    message,
-    parse_admin_comment,
-    recorded_explanation,
-)
+from advisor.decide.wording import explanation, message, recorded_explanation
 from advisor.model import Capacity, Estimate, Estimates, Mode, Placement
 from advisor.model.advice import Hedge, HedgeKind
 from tests.decide.cases import (

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.decide import wording
+from advisor.decide.admin_comment import RecordedAdvice, admin_comment, parse_admin_comment
 from advisor.model import TimeLimit
 from tests.decide.cases import ask, make_job, make_settings
 
@@ -58,7 +59,7 @@ def test_it_is_told_and_read_back() -> None:
     job = make_job(processors=10, requested_time=3600.0, explicit_time_limit=True)
     advice = ask(job)
     assert "Time limit raised from 1 h 00 min to 1 h 06 min" in wording.explanation(advice)
-    recorded = wording.parse_admin_comment(wording.admin_comment(advice))
+    recorded = parse_admin_comment(admin_comment(advice))
     assert recorded is not None
     assert recorded.time_limit == advice.time_limit
     assert "1 h 06 min" in wording.recorded_explanation(recorded)
@@ -69,7 +70,7 @@ def test_it_is_told_and_read_back() -> None:
     ("now", "users"), [(3960.0, 3600.0), (3700.0, 3600.0), (1800.0, 1800.0), (7200.0, 7200.0), (None, None)]
 )
 def test_the_users_own_limit_is_found_again(now: float | None, users: float | None) -> None:
-    recorded = wording.RecordedAdvice(
+    recorded = RecordedAdvice(
         advice_id="a", placement="burst", mode="act", reason="capacity.spot", size="large",
         time_limit=TimeLimit(asked_seconds=3600.0, given_seconds=3960.0),
     )  # fmt: skip
@@ -80,6 +81,6 @@ def test_the_users_own_limit_is_found_again(now: float | None, users: float | No
     "text", ["[60]", "[120,60]", "[0,60]", '["60","120"]', "[60,1e99]", "null", "[1,2,3]"]
 )
 def test_a_damaged_limit_is_none(text: str) -> None:
-    recorded = wording.parse_admin_comment(f'{{"burst_advisor":1,"id":"a","limit":{text}}}')
+    recorded = parse_admin_comment(f'{{"burst_advisor":1,"id":"a","limit":{text}}}')
     assert recorded is not None
     assert recorded.time_limit is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.ec2.journal import Journal
 from advisor.ec2.tags import CLUSTER_TAG, node_of
 from advisor.model.cluster import NodePower
@@ -75,7 +75,7 @@ class CloudRules:
         job = self.slurm.jobs.get(self.slurm.nodes[node].job_id or 0)
         self._job_of[item.instance_id] = (job.job_id, job.restarts) if job is not None else None
         boot = self.cloud.boot_seconds or self.settings.placement.boot_seconds
-        recorded = wording.parse_admin_comment(job.admin_comment) if job is not None else None
+        recorded = parse_admin_comment(job.admin_comment) if job is not None else None
         run = recorded.numbers["predicted_cloud_run"] if recorded is not None else 0.0
         self._predicted[item.instance_id] = USD_PER_HOUR[item.market] * (boot + run) / 3600.0
         self._check_cap()
@@ -113,7 +113,7 @@ class CloudRules:
             return 0.0
         if node.power is not NodePower.UP or job.start_time is None:
             return math.inf
-        recorded = wording.parse_admin_comment(job.admin_comment)
+        recorded = parse_admin_comment(job.admin_comment)
         predicted = recorded.numbers["predicted_cloud_run"] if recorded is not None else 0.0
         return price * max(0.0, predicted - (self.clock.wall - job.start_time))
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import admin_comment
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
@@ -93,7 +93,7 @@ def comment(capacity: Capacity, predicted_seconds: float) -> str:
         mode=Mode.ACT,
         answers=(answer,),
     )
-    return wording.admin_comment(advice)
+    return admin_comment(advice)
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from advisor.decide.wording import parse_admin_comment
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.history.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind

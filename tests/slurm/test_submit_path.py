@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome, TellAdmin, TimeLimit
 from advisor.model.settings import Settings
@@ -164,7 +164,7 @@ def test_a_job_is_moved_and_its_user_told(site: Site) -> None:
     assert job["Partition"] == "burst"
     assert "Burst Advisor: starts in the cloud, partition burst" in message
     assert message.count("\n") <= 1
-    recorded = wording.parse_admin_comment(job["AdminComment"])
+    recorded = parse_admin_comment(job["AdminComment"])
     assert recorded is not None
     assert (recorded.placement, recorded.mode) == ("burst", "act")
     shown = site.lab.run("scontrol", "show", "job", job["JobId"]).stdout
@@ -175,7 +175,7 @@ def test_a_moved_job_gets_the_time_the_cloud_needs(site: Site) -> None:
     site.until_advised()
     job, _ = site.ask(LONG)
     assert (job["Partition"], job["TimeLimit"]) == ("burst", "03:02:00")  # s(1) = 1.51
-    recorded = wording.parse_admin_comment(job["AdminComment"])
+    recorded = parse_admin_comment(job["AdminComment"])
     assert recorded is not None
     assert recorded.time_limit == TimeLimit(asked_seconds=7200.0, given_seconds=10920.0)
     job, _ = site.ask(SHORT)
@@ -202,7 +202,7 @@ def test_a_job_is_kept(site: Site) -> None:
     job, message = site.ask(SHORT)
     assert job["Partition"] == "onprem"
     assert "Advisor" not in message
-    recorded = wording.parse_admin_comment(job["AdminComment"])
+    recorded = parse_admin_comment(job["AdminComment"])
     assert recorded is not None
     assert recorded.reason == "turnaround.cloud_not_faster"
 
@@ -223,7 +223,7 @@ def test_what_the_user_says_wins(site: Site, said: tuple[str, ...], partition: s
     job, message = site.ask(LONG, *said)
     assert job["Partition"] == partition
     assert "Advisor" not in message
-    recorded = wording.parse_admin_comment(job["AdminComment"])
+    recorded = parse_admin_comment(job["AdminComment"])
     assert recorded is not None
     assert recorded.reason == reason
 

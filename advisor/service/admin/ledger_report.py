@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, Final
 
+from advisor.decide.display import clean
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import clean
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.model.advice import Mode, Placement
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from advisor.decide.wording import duration
+from advisor.decide.display import duration
 from advisor.replay.plots import COLOURS, styled, write_page
 from advisor.service.admin.ledger_report import LedgerReport
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.decide.wording import RecordedAdvice, headline, recorded_headline
+from advisor.decide.admin_comment import RecordedAdvice
+from advisor.decide.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
 
 

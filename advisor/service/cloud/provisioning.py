@@ -10,8 +10,8 @@ from typing import Final, Protocol
 import structlog
 from msgspec.structs import replace
 
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.capacity import is_never_spot, too_often_interrupted
-from advisor.decide.wording import parse_admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.fleet import Launched, LaunchReport, Refuse
 from advisor.ec2.instances import Instance

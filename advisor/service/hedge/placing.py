@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import structlog
 
+from advisor.decide.admin_comment import RecordedAdvice
 from advisor.decide.hedge_offer import may_be_brought_back
-from advisor.decide.wording import RecordedAdvice
 from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings

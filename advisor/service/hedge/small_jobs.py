@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.hedge_offer import may_be_brought_back
-from advisor.decide.wording import parse_admin_comment
 from advisor.history.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.service.hedge.place_keeper import PlaceKeeper

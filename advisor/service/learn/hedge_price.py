@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import structlog
 
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.hedging import PRICES, HedgeCase, case_of, hindsight
 from advisor.decide.pacing import LEAST_KNOWN, REMEMBERED, Pacer
-from advisor.decide.wording import parse_admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import HedgeKind

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from msgspec.structs import replace
 
-from advisor.decide.wording import parse_admin_comment
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity

@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.reasons import Reason
 from advisor.decide.record import likely_earned
-from advisor.decide.wording import parse_admin_comment
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.state_file import StateFile

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import RecordedAdvice, parse_admin_comment
 from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
 from advisor.slurm.protocol import QueuedJob

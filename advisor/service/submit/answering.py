@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from advisor.decide import advise, wording
+from advisor.decide.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
 from advisor.model.estimate import Estimates
@@ -212,7 +213,7 @@ def reply_to(
         # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)
         site_factor=offset if offset > 0 else None,
         nice=-offset if offset < 0 else None,
-        admin_comment=wording.admin_comment(advice, values=values),
+        admin_comment=admin_comment(advice, values=values),
         message=message,
         time_limit=None if limit is None else math.ceil(limit.given_seconds / 60.0),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
 from advisor.model.errors import RetryLater, TellAdmin
@@ -96,7 +96,7 @@ def comment(
     origin: str | None = None,
 ) -> str:
     answer = Answer(question=Question.CAPACITY, verdict=Verdict.YES, reason="capacity.spot")
-    return wording.admin_comment(
+    return admin_comment(
         Advice(
             advice_id="a-1",
             time=0.0,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.wording import admin_comment
+from advisor.decide.admin_comment import admin_comment
 from advisor.model import ClusterState, Node
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.site import TrackRecord

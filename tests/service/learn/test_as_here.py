@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from advisor.decide.admin_comment import admin_comment
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.decide.admin_comment import admin_comment
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.wording import admin_comment
+from advisor.decide.admin_comment import admin_comment
 from advisor.model import Capacity, CloudState
 from advisor.service.sight.committed import with_committed
 from advisor.slurm.protocol import QueuedJob

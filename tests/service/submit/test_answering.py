@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.model import (
     Advice,
     Answer,
@@ -56,7 +56,7 @@ def test_a_job_that_would_wait_long_is_moved(tmp_path: Path) -> None:
     assert reply.features is None
     assert reply.message
     assert "no-burst" in reply.message
-    recorded = wording.parse_admin_comment(reply.admin_comment)
+    recorded = parse_admin_comment(reply.admin_comment)
     assert recorded is not None
     assert recorded.advice_id == reply.id == advice.advice_id
 
@@ -64,7 +64,7 @@ def test_a_job_that_would_wait_long_is_moved(tmp_path: Path) -> None:
 def test_a_moved_jobs_limit_is_raised(tmp_path: Path) -> None:
     reply = answer_one(tmp_path, ask(time_limit=60)).reply  # two processors: s(c) = 1.02
     assert (reply.partition, reply.time_limit) == ("burst", 62)
-    recorded = wording.parse_admin_comment(reply.admin_comment)
+    recorded = parse_admin_comment(reply.admin_comment)
     assert recorded is not None
     assert recorded.time_limit is not None
     assert (recorded.time_limit.asked_seconds, recorded.time_limit.given_seconds) == (3600.0, 3720.0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from advisor.decide.admin_comment import admin_comment
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import admin_comment
 from advisor.model import (
     Advice,
     Answer,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide import wording
+from advisor.decide.admin_comment import ADMIN_COMMENT_LIMIT
 from advisor.decide.reasons import Reason
 from advisor.decide.record import record_of
 from advisor.model import Earned
@@ -173,7 +173,7 @@ def test_an_admin_comment_is_worked_out_anew_where_the_id_grows(
         ]  # d, e, f, 10
 
     short = answers("l" * 100)
-    longest = answers("l" * (100 + wording.ADMIN_COMMENT_LIMIT - 1 - len(short[0])))
+    longest = answers("l" * (100 + ADMIN_COMMENT_LIMIT - 1 - len(short[0])))
     assert [len(comment) for comment in short] == [len(short[0])] * 3 + [len(short[0]) + 1]
-    assert len(longest[2]) == wording.ADMIN_COMMENT_LIMIT - 1
-    assert len(longest[3]) < wording.ADMIN_COMMENT_LIMIT - 1
+    assert len(longest[2]) == ADMIN_COMMENT_LIMIT - 1
+    assert len(longest[3]) < ADMIN_COMMENT_LIMIT - 1

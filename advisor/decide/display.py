@@ -1,0 +1,66 @@
+"""Text from outside and numbers, made fit to be shown to people."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+from advisor.model.advice import Quantity
+
+DETAIL_LIMIT: Final = 80
+"""Longest text from outside in a sentence, characters."""
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean(text: str, limit: int = DETAIL_LIMIT) -> str:
+    """Text from outside made fit to print on one line.
+
+    Control characters, line breaks, invisible and direction-changing characters become spaces; runs of
+    blanks become one; what is longer than `limit` characters is cut and ends in an ellipsis.
+    """
+    if len(text) <= limit and text.isascii() and text.isprintable() and " " not in text:
+        return text  # codes and numbers' names: this runs inside sbatch, six times an advice
+    window = shown = text[: 4 * limit]
+    if not (window.isascii() and window.isprintable()):
+        shown = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in window)
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= limit and len(window) == len(text) else shown[: limit - 1].rstrip() + "…"
+
+
+@lru_cache(maxsize=256)
+def duration(seconds: float) -> str:
+    """A time for people: ``45 s``, ``12 min``, ``2 h 05 min``, ``3 d 04 h``; NaN is ``unknown``."""
+    if not math.isfinite(seconds):
+        if math.isnan(seconds):
+            return "unknown"
+        return "unlimited" if seconds > 0 else "-unlimited"
+    sign, whole = ("-" if seconds < 0 else ""), abs(seconds)
+    if whole < 99.5:
+        return f"{sign}{whole:.0f} s"
+    minutes = round(whole / 60)
+    if minutes < 60:
+        return f"{sign}{minutes} min"
+    if minutes < 48 * 60:
+        return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(whole / 3600)
+    return f"{sign}{hours // 24} d {hours % 24:02d} h"
+
+
+def quantity(value: Quantity) -> str:
+    """A number with its unit, for people."""
+    number = value.value
+    if value.unit == "s":
+        return duration(number)
+    if math.isnan(number):
+        return "unknown"
+    if math.isinf(number):
+        return "unlimited"
+    if value.unit == "USD":
+        return f"{number:.2f} USD"
+    if value.unit == "USD/core-h":
+        return f"{number:.4f} USD per core hour"
+    if value.unit in {"cores", "nodes", "jobs", "MiB"}:
+        return f"{number:.0f} {value.unit}"
+    return f"{number:.4g} {value.unit}".rstrip()
