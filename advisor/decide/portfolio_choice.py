@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.portfolio import Budget, Floats, TimeConstrainedSelector, Worth
-from advisor.simulate.portfolio._state import Rules
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import NodeChoice, RentingPolicy
+from advisor.simulate.portfolio.state import Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from advisor.decide.portfolio_evidence import Days
 from advisor.decide.portfolio_options import CHAMPION, PRIOR_JOBS_WARM, Options, prior_jobs
-from advisor.simulate.portfolio._cluster import CHARGED, JOBS, SLOWDOWN, WORK
 from advisor.simulate.portfolio.cluster import Totals
+from advisor.simulate.portfolio.state import CHARGED, JOBS, SLOWDOWN, WORK
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,6 @@ from advisor.decide.portfolio_options import Options, prior_jobs
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
-from advisor.simulate.portfolio._state import Readiness
 from advisor.simulate.portfolio.arrivals import (
     NO_HINDRANCE,
     REMEMBERED,
@@ -27,6 +26,7 @@ from advisor.simulate.portfolio.arrivals import (
 )
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
 from advisor.simulate.portfolio.policies import RentingPolicy
+from advisor.simulate.portfolio.state import Readiness
 
 WIDEST: Final = 64
 """Processors of the widest job that is kept (section 5.2)."""

@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.simulate._passes import backfill, enqueue, may_backfill, schedule, send_to_cloud
-from advisor.simulate._state import (
+from advisor.simulate.demand import LARGE, STARVED
+from advisor.simulate.policies import ANY_MOMENT_SECONDS, STEPS_SECONDS, Order
+from advisor.simulate.state import (
     CLOUD,
     DONE,
     RUNNING,
@@ -33,8 +35,6 @@ from advisor.simulate._state import (
     running_insert,
     running_remove,
 )
-from advisor.simulate.demand import LARGE, STARVED
-from advisor.simulate.policies import ANY_MOMENT_SECONDS, STEPS_SECONDS, Order
 
 _WFP = int(Order.WFP)
 _STEPS = np.array(STEPS_SECONDS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from advisor.simulate._state import (
+from advisor.simulate.demand import STARVED
+from advisor.simulate.policies import ANY_MOMENT_SECONDS, Backfill, Order
+from advisor.simulate.state import (
     CLOUD,
     RUNNING,
     WAITING,
@@ -17,8 +19,6 @@ from advisor.simulate._state import (
     queue_insert,
     running_insert,
 )
-from advisor.simulate.demand import STARVED
-from advisor.simulate.policies import ANY_MOMENT_SECONDS, Backfill, Order
 
 _WFP, _SPF, _SAF = int(Order.WFP), int(Order.SPF), int(Order.SAF)
 _SHORTEST_FIRST = int(Backfill.SHORTEST_FIRST)

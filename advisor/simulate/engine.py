@@ -11,9 +11,9 @@ import numpy as np
 
 from advisor.model.errors import BadInput
 from advisor.simulate._kernel import advance
-from advisor.simulate._state import CLOUD, CLUSTER, DONE, ENDING, JOB, Rules, State
 from advisor.simulate.demand import LARGE, Demand, Floats, Ints
 from advisor.simulate.policies import EASY, Correction, Order, Policy
+from advisor.simulate.state import CLOUD, CLUSTER, DONE, ENDING, JOB, Rules, State
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (jobs ended, jobs)."""

@@ -7,9 +7,9 @@ import pytest
 
 from advisor.decide.portfolio import Budget, Worth
 from advisor.decide.portfolio_choice import AdaptivePeriod, Chooser, kinds_of, unless_champion
-from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.online import Situation, empty_jobs
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED
+from advisor.simulate.portfolio.state import NODE, Rules
 
 RULES = Rules(max_nodes=4, boot=60.0, tick=20.0, release=1, runtimes=1, checkpoint=3600.0)
 POLICIES = PUBLISHED[:24]

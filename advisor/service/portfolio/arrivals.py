@@ -8,7 +8,6 @@ import numpy as np
 
 from advisor.model.job import JobOutcome
 from advisor.service.portfolio.sight import BurstSight, nodes_of
-from advisor.simulate.portfolio._state import Readiness, Rules
 from advisor.simulate.portfolio.arrivals import (
     NO_HINDRANCE,
     NOTHING,
@@ -19,6 +18,7 @@ from advisor.simulate.portfolio.arrivals import (
     Hindrance,
     rate_of,
 )
+from advisor.simulate.portfolio.state import Readiness, Rules
 
 
 class RecentJobs:

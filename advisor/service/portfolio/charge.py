@@ -18,9 +18,9 @@ from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.service.portfolio.judge import Verdict, policies_of
 from advisor.service.portfolio.sight import BurstSight
-from advisor.simulate.portfolio._state import Rules
 from advisor.simulate.portfolio.moment import policy_named
 from advisor.simulate.portfolio.policies import RELEASE_WORDS, Release, RentingPolicy
+from advisor.simulate.portfolio.state import Rules
 
 log = structlog.get_logger(__name__)
 

@@ -31,9 +31,9 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.sight.site_view import burst_nodes
 from advisor.service.sight.view import SharedView
-from advisor.simulate.portfolio._state import PREDICTED, Rules
 from advisor.simulate.portfolio.moment import Moment, moment_of
 from advisor.simulate.portfolio.policies import Release
+from advisor.simulate.portfolio.state import PREDICTED, Rules
 from advisor.slurm.protocol import PENDING, SlurmBackend
 from advisor.slurm.steering import RESERVATION, BurstSteering, Demand
 

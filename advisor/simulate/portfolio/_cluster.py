@@ -11,21 +11,23 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records, heap_pop, heap_push
 from advisor.simulate.portfolio._next import next_moment, tick_of
-from advisor.simulate.portfolio._state import (
+from advisor.simulate.portfolio._tick import charge, decide, expected_end, weight_of
+from advisor.simulate.portfolio.state import (
     ACTUAL,
     ALIKE,
+    CHARGED,
+    JOBS,
     REQUESTED,
+    SLOWDOWN,
     SLOWDOWN_BOUND,
+    WORK,
     Floats,
     Ints,
     Rules,
 )
-from advisor.simulate.portfolio._tick import charge, decide, expected_end, weight_of
+from advisor.simulate.state import Records, heap_pop, heap_push
 
-CHARGED, WORK, SLOWDOWN, JOBS = 0, 1, 2, 3
-"""Columns of the checkpoints: seconds charged, processor-seconds worked, sum of bounded slowdowns, jobs."""
 DONE, CHOOSE = 0, 1
 ALONE, CHOOSING, RESUMED = 0, 1, 2
 _UNKNOWN_SECONDS = 3600.0

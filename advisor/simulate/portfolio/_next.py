@@ -10,8 +10,6 @@ import math
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records
-from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Rules
 from advisor.simulate.portfolio._tick import (
     GRACE_SECONDS,
     HOUR_SECONDS,
@@ -21,6 +19,8 @@ from advisor.simulate.portfolio._tick import (
     wanted,
 )
 from advisor.simulate.portfolio.policies import JobOrder, Provisioning, Release
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
+from advisor.simulate.state import Records
 
 _ODM, _ODX = int(Provisioning.ODM), int(Provisioning.ODX)
 _FCFS, _WSPT = int(JobOrder.FCFS), int(JobOrder.WSPT)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records
 from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._shared import (
     TAILS,
@@ -20,7 +19,14 @@ from advisor.simulate.portfolio._shared import (
     note_starts,
     take_starts,
 )
-from advisor.simulate.portfolio._state import (
+from advisor.simulate.portfolio._tick import (
+    BY_ORDER,
+    charge,
+    decide,
+    priority_of_next,
+    weight_of,
+)
+from advisor.simulate.portfolio.state import (
     SLOWDOWN_BOUND,
     Flags,
     Floats,
@@ -29,13 +35,7 @@ from advisor.simulate.portfolio._state import (
     Readiness,
     Rules,
 )
-from advisor.simulate.portfolio._tick import (
-    BY_ORDER,
-    charge,
-    decide,
-    priority_of_next,
-    weight_of,
-)
+from advisor.simulate.state import Records
 
 CHARGED, SLOWDOWN, LATER_SLOWDOWN, HELD, SPARED_CHARGED, SPARED_SLOWDOWN = 0, 1, 2, 3, 4, 5
 """Columns of the outcome: seconds charged that were not yet, sums of bounded slowdowns of the jobs that wait

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records
-from advisor.simulate.portfolio._state import NODE, Floats, Ints, OnlineState
 from advisor.simulate.portfolio._tick import BY_CHOICE, BY_ORDER
+from advisor.simulate.portfolio.state import NODE, Floats, Ints, OnlineState
+from advisor.simulate.state import Records
 
 PLAN = np.dtype(
     [(name, np.int64) for name in ("provisioning", "order", "choice", "headroom", "backfill")]

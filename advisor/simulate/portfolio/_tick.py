@@ -12,9 +12,9 @@ import math
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records
-from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Rules
 from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
+from advisor.simulate.state import Records
 
 _ODA, _ODB, _ODE, _ODM = (
     int(Provisioning.ODA),

@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from advisor.simulate.portfolio._state import SLOWDOWN_BOUND, Floats, Ints, Readiness, Rules
 from advisor.simulate.portfolio._tick import charge, weight_of
 from advisor.simulate.portfolio.policies import JobOrder
+from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Ints, Readiness, Rules
 
 REMEMBERED: Final = 256
 """Jobs that stand for those to come."""

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-from advisor.simulate._state import ENDING
 from advisor.simulate.portfolio import _cluster
 from advisor.simulate.portfolio._cluster import ClusterState, advance, weigh
-from advisor.simulate.portfolio._state import (
+from advisor.simulate.portfolio.online import Situation
+from advisor.simulate.portfolio.policies import Release, RentingPolicy, as_records
+from advisor.simulate.portfolio.state import (
     ACTUAL,
     ALIKE,
     CLUSTER,
@@ -28,8 +29,7 @@ from advisor.simulate.portfolio._state import (
     Floats,
     Rules,
 )
-from advisor.simulate.portfolio.online import Situation
-from advisor.simulate.portfolio.policies import Release, RentingPolicy, as_records
+from advisor.simulate.state import ENDING
 
 KAPPA: Final = 100.0
 _MOST_EXPECTED: Final = 500  # arrivals repeated at most: bursts come in thousands, and cost time

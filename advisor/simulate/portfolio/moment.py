@@ -10,9 +10,7 @@ from typing import Final
 import numpy as np
 
 from advisor.model.errors import BadInput
-from advisor.simulate._state import Records
 from advisor.simulate.portfolio import _tick
-from advisor.simulate.portfolio._state import CLUSTER, NODE, WAITING, Rules
 from advisor.simulate.portfolio.online import Situation
 from advisor.simulate.portfolio.policies import (
     JobOrder,
@@ -22,6 +20,8 @@ from advisor.simulate.portfolio.policies import (
     RentingPolicy,
     as_records,
 )
+from advisor.simulate.portfolio.state import CLUSTER, NODE, WAITING, Rules
+from advisor.simulate.state import Records
 
 _NEW: Final = -1
 _TELLING: Final = 1e-4

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.simulate._state import Records
 from advisor.simulate.portfolio import _online
 from advisor.simulate.portfolio._shared import room_to_know
-from advisor.simulate.portfolio._state import (
+from advisor.simulate.portfolio.arrivals import NOTHING
+from advisor.simulate.portfolio.policies import RentingPolicy, as_records
+from advisor.simulate.portfolio.state import (
     CLUSTER,
     JOB,
     NODE,
@@ -23,8 +24,7 @@ from advisor.simulate.portfolio._state import (
     Readiness,
     Rules,
 )
-from advisor.simulate.portfolio.arrivals import NOTHING
-from advisor.simulate.portfolio.policies import RentingPolicy, as_records
+from advisor.simulate.state import Records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

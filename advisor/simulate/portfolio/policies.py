@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from advisor.simulate._state import Records
+from advisor.simulate.state import Records
 
 
 class Provisioning(enum.IntEnum):

@@ -14,7 +14,6 @@ import math
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records, heap_pop, heap_push
 from advisor.simulate.stability._state import (
     DONE,
     DROPPED,
@@ -29,6 +28,7 @@ from advisor.simulate.stability._state import (
     Ints,
     State,
 )
+from advisor.simulate.state import Records, heap_pop, heap_push
 
 _GROWTH, _SHRINK = 0, 1
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
-from advisor.simulate._state import ENDING, Records
 from advisor.simulate.stability import _kernel
 from advisor.simulate.stability._state import (
     CLUSTER,
@@ -28,6 +27,7 @@ from advisor.simulate.stability._state import (
 )
 from advisor.simulate.stability.nodes import Floats, Ints, NodeChanges
 from advisor.simulate.stability.tasks import Tasks
+from advisor.simulate.state import ENDING, Records
 
 __all__ = [
     "DONE",

@@ -11,7 +11,7 @@ from typing import Final
 import numba
 import numpy as np
 
-from advisor.simulate._state import Records
+from advisor.simulate.state import Records
 from advisor.simulate.waiting._state import Floats
 
 KINDS: Final = 3

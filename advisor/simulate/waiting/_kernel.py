@@ -13,7 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from advisor.simulate._state import (
+from advisor.simulate.state import (
     heap_pop,
     heap_push,
     queue_insert,

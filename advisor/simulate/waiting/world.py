@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
-from advisor.simulate._state import ENDING
+from advisor.simulate.state import ENDING
 from advisor.simulate.waiting import _kernel
 from advisor.simulate.waiting._habits import HABIT, RUN_FEATURES
 from advisor.simulate.waiting._observe import FEATURES

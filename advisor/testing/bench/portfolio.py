@@ -18,11 +18,11 @@ from advisor.model.table import JobTable
 from advisor.replay.portfolio import replay_selection
 from advisor.replay.portfolio_known import prepared
 from advisor.replay.sources import load_table
-from advisor.simulate.portfolio._state import JOB, NODE
 from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS
+from advisor.simulate.portfolio.state import JOB, NODE
 
 Tell = Callable[[str], None]
 NODES: Final = 256

@@ -11,8 +11,8 @@ from advisor.model import Job
 from advisor.model.job import JobOutcome
 from advisor.service.portfolio.arrivals import RecentJobs
 from advisor.service.portfolio.sight import LastTwo, sight_of
-from advisor.simulate.portfolio._state import Rules
 from advisor.simulate.portfolio.arrivals import NOTHING
+from advisor.simulate.portfolio.state import Rules
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
 
 RULES = Rules(max_nodes=4, boot=120.0, tick=20.0, release=0, runtimes=1, checkpoint=3600.0)

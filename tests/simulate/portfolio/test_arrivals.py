@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.arrivals import ExpectedJob, Hindrance, rate_of
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation, empty_jobs
 from advisor.simulate.portfolio.policies import (
@@ -15,6 +14,7 @@ from advisor.simulate.portfolio.policies import (
     Release,
     RentingPolicy,
 )
+from advisor.simulate.portfolio.state import NODE, Rules
 
 HOUR = 3600.0
 DAY = 86_400.0

@@ -9,7 +9,6 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.simulate.portfolio import _tick, oracle
-from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation, empty_jobs
 from advisor.simulate.portfolio.policies import (
@@ -20,6 +19,7 @@ from advisor.simulate.portfolio.policies import (
     Release,
     RentingPolicy,
 )
+from advisor.simulate.portfolio.state import NODE, Rules
 
 ODA, ODB, ODE, ODM, ODX = Provisioning
 FCFS, LXF, WFP3, UNICEF, _ = JobOrder

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.model.errors import BadInput
-from advisor.simulate.portfolio._state import NODE, Rules
 from advisor.simulate.portfolio.moment import Moment, left_of_paid_hour, moment_of, policy_named
 from advisor.simulate.portfolio.online import Situation, empty_jobs
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
+from advisor.simulate.portfolio.state import NODE, Rules
 
 NOW = 1_800_000_000.0
 SECOND, HOUR, KEPT = Release.SECOND, Release.HOUR, Release.HOUR_KEPT

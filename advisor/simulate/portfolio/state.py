@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.simulate._state import Records
+from advisor.simulate.state import Records
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -18,6 +18,9 @@ SLOWDOWN_BOUND = 10.0
 
 ACTUAL, PREDICTED, REQUESTED, ALIKE = 0, 1, 2, 3
 """Where run times come from that policies and simulator know."""
+
+CHARGED, WORK, SLOWDOWN, JOBS = 0, 1, 2, 3
+"""Columns of the checkpoints: seconds charged, processor-seconds worked, sum of bounded slowdowns, jobs."""
 
 NODE = np.dtype(
     [(name, np.float64) for name in ("since", "ready", "begun", "estimate")] + [("row", np.int64)], align=True
