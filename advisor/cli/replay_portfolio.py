@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +15,8 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, ticking
 
 if TYPE_CHECKING:
+    from advisor.replay.portfolio_progress import Progress
     from advisor.simulate.portfolio.policies import Release
-
-Progress = Callable[[str, int, int], None]
 
 
 class Billing(enum.StrEnum):
@@ -154,19 +153,23 @@ def _named(release: Release, releases: Sequence[Release], tick: Progress) -> Pro
     return lambda step, done, total: tick(f"{release.billing}: {step}", done, total)
 
 
+def _figures(row: Mapping[str, Any]) -> dict[str, str]:
+    """A policy's figures, or the portfolio's, by their headings."""
+    return {
+        "utility": f"{row['utility']:.2f}",
+        "slowdown": f"{row['mean_bounded_slowdown']:.2f}",
+        "node hours": f"{row['charged_vm_hours']:,.0f}",
+        "utilisation": f"{100 * row['utilisation']:.1f} %",
+    }
+
+
 def _show(console: Console, result: dict[str, Any]) -> None:
     table = Table(title=f"{result['trace']}: {result['jobs']:,} jobs on rented nodes")
-    for heading in ("policy", "utility", "slowdown", "node hours", "utilisation"):
+    for heading in ("policy", *_figures(result["portfolio"])):
         table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
     best = sorted(result["constituents"] + result["beyond_the_paper"], key=lambda row: -row["utility"])[:5]
     for row in ({"policy": "portfolio", **result["portfolio"]}, *best):
-        table.add_row(
-            row["policy"],
-            f"{row['utility']:.2f}",
-            f"{row['mean_bounded_slowdown']:.2f}",
-            f"{row['charged_vm_hours']:,.0f}",
-            f"{100 * row['utilisation']:.1f} %",
-        )
+        table.add_row(row["policy"], *_figures(row).values())
     console.print(table)
     console.print(
         f"Portfolio {100 * result['gain_over_best_constituent']:+.1f} % over "
@@ -185,18 +188,18 @@ def _show_side_by_side(console: Console, results: Sequence[dict[str, Any]]) -> N
     table.add_column("", no_wrap=True)
     for result in results:
         table.add_column(result["billing"], justify="right", overflow="fold")
-
-    def row(title: str, of: Callable[[dict[str, Any]], str]) -> None:
-        table.add_row(title, *(of(result) for result in results))
-
-    row("utility", lambda one: f"{one['portfolio']['utility']:.2f}")
-    row("slowdown", lambda one: f"{one['portfolio']['mean_bounded_slowdown']:.2f}")
-    row("node hours", lambda one: f"{one['portfolio']['charged_vm_hours']:,.0f}")
-    row("utilisation", lambda one: f"{100 * one['portfolio']['utilisation']:.1f} %")
-    row("the paper's best", lambda one: str(one["best_constituent"]["policy"]))
-    row("gained over it", lambda one: f"{100 * one['gain_over_best_constituent']:+.1f} %")
-    row("best of all", lambda one: str(one["best_of_all"]["policy"]))
-    row("gained over it", lambda one: f"{100 * one['gain_over_best_of_all']:+.1f} %")
+    rows = [
+        (
+            *_figures(result["portfolio"]).items(),
+            ("the paper's best", result["best_constituent"]["policy"]),
+            ("gained over it", f"{100 * result['gain_over_best_constituent']:+.1f} %"),
+            ("best of all", result["best_of_all"]["policy"]),
+            ("gained over it", f"{100 * result['gain_over_best_of_all']:+.1f} %"),
+        )
+        for result in results
+    ]
+    for cells in zip(*rows, strict=True):
+        table.add_row(cells[0][0], *(value for _, value in cells))
     console.print(table)
     for result in results:
         console.print(
