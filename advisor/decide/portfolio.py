@@ -117,20 +117,17 @@ class TimeConstrainedSelector:
 
     Attributes
     ----------
-    count : int
-        Policies of the portfolio.
+    kinds : ndarray of int, shape (count,)
+        Of each policy of the portfolio. Those of the same kind come to much the same plans: of the stale and
+        of the poor each kind is tried once before another of a kind that is known.
     generator : numpy Generator
         Draws among the poor.
-    kinds : ndarray of int, shape (count,), optional
-        Policies of the same kind come to much the same plans: of the stale and of the poor each kind is tried
-        once before another of a kind that is known.
     smart, stale, poor : list of int
         The three sets; all are smart at first.
     """
 
-    count: int
+    kinds: Ints
     generator: np.random.Generator
-    kinds: Ints | None = None
     smart: list[int] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
     poor: list[int] = field(default_factory=list)
@@ -141,6 +138,11 @@ class TimeConstrainedSelector:
     def __post_init__(self) -> None:
         self.smart = list(range(self.count))
         self.reflections = Reflections.empty(self.count)
+
+    @property
+    def count(self) -> int:
+        """Policies of the portfolio."""
+        return len(self.kinds)
 
     def choose(
         self, simulate: Simulate, budget: Budget, always: int | None = None, jobs: int = 1
@@ -243,9 +245,6 @@ class TimeConstrainedSelector:
 
     def _new_kinds_first(self, group: Iterable[int], tried: list[int]) -> Iterator[int]:
         """Those of a kind of which none is in ``tried``, which grows meanwhile; then the others."""
-        if self.kinds is None:
-            yield from group
-            return
         known = list[int]()
         for policy in group:
             if self.kinds[policy] in self.kinds[tried]:

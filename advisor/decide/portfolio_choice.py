@@ -114,9 +114,7 @@ class Chooser:
         self.margin = margin
         self._hold_seconds = hold_seconds
         self._simulator = OnlineSimulator(policies, rules)
-        self._selector = TimeConstrainedSelector(
-            len(policies), np.random.default_rng(seed), kinds_of(policies)
-        )
+        self._selector = TimeConstrainedSelector(kinds_of(policies), np.random.default_rng(seed))
 
     def choose(self, situation: Situation, worth: Worth, budget: Budget, champion: int) -> Choice:
         """Simulate within the budget, and compare with the champion."""

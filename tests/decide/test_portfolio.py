@@ -14,7 +14,7 @@ from advisor.simulate.portfolio.online import Outcomes
 
 
 def selector(count: int = 10) -> TimeConstrainedSelector:
-    return TimeConstrainedSelector(count, np.random.default_rng(1))
+    return TimeConstrainedSelector(np.arange(count), np.random.default_rng(1))
 
 
 def only(loss, alike=()):
@@ -58,7 +58,7 @@ def test_second_choice_tries_all_the_smart_first():
 
 def test_each_kind_is_tried_once_before_another_of_a_known_kind():
     """Ten of five kinds. 3.5 of five for the three smart, of two kinds; then the three kinds nobody knows."""
-    one = TimeConstrainedSelector(10, np.random.default_rng(1), np.arange(10) // 2)
+    one = TimeConstrainedSelector(np.arange(10) // 2, np.random.default_rng(1))
     one.smart, one.stale, one.poor = [0, 1, 2], [3, 4], [5, 6, 7, 8, 9]
     _, tried, _ = one.choose(only(np.arange(10.0)), Budget(policies=6))
     assert tried[:4].tolist() == [0, 1, 2, 4]  # 3 is of the same kind as 2
@@ -67,7 +67,7 @@ def test_each_kind_is_tried_once_before_another_of_a_known_kind():
 
 def test_known_kinds_have_their_turn_when_no_new_one_is_left():
     """Nobody is tried twice, nor left out where the budget reaches."""
-    one = TimeConstrainedSelector(6, np.random.default_rng(1), np.array([0, 0, 0, 1, 1, 1]))
+    one = TimeConstrainedSelector(np.array([0, 0, 0, 1, 1, 1]), np.random.default_rng(1))
     one.smart, one.stale, one.poor = [0], [1], [2, 3, 4, 5]
     _, tried, _ = one.choose(only(np.arange(6.0)), Budget(policies=5))
     assert len(set(tried.tolist())) == 5
@@ -75,7 +75,7 @@ def test_known_kinds_have_their_turn_when_no_new_one_is_left():
 
 def test_a_plan_known_for_nothing_makes_its_kind_known():
     """3 comes to the plan of 0: its kind is known, and the other of another kind comes before it."""
-    one = TimeConstrainedSelector(5, np.random.default_rng(1), np.array([0, 0, 1, 1, 2]))
+    one = TimeConstrainedSelector(np.array([0, 0, 1, 1, 2]), np.random.default_rng(1))
     one.smart, one.stale, one.poor = [0], [2, 4], [1, 3]
     _, tried, _ = one.choose(only(np.arange(5.0), alike=[(0, 3)]), Budget(policies=2))
     assert tried.tolist() == [0, 3, 4]
