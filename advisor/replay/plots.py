@@ -11,6 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from advisor.history.whole_file import replace_file
 from advisor.model.errors import BadInput
 
 COLOURS = ("#4c6ef5", "#f59f00", "#12b886", "#e64980", "#868e96", "#7950f2", "#15aabf")
@@ -38,13 +39,8 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
     page = _PAGE.format(
         title=html.escape(title), about=html.escape(about), library=get_plotlyjs(), plots=plots
     )
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        try:
-            partial.write_text(page, encoding="utf-8")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        replace_file(path, page.encode())
     except OSError as error:
         raise _unwritable(path, error.strerror or "") from None
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import structlog
 
 from advisor.history.state_file import StateFile
+from advisor.history.whole_file import replace_file
 from advisor.service.cloud.node_prices import NodePrices
 from advisor.service.cloud.purse import Purse
-from advisor.service.exchange.whole_file import replace_file
 from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)

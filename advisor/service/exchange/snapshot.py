@@ -13,9 +13,9 @@ from typing import Any, Final, get_origin
 
 import msgspec
 
+from advisor.history.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
-from advisor.service.exchange.whole_file import replace_file
 
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 * 1024 * 1024

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from advisor.history.whole_file import replace_file
 from advisor.model.errors import UseFallback
-from advisor.service.exchange.whole_file import replace_file
 
 NAME: Final = "control-status.json"
 _MAX_BYTES: Final = 64 * 1024 * 1024

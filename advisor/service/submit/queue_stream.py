@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.history.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
@@ -25,7 +26,6 @@ from advisor.predict.forecaster import Bounds
 from advisor.predict.placement_features import EventKind, Submission
 from advisor.predict.queue_events import CODED, COLUMNS, KEY, KIND, TIME, Codes, event
 from advisor.predict.rolling import TARGETS
-from advisor.service.exchange.whole_file import replace_file
 from advisor.service.sight.came_back import CameBack
 from advisor.service.sight.placeholders import placeholders_of
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
