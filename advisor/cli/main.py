@@ -69,6 +69,9 @@ def _main(
     ] = False,
 ) -> None:
     """Burst Advisor."""
+    from advisor.service.running.logs import configure
+
+    configure()
 
 
 for _name in COMMANDS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -40,8 +39,6 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
     For when `advisor control` is gone for good; one that runs with `portfolio.enabled` sets it all again.
     """
-    import structlog
-
     from advisor.service.portfolio.means import Means
     from advisor.service.running.clock import Clock
     from advisor.service.sight.site_view import burst_nodes
@@ -49,7 +46,6 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     from advisor.slurm.commands import Commands
     from advisor.slurm.steering import Steering
 
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # JSON alone on stdout
     settings = settings_of(config)
     slurm = CliBackend.of(settings)
     steering = Steering(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))

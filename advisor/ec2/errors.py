@@ -7,6 +7,7 @@ nobody here knows is the admin's, because retrying it blindly costs money.
 from __future__ import annotations
 
 import enum
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -106,7 +107,12 @@ _PRECEDENCE: Final = (
     FailureClass.GONE,
 )
 
-_NO_ANSWER: Final = CredentialRetrievalError | MetadataRetrievalError
+_MAX_MESSAGE_CHARACTERS: Final = 500
+# Never botocore's own text: it repeats what `credential_process` printed, which may be the credentials.
+_NO_CREDENTIALS: Final = (
+    "the AWS credentials cannot be used: they cannot be fetched or have expired. Run the helper that the AWS"
+    " configuration names (credential_process) as the advisor's user, and compare this host's clock"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +156,46 @@ def most_careful(failures: Sequence[Failure]) -> Failure:
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """Read a failure from an exception of botocore; None when it is none of botocore's."""
+    """Read a failure from an exception that a call of botocore has raised; None where it is not botocore's."""
     if isinstance(error, ClientError):
-        details = error.response.get("Error", {})
-        code = str(details.get("Code", "Unknown"))
-        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        kind = class_of(code)
-        if kind is FailureClass.ADMIN and status >= 500 and code not in _CLASS_OF:
-            kind = FailureClass.SERVER  # a middle box or a new server error: not the admin's yet
-        return Failure(kind, code, str(details.get("Message", ""))[:500])
-    # ResponseParserError is neither ClientError nor BotoCoreError: a middle box's HTML page with status 500.
+        return _answered(error)
     # Credentials that can't be fetched right now are a service that does not answer; having none is not.
-    if isinstance(error, ResponseParserError | BotoConnectionError | HTTPClientError | _NO_ANSWER):
-        return Failure(FailureClass.SERVER, type(error).__name__, str(error)[:500])
+    if isinstance(error, CredentialRetrievalError):
+        return Failure(FailureClass.SERVER, type(error).__name__, _NO_CREDENTIALS)
+    # ResponseParserError is neither ClientError nor BotoCoreError: a middle box's HTML page with status 500.
+    if isinstance(
+        error, ResponseParserError | BotoConnectionError | HTTPClientError | MetadataRetrievalError
+    ):
+        return _unanswered(FailureClass.SERVER, error)
     if isinstance(error, BotoCoreError):
-        return Failure(FailureClass.ADMIN, type(error).__name__, str(error)[:500])
+        return _unanswered(FailureClass.ADMIN, error)
+    passed = _modules_passed(error)
+    if "botocore.credentials" in passed:
+        return Failure(FailureClass.ADMIN, type(error).__name__, _NO_CREDENTIALS)
+    if any(name.partition(".")[0] == "botocore" for name in passed):
+        return _unanswered(FailureClass.ADMIN, error)
     return None
+
+
+def _answered(error: ClientError) -> Failure:
+    details = error.response.get("Error", {})
+    code = str(details.get("Code", "Unknown"))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    kind = class_of(code)
+    if kind is FailureClass.ADMIN and status >= 500 and code not in _CLASS_OF:
+        kind = FailureClass.SERVER  # a middle box or a new server error: not the admin's yet
+    return Failure(kind, code, str(details.get("Message", ""))[:_MAX_MESSAGE_CHARACTERS])
+
+
+def _unanswered(kind: FailureClass, error: Exception) -> Failure:
+    return Failure(kind, type(error).__name__, str(error)[:_MAX_MESSAGE_CHARACTERS])
+
+
+def _modules_passed(error: Exception) -> set[str]:
+    """Names of the modules whose frames the exception has left: botocore raises Python's own errors, too.
+
+    Credentials that have expired as soon as they are fetched are a bare RuntimeError; a `credential_process`
+    that prints no JSON is a ValueError, one that does not exist is a FileNotFoundError.
+    """
+    frames = traceback.walk_tb(error.__traceback__)
+    return {str(frame.f_globals.get("__name__", "")) for frame, _ in frames}

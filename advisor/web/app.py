@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -88,5 +87,5 @@ def _add_errors(app: FastAPI, answers: Answers) -> None:
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:
-        log.error("web.broken", path=request.url.path, traceback="".join(traceback.format_exception(error)))
+        log.error("web.broken", path=request.url.path, exc_info=error)
         return answers.error(request, 500, "web.broken", "a fault of ours; the journal says more")

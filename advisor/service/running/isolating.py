@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-import structlog
+from typing import Final, TypeVar
 
 from advisor.model.errors import AdvisorError, TellAdmin
 
-log = structlog.get_logger(__name__)
+_MAX_ITEM_CHARACTERS: Final = 200
 
 Item = TypeVar("Item")
 
@@ -20,18 +18,22 @@ def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
     Raises
     ------
     AdvisorError
-        When all had their turn: the last failure; one that nobody foresaw as TellAdmin.
+        When all had their turn: the last failure. A defect of ours comes before the failures that are
+        foreseen, as TellAdmin with the defect as its cause; the loop that meets it writes the traceback once.
     """
     failed: AdvisorError | None = None
+    defect: AdvisorError | None = None
     for item in items:
         try:
             act(item)
         except AdvisorError as error:
             failed = error
-        except Exception as error:  # the rare path
-            log.exception("item.failed", item=str(item)[:200])
-            failed = TellAdmin(f"{type(error).__name__}: {error}", code="loop.item_failed")
-            failed.__cause__ = error
+        except Exception as error:  # noqa: BLE001 -- the other items go on; it is raised below
+            text = f"{str(item)[:_MAX_ITEM_CHARACTERS]}: {type(error).__name__}: {error}"
+            defect = TellAdmin(text, code="loop.item_failed")
+            defect.__cause__ = error
+    if defect is not None:
+        raise defect
     if failed is not None:
         raise failed
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
@@ -21,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 _LEAST_REST_SECONDS: Final = 0.5
 """Between two rounds, however often it is woken."""
+_MAX_MESSAGE_CHARACTERS: Final = 2_000
+"""Of a failure's text: it goes into the status file, too."""
 _STUCK_SECONDS: Final = 900.0
 """A round that takes longer is stuck: the first sacct of a big site takes minutes, nothing takes this."""
 
@@ -132,6 +135,7 @@ class LoopRunner:
         self._round_began: float | None = None
         self._stirred = threading.Event()
         self._is_woken = False
+        self._told_defects: set[tuple[str, str, str, int]] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name=loop.name, daemon=True)
 
@@ -230,12 +234,25 @@ class LoopRunner:
         try:
             step.run()
         except AdvisorError as error:
-            return StepFailure(time=self._clock.wall(), code=error.code, message=str(error))
-        except Exception as error:  # one rare path must not end the loop (F28)
-            log.exception("loop.step_crashed", loop=self.loop.name, step=step.name)
-            message = f"{type(error).__name__}: {error}"
-            return StepFailure(time=self._clock.wall(), code="loop.crashed", message=message)
+            if isinstance(error.__cause__, Exception) and error.code == "loop.item_failed":
+                self._tell_defect(step, error.__cause__)
+            return self._failure(error.code, str(error))
+        except Exception as error:  # noqa: BLE001 -- one rare path must not end the loop (F28)
+            self._tell_defect(step, error)
+            return self._failure("loop.crashed", f"{type(error).__name__}: {error}")
         return None
+
+    def _failure(self, code: str, message: str) -> StepFailure:
+        return StepFailure(time=self._clock.wall(), code=code, message=message[:_MAX_MESSAGE_CHARACTERS])
+
+    def _tell_defect(self, step: Step, error: Exception) -> None:
+        """Write the traceback of a failure that nobody foresaw, once for each place it comes from."""
+        frames = list(traceback.walk_tb(error.__traceback__))
+        place = (frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ("", 0)
+        if (step.name, type(error).__name__, *place) in self._told_defects:
+            return
+        self._told_defects.add((step.name, type(error).__name__, *place))
+        log.error("loop.step_crashed", loop=self.loop.name, step=step.name, exc_info=error)
 
     def _count(
         self, step: Step, failure: StepFailure, failures: dict[tuple[str, str], int], *, known: bool

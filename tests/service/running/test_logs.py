@@ -1,0 +1,100 @@
+"""One logging configuration: no locals in tracebacks, bounded lines, JSON or plain text."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from advisor.service.running import logs
+
+SECRET = "TOPSECRETKEY1234567890"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root, hook = logging.getLogger(), threading.excepthook
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], threading.excepthook = handlers, hook
+    root.setLevel(level)
+
+
+def fail(message: str = "") -> None:
+    """A frame that holds a secret, as botocore's do."""
+    secret_key = SECRET
+    raise RuntimeError(f"{message}refused after {len(secret_key)} characters")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_d1_no_traceback_shows_local_variables(stream: type[io.StringIO]) -> None:
+    output = stream()
+    logs.configure(output)
+    try:
+        fail()
+    except RuntimeError:
+        structlog.get_logger("test").exception("round.failed")
+        logging.getLogger("uvicorn").exception("a library's words")
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    text = output.getvalue()
+    assert text.count("RuntimeError: refused after 22 characters") == 3
+    assert "library.message" in text
+    assert "thread.ended" in text
+    assert SECRET not in text
+
+
+def test_d1_everything_written_has_a_bounded_length() -> None:
+    output = io.StringIO()
+    logs.configure(output)
+    try:
+        fail("x" * 100_000)
+    except RuntimeError:
+        structlog.get_logger("test").exception("round.failed", name="x" * 100_000, rows=["y" * 100] * 10_000)
+    (line,) = output.getvalue().splitlines()
+    event = json.loads(line)
+    assert len(event["exception"]) == logs.MAX_TRACEBACK_CHARACTERS
+    assert event["exception"].endswith("refused after 22 characters")
+    assert len(event["name"]) == len(event["rows"]) == logs.MAX_TEXT_CHARACTERS
+
+
+def test_d1_a_librarys_message_is_told_once_and_botocores_errors_without_their_text() -> None:
+    output = io.StringIO()
+    logs.configure(output)
+    for _ in range(100):
+        try:
+            fail(SECRET)
+        except RuntimeError:
+            logging.getLogger("botocore.credentials").warning("Refreshing failed", exc_info=True)
+    events = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert [event["times"] for event in events] == [1, 2, 4, 8, 16, 32, 64]
+    assert {event["text"] for event in events} == {"Refreshing failed"}
+    assert SECRET not in output.getvalue()
+
+
+def test_a_terminal_reads_plain_lines_and_a_journal_json() -> None:
+    shown, kept = Terminal(), io.StringIO()
+    for output in (shown, kept):
+        logs.configure(output)
+        structlog.get_logger("test").warning("prices.old", hours=7, pool=None)
+    assert "prices.old" in shown.getvalue()
+    assert "hours=7" in shown.getvalue()
+    event = json.loads(kept.getvalue())
+    assert (event["event"], event["level"], event["hours"], event["pool"]) == (
+        "prices.old",
+        "warning",
+        7,
+        None,
+    )
