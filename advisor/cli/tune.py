@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,13 +96,14 @@ def tune(
         target: _search(problems[target], target, genetic, seed, settings, store, fresh=fresh)
         for target in TARGETS
     }
-    version = None
+    version = cutoff = None
     best = {target: result.parameters for target, result in results.items()}
     judged: dict[Target, Judged] = {}
     if weekly:
         current = _in_force(store, problems, settings)
         judged = judge(table, states, encoder, best, current, entries=entries)
         best = {target: (best if judged[target].is_better else current)[target] for target in TARGETS}
+        cutoff = _weekly_cutoff(store, table, states, encoder, best, settings, entries=entries)
     if store is not None and (not weekly or any(one.is_better for one in judged.values())):
         gains = {target: _gain(result) for target, result in results.items()}
         source = {"history": table.name, "jobs": len(table), "at": at, "seed": seed, "rmse": gains}
@@ -112,10 +115,42 @@ def tune(
         **asdict(genetic),
         "targets": {target: _described(result) for target, result in results.items()},
         "backtest": {target: asdict(one) for target, one in judged.items()} or None,
+        "cutoff": cutoff,
         "version": version,
         "seconds": time.monotonic() - began,
     }
     emit(summary, output, lambda console: _show(console, summary))
+
+
+def _weekly_cutoff(
+    store: ModelStore | None,
+    table: JobTable,
+    states: StateColumns,
+    encoder: Encoder,
+    parameters: Mapping[Target, KnnParameters],
+    settings: Settings,
+    *,
+    entries: int,
+) -> dict[str, Any] | None:
+    """Choose the published rule's cutoff anew; put it in force unless it is worse than the one there is."""
+    import msgspec
+
+    from advisor.history.models import ModelStore
+    from advisor.history.parameters import load_cutoff, save_cutoff
+    from advisor.replay.cutoff_backtest import backtest_cutoff
+
+    placement = settings.placement
+    if not placement.use_cutoff or placement.cutoff_minutes:
+        return None  # switched off, or set by hand: that holds
+    in_force = store if store is not None else ModelStore(folder=settings.paths.models)
+    current = placement.cutoff_in_force(load_cutoff(in_force))
+    judged = backtest_cutoff(table, states, encoder, parameters, placement, current, entries=entries)
+    if judged is None:
+        return None
+    told: dict[str, Any] = msgspec.to_builtins(judged) | {"is_promoted": judged.is_promoted}
+    if judged.is_promoted and store is not None:
+        save_cutoff(store, judged.candidate, told | {"history": table.name})
+    return told
 
 
 def _table(trace: Path | None, settings: Settings) -> JobTable:
@@ -259,6 +294,17 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
         console.print(
             f"{target} on the newest {summary['entries']} jobs: RMSE {one['candidate_rmse']:,.0f} s, in "
             f"force {one['current_rmse']:,.0f} s: {better}.",
+            markup=False,
+        )
+    if found := summary["cutoff"]:
+        saved, before = found["candidate_saved_seconds"], found["current_saved_seconds"]
+        minutes = math.sqrt(found["candidate"]["scale"]) / 60.0
+        promoted = "in force" if found["is_promoted"] else "worse, left out"
+        console.print(
+            f"Cutoff of the published rule, chosen on {found['chosen_on_jobs']} earlier jobs: "
+            f"±{minutes:,.0f} min of doubt where the cloud costs nothing. It would have saved "
+            f"{saved / 3600.0:,.1f} h on the newest {found['judged_on_jobs']} jobs, the one in force so far "
+            f"{before / 3600.0:,.1f} h: {promoted}.",
             markup=False,
         )
     version = summary["version"]

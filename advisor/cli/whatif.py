@@ -15,12 +15,12 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.model.errors import BadInput
 from advisor.model.site import SiteState
 from advisor.service.admin.since import clock_text, parse_since
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
-    from advisor.model.site import CloudState
     from advisor.predict.fitness import Target
     from advisor.predict.knn import KnnParameters
     from advisor.replay.own_history import OwnJobs
@@ -46,8 +46,8 @@ def whatif(
         typer.Option(
             "--set",
             metavar="SECTION.NAME=VALUE",
-            help="What would be another (as TOML); may be repeated. placement.cutoff=C: one cutoff of the "
-            "published rule for jobs of all sizes, in seconds squared.",
+            help="What would be another (as TOML); may be repeated, such as "
+            "placement.uncertainty_limit_minutes=30: what is surer than that alone may move.",
         ),
     ] = None,
     trace: Annotated[
@@ -74,7 +74,7 @@ def whatif(
         settings[_CHANGED] = changed(loaded, asked).settings
     seen = SiteState(time=begun, cluster=None) if trace is not None else _seen(loaded.settings)
     jobs, begin, name = _jobs(trace, since, loaded.settings, seen)
-    rows, optimum = _rows(jobs, begin, settings, seen.cloud)
+    rows, optimum = _rows(jobs, begin, settings, seen)
     result = {
         "history": name,
         "since": begin,
@@ -88,12 +88,19 @@ def whatif(
 
 
 def _expanded(changes: dict[str, Any]) -> dict[str, Any]:
-    """``placement.cutoff=C``: one cutoff for jobs of all sizes, three settings of the published rule."""
+    """``placement.cutoff=C``, in seconds squared as in earlier releases: both rules' limit, in minutes."""
     if "placement.cutoff" not in changes:
         return changes
-    flat = {"use_cutoff": True, "cutoff_scale": changes["placement.cutoff"], "cutoff_decay": 0.0}
-    others = {key: value for key, value in changes.items() if key != "placement.cutoff"}
-    return {f"placement.{name}": value for name, value in flat.items()} | others
+    said = changes["placement.cutoff"]
+    if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0.0:
+        raise BadInput(
+            f"{said!r} is no variance in seconds squared",
+            where="--set placement.cutoff",
+            mend="Use placement.uncertainty_limit_minutes, a number of minutes",
+            code="config.value",
+        )
+    limit = {"placement.uncertainty_limit_minutes": math.sqrt(said) / 60.0, "placement.use_cutoff": False}
+    return limit | {key: value for key, value in changes.items() if key != "placement.cutoff"}
 
 
 def _jobs(trace: Path | None, since: str, settings: Settings, seen: SiteState) -> tuple[OwnJobs, float, str]:
@@ -139,7 +146,7 @@ def _seen(settings: Settings) -> SiteState:
 
 
 def _rows(
-    jobs: OwnJobs, begin: float, settings: Mapping[str, Settings], cloud: CloudState
+    jobs: OwnJobs, begin: float, settings: Mapping[str, Settings], seen: SiteState
 ) -> tuple[dict[str, WhatIfRow], dict[str, float]]:
     """What each settings would have done, and what a clairvoyant would have saved under the same ones."""
     from advisor.replay.own_history import counted, history_of
@@ -157,8 +164,8 @@ def _rows(
         for which, one in settings.items():
             history = histories[one.placement.rule]
             told = counted(f"deciding, {which}", len(history.rows), tick)
-            found[which] = decide_again(history, one, told, cloud)
-    best = {which: clairvoyant(histories[one.placement.rule], one, cloud) for which, one in settings.items()}
+            found[which] = decide_again(history, one, told, seen)
+    best = {which: clairvoyant(histories[one.placement.rule], one, seen) for which, one in settings.items()}
     optimum = {which: row.saved_seconds for which, row in best.items()}
     last = _CHANGED if _CHANGED in settings else _IN_FORCE
     return found | {_BEST: best[last]}, optimum | {_BEST: optimum[last]}

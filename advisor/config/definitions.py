@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 import annotated_types
 from pydantic import BaseModel
@@ -68,7 +69,22 @@ class Definition:
     @property
     def variable(self) -> str:
         """Environment variable that overrides it."""
-        return f"ADVISOR_{self.section.upper()}__{self.name.upper()}"
+        return variable_of(self.section, self.name)
+
+
+def variable_of(section: str, name: str) -> str:
+    """Environment variable that overrides a setting."""
+    return f"ADVISOR_{section.upper()}__{name.upper()}"
+
+
+RENAMED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "placement.cutoff_scale": "It is placement.cutoff_minutes now: the root of cutoff_scale, divided "
+        "by 60 (1e9 s^2 are 527 minutes). Leave it out, and it is chosen weekly by backtest. A limit that "
+        "holds for the default rule as well is placement.uncertainty_limit_minutes"
+    }
+)
+"""Settings of earlier releases, by ``section.name``, and how to mend a file that still has them."""
 
 
 def section_models() -> dict[str, type[BaseModel]]:

@@ -100,6 +100,7 @@ def _answers(
         settings=settings.placement,
         record=state.record,
         tasks=job.array_tasks,
+        cutoff=state.cutoff,
     )
     second, hedge = faster(case), hedge_of(job, cloud, settings)
     if hedge is not None and second.verdict is _UNSURE:

@@ -45,10 +45,10 @@ class PastJobs:
     actual_wait: Floats
     actual_run: Floats
 
-    def saved_seconds(self, overhead: float, baseline: float) -> Floats:
-        """What the cloud would have saved each job: w + r - s(c)*r (section V-B, its sign turned)."""
+    def saved_seconds(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Floats:
+        """What the cloud would have saved each job: w + r - boot - s(c)*r (section V-B, its sign turned)."""
         ratio = overhead * self.processors + baseline
-        return self.actual_wait + self.actual_run - ratio * self.actual_run
+        return self.actual_wait + self.actual_run - boot_seconds - ratio * self.actual_run
 
     def looks_faster(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Booleans:
         """Where the predicted turnaround is shorter in the cloud; False for any doubt."""
@@ -83,7 +83,9 @@ class ChosenCutoff:
     score_without: float
 
 
-def choose_cutoff(jobs: PastJobs, factors: Sequence[float], baseline: float = 1.0) -> ChosenCutoff:
+def choose_cutoff(
+    jobs: PastJobs, factors: Sequence[float], baseline: float = 1.0, boot_seconds: float = 0.0
+) -> ChosenCutoff:
     """Choose a and b by what they would have saved.
 
     One pair serves all factors, as in the paper: that is what the form's dependence on o is for. The score
@@ -98,6 +100,8 @@ def choose_cutoff(jobs: PastJobs, factors: Sequence[float], baseline: float = 1.
         Overheads o that count.
     baseline : float
         i of s(c).
+    boot_seconds : float
+        Until a cloud node is up; the paper leaves it out.
     """
     seen = jobs.wait_variance[np.isfinite(jobs.wait_variance) & (jobs.wait_variance > 0)]
     scales = np.quantile(seen, np.linspace(0.0, 1.0, SCALES)) if len(seen) else np.ones(1)
@@ -106,12 +110,12 @@ def choose_cutoff(jobs: PastJobs, factors: Sequence[float], baseline: float = 1.
     without = 0.0
     counted = 0
     for factor in factors:
-        saved = jobs.saved_seconds(factor, baseline)
+        saved = jobs.saved_seconds(factor, baseline, boot_seconds)
         optimum = float(np.maximum(saved, 0.0).sum())
         if optimum <= 0.0:
             continue
         counted += 1
-        faster = jobs.looks_faster(factor, baseline)
+        faster = jobs.looks_faster(factor, baseline, boot_seconds)
         gains = np.where(faster, saved, 0.0) / optimum
         without += float(gains.sum())
         for column, decay in enumerate(DECAYS):

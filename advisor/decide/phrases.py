@@ -61,8 +61,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.WAIT_UNKNOWN: "Nothing in the history tells its wait: doubt means on-premise.",
         Reason.RUN_UNKNOWN: "Nothing in the history tells its run time: doubt means on-premise.",
         Reason.TOO_UNCERTAIN: (
-            "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, ±{wait_deviation}) "
-            "is too uncertain: variance {wait_variance}, tolerated {cutoff}."
+            "The cloud looks {predicted_saving} faster, but that is too uncertain: give or take "
+            "{saving_deviation}, and {uncertainty_limit} is the limit."
         ),
         Reason.UNLIKELY: (
             "The cloud looks {predicted_saving} faster on average, but it would be with a probability of "
@@ -111,6 +111,24 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        Reason.TOO_UNCERTAIN: {
+            "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
+            "tolerated_deviation": (
+                "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
+                "±{wait_deviation}) is too uncertain: the published rule's cutoff tolerates "
+                "±{tolerated_deviation}."
+            ),
+            "cutoff": (  # earlier releases
+                "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
+                "±{wait_deviation}) is too uncertain: variance {wait_variance}, tolerated {cutoff}."
+            ),
+        },
+    }
+)
+"""Instead of a reason's sentence: the first one here whose number the answer carries."""
+
 UNITS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("performance_ratio",), ""),
@@ -136,6 +154,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "win_probability": "probability that the cloud is faster",
         "stake": "could lose at worst",
         "record": "safely won by such moves so far",
+        "tolerated_deviation": "tolerated by the published rule's cutoff",
+        "saving_deviation": "standard deviation of the saving",
+        "uncertainty_limit": "most that is allowed",
         "wait_variance": "variance of the wait",
         "cutoff": "variance tolerated",
         "short_wait": "waits under this wait",

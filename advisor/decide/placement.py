@@ -22,7 +22,7 @@ from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import TrackRecord
+from advisor.model.site import Cutoff, TrackRecord
 
 _FASTER: Final = Question.FASTER
 
@@ -48,6 +48,8 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         What moves have brought so far; None where nobody keeps a record.
     tasks : int
         Tasks of a job array, each of which moves; 1 for a plain job.
+    cutoff : Cutoff or None
+        The published rule's cutoff, where a backtest has chosen it.
     """
 
     processors: int
@@ -59,6 +61,14 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     settings: PlacementSettings
     record: TrackRecord | None = None
     tasks: int = 1
+    cutoff: Cutoff | None = None
+
+    @property
+    def saving_deviation(self) -> float:
+        """Standard deviation of the saving w - (s(c) - 1)*r, seconds; wait and run taken as independent."""
+        slowdown = self.performance_ratio - 1.0
+        variance = self.wait.variance + (slowdown * slowdown * self.run.variance if slowdown else 0.0)
+        return math.sqrt(variance) if variance >= 0.0 else math.nan
 
     def penalty_seconds(self, run_seconds: float) -> float:
         """How much longer a run of that length takes in the cloud, boot included; s = 1 needs no length."""
@@ -85,9 +95,27 @@ def published(case: PlacementCase) -> Answer:
         return answer(case, Verdict.UNSURE, Reason.RUN_UNKNOWN)
     if not wait.seconds > penalty:
         return answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER)
-    if case.settings.use_cutoff and not wait.variance < case.settings.cutoff(case.processors):
-        return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN)
-    return answer(case, Verdict.YES, Reason.CLOUD_FASTER)
+    cutoff, numbers = case.settings.cutoff(case.processors, case.cutoff), list[tuple[str, Quantity]]()
+    if cutoff < math.inf:
+        numbers.append(("tolerated_deviation", Quantity(math.sqrt(cutoff))))
+        if not wait.variance < cutoff:
+            return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
+    if exceeds_limit(case, numbers):
+        return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
+    return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
+
+
+def exceeds_limit(case: PlacementCase, numbers: list[tuple[str, Quantity]]) -> bool:
+    """Whether the saving is more uncertain than the site allows; adds what was compared to the numbers.
+
+    Asked by every rule once the cloud looks faster. An unknown uncertainty exceeds every limit but none.
+    """
+    limit = 60.0 * case.settings.uncertainty_limit_minutes
+    if limit == math.inf:
+        return False
+    deviation = case.saving_deviation
+    numbers += (("saving_deviation", Quantity(deviation)), ("uncertainty_limit", Quantity(limit)))
+    return not deviation <= limit
 
 
 def answer(
@@ -96,7 +124,7 @@ def answer(
     reason: Reason,
     more: Sequence[tuple[str, Quantity]] = (),
 ) -> Answer:
-    """Answer question 2 with the numbers it rests on, and what a rule adds to them."""
+    """Answer question 2 with the numbers it rests on, and what a rule adds to them: what took part only."""
     wait, run = case.wait, case.run
     numbers = (
         ("predicted_wait", Quantity(wait.seconds)),
@@ -107,9 +135,6 @@ def answer(
         ("boot", Quantity(case.boot_seconds)),
         ("predicted_saving", Quantity(wait.seconds - case.penalty_seconds(run.seconds))),
     )
-    if case.settings.use_cutoff:
-        variance, cutoff = Quantity(wait.variance, "s^2"), case.settings.cutoff(case.processors)
-        more = (("wait_variance", variance), ("cutoff", Quantity(cutoff, "s^2")), *more)
     return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
 
 
@@ -127,6 +152,7 @@ def as_case(
     settings: PlacementSettings,
     record: TrackRecord | None = None,
     tasks: int = 1,
+    cutoff: Cutoff | None = None,
 ) -> PlacementCase:
     """Gather what a rule may look at."""
     return PlacementCase(
@@ -139,4 +165,5 @@ def as_case(
         settings=settings,
         record=record,
         tasks=tasks,
+        cutoff=cutoff,
     )

@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from advisor.decide.placement import PUBLISHED_INSTEAD, PlacementCase, answer, published
+from advisor.decide.placement import PUBLISHED_INSTEAD, PlacementCase, answer, exceeds_limit, published
 from advisor.decide.reasons import Reason
 from advisor.decide.record import trusted_seconds
 from advisor.model.advice import Answer, Quantity, Verdict
@@ -73,6 +73,8 @@ def proven(case: PlacementCase) -> Answer:
     numbers = [("win_probability", Quantity(chance, ""))]
     if not _gains(case):
         return answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER, numbers)
+    if exceeds_limit(case, numbers):
+        return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
     if case.record is None:
         refused = None if chance >= case.settings.win_probability else Reason.UNLIKELY
     else:

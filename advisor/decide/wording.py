@@ -13,7 +13,7 @@ from typing import Final
 
 from advisor.decide.admin_comment import RecordedAdvice
 from advisor.decide.display import clean, duration, quantity
-from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS, UNKNOWN_PHRASE
+from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, PHRASES_WITH, UNITS, UNKNOWN_PHRASE
 from advisor.decide.placement import PUBLISHED_INSTEAD
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Advice, Answer, Hedge, Mode, Placement, Quantity, TimeLimit
@@ -33,7 +33,9 @@ def sentence(answer: Answer) -> str:
 
 
 def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
-    phrase = PHRASES.get(reason, UNKNOWN_PHRASE)
+    variants = PHRASES_WITH.get(reason, {})
+    phrase = next((variants[name] for name in variants if name in numbers), None)
+    phrase = phrase or PHRASES.get(reason, UNKNOWN_PHRASE)
     said = phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
     return f"{said} {_PUBLISHED_INSTEAD}" if detail == PUBLISHED_INSTEAD else said
 

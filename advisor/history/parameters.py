@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError, BadInput, UseFallback
 from advisor.model.settings import EstimatorSettings
+from advisor.model.site import Cutoff
 from advisor.predict.features import FeatureSchema
 from advisor.predict.fitness import Target
 from advisor.predict.knn import KnnParameters
 from advisor.predict.tuning import TuningState
 
 PARAMETERS_KIND: Final = "parameters"
+CUTOFF_KIND: Final = "cutoff"
 TARGETS: Final[tuple[Target, ...]] = ("wait", "run")
 
 
@@ -75,6 +77,34 @@ def load_parameters(
             mend="Run `advisor tune`.",
             code="parameters.damaged",
         ) from None
+
+
+def save_cutoff(store: ModelStore, cutoff: Cutoff, meta: Mapping[str, Any]) -> str:
+    """Put a backtested cutoff of the published rule in force; returns its version."""
+    return store.save(CUTOFF_KIND, {"cutoff": np.array([cutoff.scale, cutoff.decay])}, meta)
+
+
+def load_cutoff(store: ModelStore) -> Cutoff | None:
+    """The backtested cutoff in force; None where none was chosen.
+
+    Raises
+    ------
+    TellAdmin
+        What is stored is damaged or not ours alone.
+    """
+    try:
+        arrays, _ = store.load(CUTOFF_KIND)
+    except UseFallback:
+        return None
+    found = arrays.get("cutoff", np.empty(0))
+    if found.shape != (2,) or not np.isfinite(found).all() or found[0] <= 0.0 or found[1] < 0.0:
+        raise BadInput(
+            "damaged cutoff",
+            where=str(store.folder / CUTOFF_KIND),
+            mend="Run `advisor tune --weekly`.",
+            code="cutoff.damaged",
+        )
+    return Cutoff(scale=float(found[0]), decay=float(found[1]))
 
 
 def save_checkpoint(store: ModelStore, target: Target, state: TuningState, task: Mapping[str, Any]) -> None:

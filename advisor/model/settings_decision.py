@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from advisor.model.settings_section import Fraction, Section, setting
+from advisor.model.site import Cutoff
+
+_UNTUNED_SCALE: Final = 1.0e9
+"""The a of the published rule's cutoff until a backtest has chosen one, in seconds squared."""
 
 
 class RuleSettings(Section):
@@ -47,14 +51,25 @@ class PlacementSettings(Section):
     boot_quantile: Fraction = setting(
         0.8, "Share of the boots seen that the boot time reckoned with covers; 0.5 is the median."
     )
-    cutoff_scale: float = setting(
-        1.0e9,
-        "a of the exponential cutoff C = a*exp(-b*o*c): variance tolerated when the cloud costs nothing.",
-        unit="s^2",
-        gt=0.0,
+    uncertainty_limit_minutes: float = setting(
+        math.inf,
+        "A job stays where its forecast saving is more uncertain than give or take so many minutes (the "
+        "standard deviation of the saving). Holds for either rule. `inf`: the rule alone decides.",
+        unit="min",
+        ge=0.0,
     )
-    cutoff_decay: float = setting(1.0, "b of the exponential cutoff; 0 makes it flat.", ge=0.0)
-    use_cutoff: bool = setting(True, "Off: every usable estimate is believed.")
+    cutoff_minutes: float = setting(
+        0.0,
+        "Published rule: standard deviation of the wait that is tolerated where the cloud costs nothing, the "
+        "root of a of C = a*exp(-b*o*c). 0: a and b are chosen weekly by what they would have saved here, "
+        "and 527 minutes hold until then.",
+        unit="min",
+        ge=0.0,
+    )
+    cutoff_decay: float = setting(
+        1.0, "b of the published rule's cutoff, with `cutoff_minutes`; 0 makes it flat.", ge=0.0
+    )
+    use_cutoff: bool = setting(True, "Published rule: off, every usable estimate is believed.")
     margin: float = setting(
         1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
     )
@@ -92,12 +107,18 @@ class PlacementSettings(Section):
         """s(c): cloud run time over on-premise run time (Cunha et al., section V-C)."""
         return self.overhead_per_processor * processors + self.baseline
 
-    def cutoff(self, processors: int) -> float:
-        """C(o, job) in seconds squared; infinite when the cutoff is off."""
+    def cutoff_in_force(self, learned: Cutoff | None = None) -> Cutoff:
+        """Return a and b of the published rule: as set, else as backtested (``learned``), else a guess."""
+        if self.cutoff_minutes:
+            return Cutoff(scale=(60.0 * self.cutoff_minutes) ** 2, decay=self.cutoff_decay)
+        return learned or Cutoff(scale=_UNTUNED_SCALE, decay=self.cutoff_decay)
+
+    def cutoff(self, processors: int, learned: Cutoff | None = None) -> float:
+        """C(o, job) of the published rule in seconds squared; infinite when the cutoff is off."""
         if not self.use_cutoff:
             return math.inf
-        exponent = -self.cutoff_decay * self.overhead_per_processor * processors
-        return self.cutoff_scale * math.exp(exponent)
+        cutoff = self.cutoff_in_force(learned)
+        return cutoff.scale * math.exp(-cutoff.decay * self.overhead_per_processor * processors)
 
 
 class WaitingSettings(Section):

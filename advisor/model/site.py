@@ -140,6 +140,21 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at_risk_seconds: float = 0.0
 
 
+class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """a and b of the published rule's cutoff C = a*exp(-b*o*c).
+
+    Attributes
+    ----------
+    scale : float
+        a, seconds squared: variance of the wait tolerated where the cloud costs nothing.
+    decay : float
+        b, without a unit.
+    """
+
+    scale: float
+    decay: float
+
+
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud as one submission meets them.
 
@@ -155,6 +170,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         None where nobody keeps one: the advisor's own rule then asks for no record.
     hedge_price : float or None
         Seconds of turnaround that a core-second of a hedge must bring; None where none is known.
+    cutoff : Cutoff or None
+        The published rule's cutoff as a backtest on the site's jobs has chosen it; None: none has.
     """
 
     time: float
@@ -162,3 +179,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cloud: CloudState = CloudState()
     record: TrackRecord | None = None
     hedge_price: float | None = None
+    cutoff: Cutoff | None = None

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from advisor.decide import advise
-from advisor.decide.backtest import ChosenCutoff, PastJobs, choose_cutoff
+from advisor.decide.backtest import PastJobs, choose_cutoff
 from advisor.history.parameters import untuned_of
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import EstimatorSettings, PlacementSettings, Settings
-from advisor.model.site import SiteState
+from advisor.model.site import Cutoff, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.features import Encoder
 from advisor.predict.fitness import TEST_ENTRIES, Target, TuningProblem
@@ -151,10 +152,11 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
     rows = list[FactorRow]()
     with progress("deciding", len(options.factors)) as tick:
         for factor in options.factors:
-            placement = _published(factor, cutoff, options)
+            placement = _published(factor, options)
+            learned = Cutoff(scale=cutoff.scale, decay=cutoff.decay)
             sent = {
                 "without_cutoff": _sent(cases, placement.model_copy(update={"use_cutoff": False})),
-                "with_cutoff": _sent(cases, placement),
+                "with_cutoff": _sent(cases, placement, learned),
                 "advisor": sent_by_the_advisor(
                     table, states, own, placement.model_copy(update={"rule": "advisor", "use_cutoff": False})
                 )[recorded:],
@@ -269,14 +271,12 @@ def _cases(
         yield job, SiteState(time=job.submit_time, cluster=states.state(row)), predicted
 
 
-def _published(factor: float, cutoff: ChosenCutoff, options: PlacementOptions) -> PlacementSettings:
+def _published(factor: float, options: PlacementOptions) -> PlacementSettings:
     return PlacementSettings(
         rule="published",
         overhead_per_processor=factor,
         baseline=options.baseline,
         boot_seconds=0.0,
-        cutoff_scale=cutoff.scale,
-        cutoff_decay=cutoff.decay,
     )
 
 
@@ -288,12 +288,19 @@ def _factor_row(
     return FactorRow(factor=factor, optimal=Outcome.of(saved > 0, saved, optimum), hedged=hedged, **outcomes)
 
 
-def _sent(cases: Sequence[tuple[Job, SiteState, Estimates]], placement: PlacementSettings) -> Booleans:
+def _sent(
+    cases: Sequence[tuple[Job, SiteState, Estimates]],
+    placement: PlacementSettings,
+    cutoff: Cutoff | None = None,
+) -> Booleans:
     """Where the decision function sends the jobs: True for the cloud."""
     settings = Settings(placement=placement)
     return np.array(
         [
-            advise(job, state, estimates, settings, advice_id="replay").placement is Placement.BURST
+            advise(
+                job, structs.replace(state, cutoff=cutoff), estimates, settings, advice_id="replay"
+            ).placement
+            is Placement.BURST
             for job, state, estimates in cases
         ]
     )

@@ -44,7 +44,7 @@ EstimatesAt = Callable[[int], Estimates]
 
 _DAY: Final = 86_400.0
 _STEP: Final = 256
-NO_CLOUD_SEEN: Final = CloudState()
+NOTHING_SEEN: Final = SiteState(time=0.0, cluster=None)
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, in
 
 
 def decide_again(
-    history: History, settings: Settings, tick: Callable[[int], None], cloud: CloudState = NO_CLOUD_SEEN
+    history: History, settings: Settings, tick: Callable[[int], None], seen: SiteState = NOTHING_SEEN
 ) -> WhatIfRow:
     """Advise the jobs of a history one after another, as these settings would have it.
 
@@ -158,14 +158,15 @@ def decide_again(
         How they are decided.
     tick : callable
         Told how many jobs were done since.
-    cloud : CloudState
-        What the cloud's nodes are like, their boot time and prices; what is not known is as the settings say.
+    seen : SiteState
+        The site as last seen. Of it: what the cloud's nodes are like, their boot time and prices; the
+        published rule's cutoff. What is not known is as the settings say.
     """
     acting = settings.cluster.model_copy(update={"default_mode": Mode.ACT, "modes": {}})
     settings = settings.model_copy(update={"cluster": acting})
     table = history.table
-    account = _Account(settings, table.start_of_log, cloud)
-    boot = boot_seconds(cloud, settings)
+    account = _Account(settings, table.start_of_log, seen.cloud)
+    boot = boot_seconds(seen.cloud, settings)
     hedge = settings.hedge
     prices = LearnedPrice(hedge.budget) if hedge.enabled and hedge.budget > 0.0 else None
     sums = _Sums(table.start_of_log + table.utc_offset_seconds)
@@ -190,6 +191,7 @@ def decide_again(
             cloud=account.cloud,
             record=account.record.now,
             hedge_price=None if prices is None else prices.at(now),
+            cutoff=seen.cutoff,
         )
         advice = advise(job, state, estimates, settings, advice_id="what-if")
         moved = None
@@ -314,7 +316,7 @@ class _Sums:
         return row
 
 
-def clairvoyant(history: History, settings: Settings, cloud: CloudState = NO_CLOUD_SEEN) -> WhatIfRow:
+def clairvoyant(history: History, settings: Settings, seen: SiteState = NOTHING_SEEN) -> WhatIfRow:
     """Whoever knew waits and run times, and moved each job that ends sooner in the cloud.
 
     What that would have cost depends on what had been open: NaN.
@@ -323,7 +325,7 @@ def clairvoyant(history: History, settings: Settings, cloud: CloudState = NO_CLO
     rows = history.rows[history.first_judged :]
     processors, run, wait = table.processors[rows], table.run[rows], np.maximum(table.first_wait[rows], 0.0)
     ratio = placement.overhead_per_processor * processors + placement.baseline
-    boot = boot_seconds(cloud, settings)
+    boot = boot_seconds(seen.cloud, settings)
     saved = wait - boot - (ratio - 1.0) * run
     seconds = boot + ratio * run
     faster = saved > 0.0

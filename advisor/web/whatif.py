@@ -30,7 +30,7 @@ TUNED: Final = (
     "placement.rule",
     "placement.win_probability",
     "placement.margin",
-    "placement.cutoff",
+    "placement.uncertainty_limit_minutes",
     "placement.overhead_per_processor",
     "placement.baseline",
     "placement.boot_seconds",
@@ -48,10 +48,6 @@ TUNED: Final = (
 _MOST_FIELDS: Final = 64
 _MOST_CHANGES: Final = 40
 _DECIDED_SECONDS: Final = 300.0
-_CUTOFF: Final = (
-    "One cutoff of the published rule for jobs of all sizes, in seconds squared; instead of cutoff_scale and "
-    "cutoff_decay."
-)
 
 
 def routes(site: Site, answers: Answers) -> APIRouter:
@@ -155,11 +151,6 @@ def _fields(settings: Settings) -> list[dict[str, Any]]:
     values, known = values_of(settings), by_key()
     fields: list[dict[str, Any]] = []
     for key in TUNED:
-        if key not in known:
-            fields.append(
-                {"key": key, "now": "", "unit": "s^2", "about": _CUTOFF, "limits": "", "choices": ()}
-            )
-            continue
         definition = known[key]
         fields.append(
             {

@@ -6,12 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.history import swf
 from advisor.history.models import ModelStore
-from advisor.history.parameters import load_checkpoint, load_parameters
+from advisor.history.parameters import load_checkpoint, load_cutoff, load_parameters
 from advisor.history.store import HistoryStore
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
@@ -101,6 +102,27 @@ def test_weekly_promotes_what_is_better_on_jobs_it_was_not_tuned_on(trace, model
     assert second["backtest"]["run"]["candidate_rmse"] == second["backtest"]["run"]["current_rmse"]
     assert ModelStore(folder=models).current("parameters") == "00000001"
     assert "not better, left out" in call("--trace", trace, "--models", models, "--weekly").stdout
+
+
+def test_g17_14_weekly_backtests_the_published_rules_cutoff(trace, models, monkeypatch):
+    monkeypatch.setenv("ADVISOR_ESTIMATOR__WEEKLY_JOBS_MINIMUM", "200")
+    found = as_json("--trace", trace, "--models", models, "--weekly")["cutoff"]
+    assert found["is_promoted"] == (found["candidate_saved_seconds"] >= found["current_saved_seconds"])
+    stored = load_cutoff(ModelStore(folder=models))
+    assert (stored is not None) == found["is_promoted"]
+    if stored is not None:
+        assert asdict(stored) == found["candidate"]
+    monkeypatch.setenv("ADVISOR_PLACEMENT__CUTOFF_MINUTES", "60")
+    assert as_json("--trace", trace, "--models", models, "--weekly")["cutoff"] is None, (
+        "set by hand: it holds"
+    )
+
+
+def test_damaged_cutoff_is_said(models):
+    store = ModelStore(folder=models)
+    store.save("cutoff", {"cutoff": np.array([-1.0, 0.0])}, {})
+    with pytest.raises(BadInput, match="cutoff"):
+        load_cutoff(store)
 
 
 def test_weekly_on_a_young_site_is_no_error(tmp_path, models):

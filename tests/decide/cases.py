@@ -19,6 +19,7 @@ from advisor.model import (
     SizeEstimate,
 )
 from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.site import Cutoff
 
 CLUSTER = ClusterState(
     time=1000.0,
@@ -77,11 +78,18 @@ def ask(
     cluster: ClusterState | None = CLUSTER,
     settings: Settings | None = None,
     hedge_price: float | None = None,
+    cutoff: Cutoff | None = None,
 ) -> Advice:
     """One advice, from parts that move a job unless told otherwise."""
     return advise(
         job or make_job(),
-        SiteState(time=1000.0, cluster=cluster, cloud=cloud or make_cloud(), hedge_price=hedge_price),
+        SiteState(
+            time=1000.0,
+            cluster=cluster,
+            cloud=cloud or make_cloud(),
+            hedge_price=hedge_price,
+            cutoff=cutoff,
+        ),
         estimates or make_estimates(),
         settings or make_settings(),
         advice_id="advice-1",

@@ -51,7 +51,7 @@ settings_of_any_kind = st.builds(
             "overhead_per_processor": o,
             "baseline": i,
             "boot_seconds": boot,
-            "cutoff_scale": a,
+            "cutoff_minutes": math.sqrt(a) / 60.0,
             "cutoff_decay": b,
             "use_cutoff": cut,
         },
@@ -131,7 +131,7 @@ def test_without_the_waiting_gates_it_is_the_turnaround_advisor(processors, esti
     )
     advice = ask(make_job(processors=processors), estimates, settings=settings)
     ratio = o * processors + i
-    cutoff = settings.placement.cutoff_scale * math.exp(-0.3 * o * processors)
+    cutoff = 1e9 * math.exp(-0.3 * o * processors)
     wait, run = estimates.wait, estimates.run
     longer_in_cloud = boot + (0.0 if ratio == 1.0 else (ratio - 1.0) * run.seconds)
     known = math.isfinite(wait.seconds) and math.isfinite(longer_in_cloud)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.decide.backtest import DECAYS, PastJobs, choose_cutoff
 from advisor.model import Placement
+from advisor.model.site import Cutoff
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 from tests.decide.test_advise import seconds, variances
 
@@ -43,8 +44,6 @@ def test_the_columns_decide_as_the_decision_function(jobs, o, i, a, b, boot):
         "overhead_per_processor": o,
         "baseline": i,
         "boot_seconds": boot,
-        "cutoff_scale": a,
-        "cutoff_decay": b,
     }
     faster = columns.looks_faster(o, i, boot)
     sure = columns.sure_enough(o, a, b)
@@ -55,6 +54,7 @@ def test_the_columns_decide_as_the_decision_function(jobs, o, i, a, b, boot):
                 make_job(processors=processors),
                 make_estimates(wait=wait, wait_variance=variance, run=run),
                 settings=site,
+                cutoff=Cutoff(scale=a, decay=b),
             )
             assert (advice.placement is Placement.BURST) == goes
 

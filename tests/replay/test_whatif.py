@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.decide.pacing import LEAST_KNOWN
-from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTable
+from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTable, SiteState
 from advisor.model.settings import Settings
 from advisor.predict.tracker import states_of
 from advisor.replay.forecasts import ForecastOptions, forecast_rows
@@ -238,11 +238,12 @@ def test_what_the_cloud_is_like_is_taken_from_the_last_look() -> None:
     cloud = CloudState(boot_seconds=300.0, spot_usd_per_core_hour=0.25, processors_per_node=4)
     table = make_table([0.0], [3600.0], [600.0])
     settings = make_settings(placement={"rule": "published", "use_cutoff": False})
-    row = decide_again(history(table), settings, lambda _: None, cloud)
+    seen = SiteState(time=0.0, cluster=None, cloud=cloud)
+    row = decide_again(history(table), settings, lambda _: None, seen)
     assert row.saved_seconds == pytest.approx(3300.0)
     # a node of four cores is paid for
     assert row.cost_usd == pytest.approx(4 * 900.0 / 3600.0 * 0.25)
-    assert clairvoyant(history(table), settings, cloud).saved_seconds == pytest.approx(3300.0)
+    assert clairvoyant(history(table), settings, seen).saved_seconds == pytest.approx(3300.0)
 
 
 def test_hedges_cost_what_their_learned_price_allows() -> None:

@@ -14,7 +14,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState, SiteState
+from advisor.model.site import CloudState, Cutoff, SiteState
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.record import AskWhetherOpen, CloudRecord
 from advisor.service.exchange import snapshot as snapshots
@@ -61,6 +61,8 @@ class LookLoop:
         Prices in force; the settings' own without it.
     placement : PlacementLoop, optional
         Told what was seen; knows the record of the advisor's own placement rule.
+    cutoff : callable, optional
+        The published rule's cutoff that a backtest has chosen.
     looked : callable, optional
         Called after each look that succeeded.
     """
@@ -79,6 +81,7 @@ class LookLoop:
         clock: Clock,
         prices: AskPrices | None = None,
         placement: PlacementLoop | None = None,
+        cutoff: Callable[[], Cutoff | None] = lambda: None,
         looked: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
@@ -90,6 +93,7 @@ class LookLoop:
         self._clock = clock
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._placement = placement
+        self._cutoff = cutoff
         self._looked = looked
         self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
         self._next_config = -math.inf  # monotonic seconds
@@ -152,6 +156,7 @@ class LookLoop:
                     cloud=with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings),
                     record=None if self._placement is None else self._placement.record,
                     hedge_price=None if self._placement is None else self._placement.hedge_price,
+                    cutoff=self._cutoff(),
                 ),
                 job_requeue=self.job_requeue,
                 counters={

@@ -137,6 +137,7 @@ class Control:
             clock=self.clock,
             prices=self.prices,
             placement=self.placement,
+            cutoff=lambda: self.knowledge.cutoff,
             looked=self._looked,
         )
         self.learn = LearnLoop(

@@ -10,12 +10,13 @@ import structlog
 
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
-from advisor.history.parameters import PARAMETERS_KIND, load_parameters, untuned_of
+from advisor.history.parameters import CUTOFF_KIND, PARAMETERS_KIND, load_cutoff, load_parameters, untuned_of
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
+from advisor.model.site import Cutoff
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.predictor import Predictor
 from advisor.predict.tracker import states_of
@@ -49,6 +50,8 @@ class Knowledge:
     ----------
     total_processors : int
         Of the on-premise partitions; 0 while unknown.
+    cutoff : Cutoff or None
+        The published rule's cutoff that `advisor tune --weekly` has put in force; None: none.
     """
 
     def __init__(self, settings: Settings, store: HistoryStore, models: ModelStore) -> None:
@@ -62,6 +65,8 @@ class Knowledge:
         self._waits: set[int] = set()  # jobs under way, or cut short, whose wait has been learned
         self._is_changed = False
         self.total_processors = 0
+        self.cutoff: Cutoff | None = None
+        self._cutoff_version: str | None = None
 
     @property
     def predictor(self) -> Predictor:
@@ -77,12 +82,14 @@ class Knowledge:
 
     def prepare(self) -> None:
         """Load or build, and hand over what is known already."""
+        self._take_cutoff()
         if self._predictor is None:
             self._predictor = self._loaded() or self._built()
         self.save()
 
     def refresh(self) -> None:
         """Begin anew when somebody has put other parameters or another predictor in force."""
+        self._take_cutoff()
         if self._predictor is None:
             return
         if self._models.current(PARAMETERS_KIND) != self._parameters_version:
@@ -133,6 +140,16 @@ class Knowledge:
         self._saved_version = self._models.save(PREDICTOR_KIND, arrays, meta)
         self._is_changed = False
         return True
+
+    def _take_cutoff(self) -> None:
+        version = self._models.current(CUTOFF_KIND)
+        if version == self._cutoff_version:
+            return
+        self._cutoff_version = version  # also when it fails: it is said once
+        try:
+            self.cutoff = load_cutoff(self._models)
+        except AdvisorError as error:
+            log.warning("cutoff.not_used", code=error.code, message=str(error))
 
     def _learn(self, predictor: Predictor, outcome: JobOutcome, state_at: StateAt) -> None:
         wait_is_new = outcome.job.job_id not in self._waits

@@ -144,6 +144,7 @@ class RecentSubmissions:
             cloud=self._cloud(self._base.cloud),
             record=self._record(self._base.record),
             hedge_price=self._base.hedge_price,
+            cutoff=self._base.cutoff,
         )
 
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:

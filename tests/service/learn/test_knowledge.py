@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from advisor.history.ingest import ingest_sacct
 from advisor.history.models import ModelStore
-from advisor.history.parameters import save_parameters
+from advisor.history.parameters import save_cutoff, save_parameters
 from advisor.history.sacct import choose_fields
 from advisor.history.store import HistoryStore
 from advisor.model import ClusterState, Job, JobOutcome
 from advisor.model.settings import EstimatorSettings, PathSettings, Settings
+from advisor.model.site import Cutoff
 from advisor.predict.features import CUNHA_TABLE_I
 from advisor.predict.knn import KnnParameters
 from advisor.service.learn.knowledge import Knowledge
@@ -253,3 +254,15 @@ def sacct_record(run: tuple[str, int, int, int], partition: str = "onprem") -> s
         "DBIndex": "1",
     }
     return "|".join(values[name] for name in FIELDS)
+
+
+def test_g17_14_the_cutoff_of_the_weekly_backtest_is_taken_up(desk: Desk) -> None:
+    knowledge = desk.knowledge()
+    knowledge.prepare()
+    assert knowledge.cutoff is None
+    save_cutoff(desk.models, Cutoff(scale=3600.0, decay=0.5), {})
+    knowledge.refresh()
+    assert knowledge.cutoff == Cutoff(scale=3600.0, decay=0.5)
+    again = desk.knowledge()
+    again.prepare()
+    assert again.cutoff == knowledge.cutoff

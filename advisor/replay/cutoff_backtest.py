@@ -1,0 +1,152 @@
+"""The published rule's cutoff, chosen on a site's own jobs and judged on later ones.
+
+What :func:`advisor.decide.backtest.choose_cutoff` does for a log, weekly and with the site's own overhead and
+boot time. Chosen on jobs that had ended before the newest ones were submitted; judged on those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from advisor.decide.backtest import PastJobs, choose_cutoff
+from advisor.model.settings import PlacementSettings
+from advisor.model.site import Cutoff
+from advisor.model.table import JobTable
+from advisor.predict.features import Encoder
+from advisor.predict.fitness import Target
+from advisor.predict.knn import KnnParameters
+from advisor.predict.tracker import StateColumns
+from advisor.replay.estimates import Rows, estimate_rows
+
+CHOSEN_ON_JOBS: Final = 5_000
+"""Newest jobs before the judged ones: the cutoff is chosen on them."""
+_LEAST_JOBS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCutoff:
+    """A cutoff chosen on earlier jobs, beside the one in force, on jobs that neither was chosen on.
+
+    Attributes
+    ----------
+    candidate, current : Cutoff
+        Chosen; in force.
+    chosen_on_jobs, judged_on_jobs : int
+        How many.
+    candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds : float
+        What the published rule would have saved the judged jobs with each, and a clairvoyant.
+    """
+
+    candidate: Cutoff
+    current: Cutoff
+    chosen_on_jobs: int
+    judged_on_jobs: int
+    candidate_saved_seconds: float
+    current_saved_seconds: float
+    optimum_saved_seconds: float
+
+    @property
+    def is_promoted(self) -> bool:
+        """True when the candidate would have saved as much at least."""
+        return self.candidate_saved_seconds >= self.current_saved_seconds
+
+
+def backtest_cutoff(
+    table: JobTable,
+    states: StateColumns,
+    encoder: Encoder,
+    parameters: Mapping[Target, KnnParameters],
+    settings: PlacementSettings,
+    current: Cutoff,
+    *,
+    entries: int,
+) -> JudgedCutoff | None:
+    """Choose a cutoff on earlier jobs and judge it on the newest.
+
+    Parameters
+    ----------
+    table : JobTable
+        On-premise jobs, in submission order.
+    states : StateColumns
+        What each row met.
+    encoder : Encoder
+        The schema of the features.
+    parameters : mapping of {"wait", "run"} to KnnParameters
+        Of the estimators that will be in force.
+    settings : PlacementSettings
+        Overhead, baseline, boot time.
+    current : Cutoff
+        In force.
+    entries : int
+        Newest jobs that are judged.
+
+    Returns
+    -------
+    JudgedCutoff or None
+        None where too few jobs had ended before the judged ones.
+    """
+    rows = np.flatnonzero((table.whole_run > 0) & np.isfinite(table.first_wait))
+    rows = rows[-(CHOSEN_ON_JOBS + entries) :]
+    if len(rows) < entries + _LEAST_JOBS:
+        return None
+    past = _estimated(table, states, encoder, parameters, rows)
+    ends = table.submit + np.maximum(table.first_wait, 0.0) + table.run
+    judged = np.arange(len(rows)) >= len(rows) - entries
+    known = ~judged & (ends[rows] < table.submit[rows[-entries]])
+    if known.sum() < _LEAST_JOBS:
+        return None
+    o, i, boot = settings.overhead_per_processor, settings.baseline, settings.boot_seconds
+    found = choose_cutoff(_some(past, known), (o,), i, boot)
+    candidate = Cutoff(scale=found.scale, decay=found.decay)
+    later = _some(past, judged)
+    saved, faster = later.saved_seconds(o, i, boot), later.looks_faster(o, i, boot)
+
+    def saved_with(cutoff: Cutoff) -> float:
+        return float(saved[faster & later.sure_enough(o, cutoff.scale, cutoff.decay)].sum())
+
+    return JudgedCutoff(
+        candidate=candidate,
+        current=current,
+        chosen_on_jobs=int(known.sum()),
+        judged_on_jobs=entries,
+        candidate_saved_seconds=saved_with(candidate),
+        current_saved_seconds=saved_with(current),
+        optimum_saved_seconds=float(np.maximum(saved, 0.0).sum()),
+    )
+
+
+def _estimated(
+    table: JobTable,
+    states: StateColumns,
+    encoder: Encoder,
+    parameters: Mapping[Target, KnnParameters],
+    rows: Rows,
+) -> PastJobs:
+    features = encoder.encode_table(table, states)
+    wait, run = (
+        estimate_rows(table, features, rows, parameters[target], target, encoder=encoder)
+        for target in ("wait", "run")
+    )
+    return PastJobs(
+        processors=table.processors[rows],
+        wait=wait.seconds,
+        wait_variance=wait.variance,
+        run=run.seconds,
+        actual_wait=np.maximum(table.first_wait[rows], 0.0),
+        actual_run=table.run[rows],
+    )
+
+
+def _some(jobs: PastJobs, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> PastJobs:
+    return PastJobs(
+        processors=jobs.processors[chosen],
+        wait=jobs.wait[chosen],
+        wait_variance=jobs.wait_variance[chosen],
+        run=jobs.run[chosen],
+        actual_wait=jobs.actual_wait[chosen],
+        actual_run=jobs.actual_run[chosen],
+    )
