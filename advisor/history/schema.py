@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -19,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 """Revision of the newest migration."""
 
 SAME_MOMENT_SECONDS = 300.0
@@ -117,6 +118,35 @@ advice_job = Table(
     Index("advice_job_by_job", "job_id", "source"),
 )
 """Which job an advice became; the tasks of an array share one."""
+
+paid_time = Table(
+    "paid_time",
+    metadata,
+    Column("instance_id", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("until", Double, nullable=False),
+    Column("usd_per_hour", Double, nullable=False),
+    PrimaryKeyConstraint("instance_id", "since", name="paid_time_once"),
+    Index("paid_time_by_end", "until"),
+)
+"""What every cloud node has cost: stretches of instances' lives at one price (`advisor.model.bill`)."""
+
+node_use = Table(
+    "node_use",
+    metadata,
+    Column("node", Text, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("start_time", Double, nullable=False),
+    Column("end_time", Double, nullable=False),
+    Column("processors", Double, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("is_final", Boolean, nullable=False),
+    PrimaryKeyConstraint("node", "job_id", "start_time", name="node_use_once"),
+    Index("node_use_by_end", "end_time"),
+    Index("node_use_by_job", "job_id"),
+)
+"""Which jobs were on cloud nodes, run by run: as the queue shows them, and in the end as accounting does."""
 
 ingest_cursor = Table(
     "ingest_cursor",

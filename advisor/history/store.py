@@ -1,4 +1,4 @@
-"""The history of one site: finished jobs and the ledger of advice, in one database."""
+"""The history of one site: finished jobs, the ledger of advice, what the cloud has cost; one database."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Self
 from advisor.history._jobs import Attempt, FinishedJobs
 from advisor.history.database import Database
 from advisor.history.ledger import Decision, Ledger, LedgerRow
+from advisor.history.paid_time import PaidTimes
 
 __all__ = ["Attempt", "Decision", "HistoryStore", "LedgerRow"]
 
 
-class HistoryStore(FinishedJobs, Ledger):
-    """Finished jobs and the ledger; opening it brings the database to this release's schema.
+class HistoryStore(FinishedJobs, Ledger, PaidTimes):
+    """Finished jobs, the ledger and paid time; opening it brings the database to this release's schema.
 
     May be used from several threads and opened by several processes at once. Each call is its own short
     transaction (long reads go page by page), so that no reader holds up a writer.
@@ -47,6 +48,7 @@ class HistoryStore(FinishedJobs, Ledger):
         database = Database(url, busy_seconds=busy_seconds, read_only=read_only)
         FinishedJobs.__init__(self, database)
         Ledger.__init__(self, database)
+        PaidTimes.__init__(self, database)
 
     def close(self) -> None:
         """Close all connections."""

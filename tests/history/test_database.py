@@ -21,6 +21,7 @@ from advisor.history import schema
 from advisor.history.database import Database
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome, RetryLater, TellAdmin
+from advisor.model.bill import PaidTime
 
 Make = Callable[..., JobOutcome]
 MIGRATIONS = Path(advisor.history.__file__).parent / "migrations"
@@ -54,6 +55,29 @@ def test_a_database_of_the_first_release_is_taken_up(url: str) -> None:
     with HistoryStore(url) as store:
         (attempt,) = store.attempts([7])
     assert (attempt.job_id, attempt.start_time, attempt.partition) == (7, 12.0, None)
+
+
+def test_day_one_10_a_database_without_paid_time_is_taken_up(url: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        connection.execute(
+            sa.text(
+                "INSERT INTO job (source, job_id, submit_time, start_time, end_time, state, processors,"
+                " processors_used, restarts, cost_usd) VALUES ('slurm', 7, 1.0, 2.0, 3.0, 'COMPLETED', 1, 1,"
+                " 0, 0.5)"
+            )
+        )
+    engine.dispose()
+    paid = PaidTime(instance_id="i-1", node="burst1", since=0.0, until=3600.0, usd_per_hour=2.0)
+    with HistoryStore(url) as store:
+        assert (store.count(), store.bill().spent_usd) == (1, 0.0)
+        for _ in range(2):  # told twice, as after a crash
+            store.add_paid([paid])
+        assert store.bill().idle_usd == 2.0
 
 
 def test_opening_again_changes_nothing(url: str, make_outcome: Make) -> None:

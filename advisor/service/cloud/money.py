@@ -8,6 +8,7 @@ from typing import Final
 from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
+from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.service.cloud.purse import RunningNode
 from advisor.service.sight.advice_of import predicted_cloud_seconds
@@ -43,8 +44,7 @@ def running_nodes(
 ) -> list[RunningNode]:
     """Every node that costs money now; the oldest on-demand ones use the reserved instances.
 
-    The split rule: a node's whole price is shared by the jobs on it, each by the processors it holds there;
-    a node nobody uses is on the site.
+    How it is shared by the jobs on it: `advisor.model.bill`.
     """
     on_node = jobs_by_node(snapshot)
     on_demand = [item for item in alive.values() if item.option is not Capacity.SPOT]
@@ -70,12 +70,9 @@ def running_nodes(
 
 
 def _shares(jobs: Sequence[QueuedJob]) -> dict[str, float]:
-    held = [(queued.job.account or "", queued.job.processors / (queued.job.nodes or 1)) for queued in jobs]
-    total = sum(processors for _, processors in held)
-    shares: dict[str, float] = {}
-    for account, processors in held:
-        shares[account] = shares.get(account, 0.0) + processors / total
-    return shares
+    return shares(
+        (queued.job.account or "", queued.job.processors / (queued.job.nodes or 1)) for queued in jobs
+    )
 
 
 def _left_seconds(jobs: Sequence[QueuedJob], now: float) -> float:

@@ -22,7 +22,6 @@ from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.cloud.resumed_jobs import ResumedJobs
@@ -165,8 +164,8 @@ class ProvisionLoop:
         kept: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._kept = kept
-        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
-        self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=self._prices)
+        prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=prices)
         self._interruptions = interruptions
         self._settings = settings
         self._folder = folder
@@ -255,14 +254,6 @@ class ProvisionLoop:
             self._booting.setdefault(node, hand_over.time)
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
-        prices = self._prices()
-        self._cloud.node_prices.launched(
-            (
-                (item.node, item.instance_id, usd_per_hour(item.pool.option, prices))
-                for item in report.launched
-            ),
-            self._clock.wall(),
-        )
         for item in report.launched:
             self._pool_of[item.node] = item.pool.key
             self.launches[item.pool.key] += 1

@@ -1,10 +1,15 @@
 """The day's money: what was spent, what is promised to nodes, and whether there is enough for another one.
 
-Spent is counted from what runs, instance by instance, from its launch until it is seen to be gone: an advisor
-that was away for hours counts them when it is back. Promised is what launched nodes will still cost by what
-is predicted of their jobs; it is written to disk before the launch, so that a restart in between forgets
-nothing. A launch is allowed only while spent and promised and the new node stay under the caps: spending then
-passes a cap by no more than the jobs already running run longer than predicted.
+Spent is counted from what runs, instance by instance, from its launch until it was ended or is seen to be
+gone: an advisor that was away for hours counts them when it is back. Each stretch that was counted is kept
+until the history has it (:meth:`Purse.paid`): every view adds up the same stretches (`advisor.model.bill`).
+By account the purse is for the caps alone, and errs on the dear side of the bill: a boot is on the account
+that it is for, and jobs are those that a look at the queue showed.
+
+Promised is what launched nodes will still cost by what is predicted of their jobs; it is written to disk
+before the launch, so that a restart in between forgets nothing. A launch is allowed only while spent and
+promised and the new node stay under the caps: spending then passes a cap by no more than the jobs already
+running run longer than predicted.
 """
 
 from __future__ import annotations
@@ -13,13 +18,13 @@ import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
 
 from advisor.history.state_file import StateFile
+from advisor.model.bill import LEAST_SECONDS, PaidTime, cost_by_day, day_of
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
 from advisor.service.running.clock import Clock
@@ -28,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
 _MOST_DAYS: Final = 400
-_DAY_SECONDS: Final = 86_400.0
+_MOST_PAID: Final = 100_000  # stretches kept for a history that cannot be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,19 @@ class _Seen:
     until: float
     usd_per_hour: float
     shares: dict[str, float]
+    node: str = ""
+    since: float = math.nan  # when this stretch at one price began
+    is_ended: bool = False  # EC2 was told to end it
+    launched: float = 0.0  # 0: not known
+
+    def paid(self, instance_id: str) -> PaidTime:
+        return PaidTime(
+            instance_id=instance_id,
+            node=self.node,
+            since=self.since,
+            until=self.until,
+            usd_per_hour=self.usd_per_hour,
+        )
 
 
 @dataclass(slots=True)
@@ -104,6 +122,7 @@ class Purse:
         }
         self._seen = dict(_seen(content.get("seen")))  # instances that were running when last counted
         self._promises = dict(_promises(content.get("promises")))
+        self._closed = list(_closed(content.get("paid")))
         self._last_count: tuple[float, float] | None = None  # wall, monotonic
 
     # ------------------------------------------------------------------ spending
@@ -119,14 +138,12 @@ class Purse:
             before, self._seen = self._seen, {}
             for item in running:
                 last = before.pop(item.instance_id, None)
-                since = last.until if last is not None else item.launch_time or now
-                hours = _hours(since, now, most)
-                shares = self._shares(item)
-                self._spend(now, hours, item.usd_per_hour, shares)
-                self._seen[item.instance_id] = _Seen(now, item.usd_per_hour, shares)
-                self._keep_promise(item, hours * item.usd_per_hour)
-            for gone in before.values():  # when exactly it went nobody says: it is counted until now
-                self._spend(now, _hours(gone.until, now, most), gone.usd_per_hour, gone.shares)
+                seen, usd = self._counted(item, last, now, most)
+                self._seen[item.instance_id] = seen
+                self._keep_promise(item, usd)
+            for instance_id, gone in before.items():  # when it went nobody says: it is counted until now
+                self._end(gone, now, most)
+                self._close(gone.paid(instance_id))
             self._drop_stale({item.node for item in running}, now)
             for old in sorted(self._days)[:-_MOST_DAYS]:
                 del self._days[old]
@@ -140,6 +157,33 @@ class Purse:
         now, steady = self._clock.wall(), self._clock.monotonic()
         last, self._last_count = self._last_count, (now, steady)
         return now, math.inf if last is None else steady - last[1]
+
+    def _counted(self, item: RunningNode, last: _Seen | None, now: float, most: float) -> tuple[_Seen, float]:
+        """An instance counted until now, and what that has added, dollars."""
+        begin = last.until if last is not None else item.launch_time or now
+        # EC2 may list an instance a look later than it launched it
+        since = max(begin, now - most - (LEAST_SECONDS if last is None else 0.0))
+        until = max(since, now) if last is not None else max(now, begin + LEAST_SECONDS)
+        if begin > now + LEAST_SECONDS:  # the clock was set back
+            since = until = now
+        launched = item.launch_time
+        seen = _Seen(until, item.usd_per_hour, self._shares(item), item.node, since, launched=launched)
+        if last is not None and since == last.until and item.usd_per_hour == last.usd_per_hour:
+            seen.since = last.since
+        elif last is not None:
+            self._close(last.paid(item.instance_id))
+        return seen, self._spend(since, until, item.usd_per_hour, seen.shares)
+
+    def _end(self, seen: _Seen, now: float, most: float) -> None:
+        """Count an instance for the last time."""
+        if not seen.is_ended:
+            begin, seen.is_ended = max(seen.until, now - most), True
+            self._spend(begin, now, seen.usd_per_hour, seen.shares)
+            seen.until = max(seen.until, now) if begin == seen.until else seen.until
+
+    def _close(self, paid: PaidTime) -> None:
+        if paid.until > paid.since:
+            self._closed = [*self._closed, paid][-_MOST_PAID:]
 
     def _shares(self, item: RunningNode) -> dict[str, float]:
         promise = self._promises.get(item.node)
@@ -205,15 +249,52 @@ class Purse:
     def release(self, nodes: Iterable[str], *, launched: bool) -> None:
         """Nothing will be spent on these nodes any more.
 
-        One that was launched and lived too shortly to be counted has cost as much as it can have.
+        What EC2 was told to end is paid for until now. One that lived too shortly to be counted has cost as
+        much as it can have.
         """
         with self._lock:
+            now, steady = self._clock.wall(), self._clock.monotonic()
+            most = math.inf if self._last_count is None else steady - self._last_count[1]
             for node in nodes:
                 promise = self._promises.pop(node, None)
-                if launched and promise is not None and not promise.is_counted:
-                    lived = max(0.0, self._clock.wall() - promise.time) / 3600.0
-                    usd = min(promise.usd, lived * promise.usd_per_hour)
-                    _add(self._days.setdefault(self._today(), {}), {promise.account: 1.0}, usd)
+                if not launched:
+                    continue
+                there = [seen for seen in self._seen.values() if seen.node == node]
+                for seen in there:
+                    self._end(seen, now, most)
+                if promise is not None and not promise.is_counted and not there:
+                    self._count_unseen(node, promise, now)
+
+    def _count_unseen(self, node: str, promise: _Promise, now: float) -> None:
+        since, price = promise.time, promise.usd_per_hour
+        hours = max(0.0, now - since) / 3600.0
+        usd = max(min(promise.usd, hours * price), LEAST_SECONDS / 3600.0 * price)
+        until = since + usd / price * 3600.0 if price else since
+        self._spend(since, until, price, {promise.account: 1.0})
+        name = f"{node} launched {since:.0f}"
+        self._close(PaidTime(instance_id=name, node=node, since=since, until=until, usd_per_hour=price))
+
+    # ------------------------------------------------------------------ what was counted
+
+    def paid(self) -> list[PaidTime]:
+        """Stretches of time counted that :meth:`noted` has not been told of, and those that still grow."""
+        with self._lock:
+            growing = [
+                seen.paid(instance_id) for instance_id, seen in self._seen.items() if seen.until > seen.since
+            ]
+            return [*self._closed, *growing]
+
+    def launched_at(self, node: str) -> float | None:
+        """When EC2 launched what the node is now, epoch seconds; None when that is not known."""
+        with self._lock:
+            found = [seen.launched for seen in self._seen.values() if seen.node == node and seen.launched]
+        return max(found, default=None)
+
+    def noted(self, paid: Iterable[PaidTime]) -> None:
+        """The history has these."""
+        known = set(paid)
+        with self._lock:
+            self._closed = [piece for piece in self._closed if piece not in known]
 
     # ------------------------------------------------------------------ looking
 
@@ -255,25 +336,21 @@ class Purse:
             by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
         return sum(by_account.values()), by_account
 
-    def _spend(self, now: float, hours: float, usd_per_hour: float, shares: Mapping[str, float]) -> None:
-        """Add what the hours before now cost, each to its own day: yesterday's use up no cap of today's."""
-        until = now
-        while True:
-            midnight = until - (until % _DAY_SECONDS or _DAY_SECONDS)
-            since = max(midnight, now - hours * 3600.0)
-            day = self._days.setdefault(_date(since), {})
-            _add(day, shares, (until - since) / 3600.0 * usd_per_hour)
-            if since > midnight or until <= now - _MOST_DAYS * _DAY_SECONDS:
-                return
-            until = since
+    def _spend(self, since: float, until: float, usd_per_hour: float, shares: Mapping[str, float]) -> float:
+        """Add what a stretch of time cost, to each day its own: yesterday's use up no cap of today's."""
+        costs = cost_by_day(since, until, usd_per_hour)
+        for day, usd in costs.items():
+            _add(self._days.setdefault(day, {}), shares, usd)
+        return sum(costs.values())
 
     def _today(self) -> str:
-        return _date(self._clock.wall())
+        return day_of(self._clock.wall())
 
     def _save(self) -> None:
         promises = {node: asdict(promise) for node, promise in self._promises.items()}
         seen = {name: asdict(item) for name, item in self._seen.items()}
-        self._state.write({"days": self._days, "seen": seen, "promises": promises})
+        paid = [asdict(piece) for piece in self._closed]
+        self._state.write({"days": self._days, "seen": seen, "promises": promises, "paid": paid})
 
 
 def has_caps(caps: WaitingSettings) -> bool:
@@ -289,14 +366,6 @@ def _refusal(wish: Wish, total: float, mine: float, caps: WaitingSettings) -> st
     if cap and mine + wish.usd > cap:
         return f"{mine:.2f} USD of {cap:.2f} for account {wish.account} today are spent or promised"
     return ""
-
-
-def _hours(since: float, now: float, most_seconds: float) -> float:
-    return min(max(0.0, now - since), most_seconds) / 3600.0
-
-
-def _date(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).date().isoformat()
 
 
 def _add(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:
@@ -325,8 +394,30 @@ def _seen(content: object) -> Iterable[tuple[str, _Seen]]:
             and _is_amount(entry.get("until"))
             and _is_amount(entry.get("usd_per_hour"))
         ):
-            shares = _amounts(entry.get("shares"))
-            yield str(name), _Seen(float(entry["until"]), float(entry["usd_per_hour"]), shares)
+            until, price = float(entry["until"]), float(entry["usd_per_hour"])
+            # an earlier release did not say these: the stretch begins here
+            since, launched = entry.get("since", math.nan), entry.get("launched", math.nan)
+            yield (
+                str(name),
+                _Seen(
+                    until,
+                    price,
+                    _amounts(entry.get("shares")),
+                    str(entry.get("node", "")),
+                    float(since) if _is_amount(since) else until,
+                    entry.get("is_ended") is True,
+                    float(launched) if _is_amount(launched) else 0.0,
+                ),
+            )
+
+
+def _closed(content: object) -> Iterable[PaidTime]:
+    for entry in content if isinstance(content, list) else ():
+        amounts = [entry.get(name) for name in ("since", "until", "usd_per_hour")]
+        if all(map(_is_amount, amounts)):
+            since, until, price = map(float, amounts)
+            names = {name: str(entry.get(name, "")) for name in ("instance_id", "node")}
+            yield PaidTime(since=since, until=until, usd_per_hour=price, **names)
 
 
 def _promises(content: object) -> Iterable[tuple[str, _Promise]]:

@@ -14,7 +14,6 @@ import structlog
 
 from advisor.history.state_file import StateFile
 from advisor.history.whole_file import replace_file
-from advisor.service.cloud.node_prices import NodePrices
 from advisor.service.cloud.purse import Purse
 from advisor.service.running.clock import Clock
 
@@ -58,8 +57,6 @@ class CloudRecord:
     ----------
     purse : Purse
         The day's money.
-    node_prices : NodePrices
-        What each node was launched for.
     """
 
     def __init__(self, path: Path, clock: Clock, *, quantile: float = 0.8) -> None:
@@ -68,7 +65,6 @@ class CloudRecord:
         self._lock = threading.Lock()
         self._content = _read(path)
         self.purse = Purse(StateFile(path.with_name("purse.json")), clock)
-        self.node_prices = NodePrices(StateFile(path.with_name("node_prices.json")))
 
     @property
     def boot_seconds(self) -> float | None:

@@ -149,7 +149,7 @@ class Control:
             view=self.view,
             metrics=self.metrics,
             clock=self.clock,
-            usd_per_hour=self.cloud.node_prices.usd_per_hour,
+            meter=self.cloud.purse if fleet is not None else None,
         )
         self.runners: dict[str, LoopRunner] = {}
         self._add(self.look, self.learn)

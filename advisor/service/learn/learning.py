@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
-from msgspec.structs import replace
 
 from advisor.decide.admin_comment import parse_admin_comment
 from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
 from advisor.history.store import HistoryStore
-from advisor.model.advice import Capacity
-from advisor.model.errors import BadInput
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.exchange import spool
 from advisor.service.learn.as_here import outcome_here, queued_here
+from advisor.service.learn.costs import Costs, Meter
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
 from advisor.service.running.clock import Clock
@@ -26,7 +24,6 @@ from advisor.service.sight.accounting import SOURCE, ingest_accounting
 from advisor.service.sight.placeholders import standing_for_others
 from advisor.service.sight.site_view import cluster_state
 from advisor.service.sight.view import SharedView
-from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -36,9 +33,6 @@ _MOST_RESTARTED = 1_000  # at a time
 _FAR_LOOK_SECONDS = 600.0
 _PRICED = f"{SOURCE}:priced"
 """Cursor: up to which job the cloud's costs are noted."""
-
-AskNodePrice = Callable[[str, float], float | None]
-"""Dollars an hour of what a node was at a moment (epoch seconds), as it was launched."""
 
 
 class LearnLoop:
@@ -62,8 +56,8 @@ class LearnLoop:
         Told how good predictions were.
     clock : Clock
         Time.
-    usd_per_hour : callable, optional
-        Price at which a node was launched, that it was at a moment (epoch seconds); None: not known.
+    meter : Meter, optional
+        What cloud nodes have cost; None where another program launches them.
     """
 
     name = "learn"
@@ -79,7 +73,7 @@ class LearnLoop:
         view: SharedView,
         metrics: ControlMetrics,
         clock: Clock,
-        usd_per_hour: AskNodePrice = lambda _node, _time: None,
+        meter: Meter | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -89,7 +83,7 @@ class LearnLoop:
         self._view = view
         self._metrics = metrics
         self._clock = clock
-        self._usd_per_hour = usd_per_hour
+        self.costs = Costs(settings, store=store, view=view, clock=clock, meter=meter)
         self._linked: dict[int, str] = {}
         self._looked_far = -math.inf  # monotonic seconds
         self.jobs_learned = 0
@@ -183,19 +177,17 @@ class LearnLoop:
     def note_costs(self) -> None:
         """What jobs have cost in the cloud, however many have ended at once, and in however many runs."""
         done = last = int(self._store.cursor(_PRICED) or 0)
-        costs = dict[int, float]()
+        ended = list[JobOutcome]()
         for position, outcome in self._store.added_after(done, source=SOURCE):
             last = position
-            self._add_cost(costs, outcome)
+            ended.append(outcome)
         # a run that followed the one last known was not added: it has replaced that one
         some = sorted(self._restarted)[:_MOST_RESTARTED]
         was_there = {
             a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)
         }
-        for job_id in sorted(was_there):
-            if (ended := self._store.of_job(job_id, source=SOURCE)) is not None:
-                self._add_cost(costs, ended)
-        self._store.set_costs(costs, source=SOURCE)
+        known = (self._store.of_job(job_id, source=SOURCE) for job_id in sorted(was_there))
+        self.costs.note([*ended, *(outcome for outcome in known if outcome is not None)])
         self._restarted.difference_update(some)
         if last > done:
             self._store.set_cursor(_PRICED, str(last))
@@ -209,45 +201,3 @@ class LearnLoop:
 
     def _is_burst(self, partition: str | None) -> bool:
         return partition == self._settings.cluster.burst_partition
-
-    def _add_cost(self, costs: dict[int, float], outcome: JobOutcome) -> None:
-        runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
-        in_cloud = [run for run in runs if self._is_burst(run.partition)]
-        if in_cloud:
-            record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-            capacity = record.advice.capacity if record is not None else None
-            costs[outcome.job.job_id] = math.fsum(self._price(run, capacity) for run in in_cloud)
-
-    def _earlier_runs(self, outcome: JobOutcome) -> list[JobOutcome]:
-        """Those that a requeue has ended: of a hedge that came back, of a spot node that was taken."""
-        job = outcome.job
-        return [
-            replace(
-                outcome,
-                start_time=run.start_time,
-                end_time=run.end_time,
-                partition=run.partition,
-                nodes=run.nodes,
-            )
-            for run in self._store.attempts([job.job_id], source=SOURCE)
-            if run.first_submit_time == job.submit_time
-            and run.start_time is not None
-            and run.end_time <= outcome.start_time
-        ]
-
-    def _price(self, outcome: JobOutcome, capacity: Capacity | None) -> float:
-        """Dollars: node hours, each node at the price it was launched for.
-
-        Where that is not known, at the settings' price of what was advised; reserved ones are paid for.
-        """
-        otherwise = {
-            Capacity.RESERVED: 0.0,
-            Capacity.SPOT: self._settings.ec2.spot_usd_per_hour,
-        }.get(capacity or Capacity.ON_DEMAND, self._settings.ec2.on_demand_usd_per_hour)
-        try:
-            nodes = expand(outcome.nodes or "")
-        except BadInput:
-            nodes = ()
-        known = [self._usd_per_hour(node, outcome.end_time) for node in nodes] or [None]
-        total = sum(otherwise if usd is None else usd for usd in known)
-        return total * math.ceil(outcome.run_seconds) / 3600.0

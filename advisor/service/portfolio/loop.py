@@ -203,7 +203,7 @@ class PortfolioLoop:
         return self._cloud.boot_seconds or self._settings.placement.boot_seconds
 
     def _launched(self, node: str) -> float | None:
-        return self._cloud.node_prices.launched_at(node) or self._first_seen.get(node)
+        return self._cloud.purse.launched_at(node) or self._first_seen.get(node)
 
     def _note_first_seen(self, sight: BurstSight) -> None:
         now = sight.situation.now

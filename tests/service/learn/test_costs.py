@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +11,19 @@ from typing import Any
 import pytest
 
 from advisor.history.records import AdviceRecord
+from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Capacity, Job, Mode, Placement
-from advisor.model.settings import Ec2Settings, Settings
+from advisor.model.bill import midnight
+from advisor.model.settings import Ec2Settings, Settings, WaitingSettings
+from advisor.service.cloud.purse import Purse, RunningNode, Wish
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.running.clock import Clock
-from advisor.slurm.protocol import AccountingExport
+from advisor.service.sight.site_view import cluster_state
+from advisor.service.sight.view import SharedView
+from advisor.slurm.protocol import AccountingExport, QueuedJob, SlurmSnapshot
 from tests.history.test_ingest import DELIMITER, FIELDS
+from tests.service.doubles import Hands, make_node, make_queued
 
 NOW = 2_000_000_000
 HOUR = 3600
@@ -130,3 +137,139 @@ def test_a_job_requeued_on_premise_has_cost_nothing(site: Site) -> None:
         run(1, "COMPLETED", 100, 110, 200, partition="onprem"),
     )
     assert site.costs() == {1: None}
+
+
+class Metered(Site):
+    """The same with a purse that counts nodes: what they have cost is what jobs are charged."""
+
+    def __init__(self, store: HistoryStore, folder: Path) -> None:
+        self.hands = Hands(wall=float(NOW))
+        self.purse = Purse(StateFile(folder / "purse.json"), self.hands.clock)
+        self.view = SharedView(self.hands.clock, 60.0)
+        self.running: list[QueuedJob] = []
+        super().__init__(store)
+
+    def new_loop(self) -> LearnLoop:
+        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "metrics"))
+        slurm: Any = self
+        return LearnLoop(
+            SETTINGS,
+            slurm=slurm,
+            store=self.store,
+            clock=self.hands.clock,
+            view=self.view,
+            meter=self.purse,
+            **others,
+        )
+
+    def until(self, seconds: float, *nodes: RunningNode) -> None:
+        """Time goes by, and these are counted then."""
+        self.hands.pass_by(NOW + seconds - self.hands.wall)
+        self.purse.count(nodes)
+        burst = [make_node(f"burst{number}", "MIXED") for number in (1, 2)]
+        snapshot = SlurmSnapshot(time=self.hands.wall, jobs=tuple(self.running), nodes=tuple(burst))
+        self.view.update(snapshot, cluster_state(snapshot, SETTINGS))
+
+    def rows(self) -> tuple[float, float, float]:
+        """Spent today, used by jobs, idle."""
+        found = self.store.bill(midnight(NOW))
+        return round(found.spent_usd, 6), round(found.used_usd, 6), round(found.idle_usd, 6)
+
+
+def node(price: float = 1.0, number: int = 1) -> RunningNode:
+    return RunningNode(
+        instance_id=f"i-{number}", node=f"burst{number}", usd_per_hour=price, launch_time=float(NOW)
+    )
+
+
+@pytest.fixture
+def metered(tmp_path: Path) -> Iterator[Metered]:
+    with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
+        yield Metered(store, tmp_path)
+
+
+def test_day_one_10_jobs_on_one_node_cost_what_the_node_does(metered: Metered) -> None:
+    for job_id in (1, 2):
+        metered.advise(job_id)
+    metered.until(HOUR, node())
+    metered.until(2 * HOUR, node())
+    metered.ends(run(1, "COMPLETED", 0, HOUR, 2 * HOUR), run(2, "COMPLETED", 0, HOUR, int(1.5 * HOUR)))
+    assert metered.costs() == {1: pytest.approx(0.75), 2: pytest.approx(0.25)}
+    assert metered.rows() == (2.0, 1.0, 1.0)
+    assert metered.loop.costs.today is not None
+    assert metered.purse.spent_today()[0] == pytest.approx(metered.loop.costs.today.spent_usd)
+
+
+def test_day_one_10_who_ends_later_changes_what_the_others_cost(metered: Metered) -> None:
+    """Accounting tells of a short job only after the long one beside it has its cost."""
+    for job_id in (1, 2):
+        metered.advise(job_id)
+    metered.until(2 * HOUR, node())
+    metered.ends(run(1, "COMPLETED", 0, 0, HOUR))
+    assert metered.costs() == {1: pytest.approx(1.0)}
+    metered.until(2 * HOUR + 60, node())
+    metered.ends(run(2, "COMPLETED", 0, HOUR // 2, 2 * HOUR))
+    assert metered.costs() == {1: pytest.approx(0.75), 2: pytest.approx(1.25)}
+
+
+def test_day_one_10_a_node_that_is_paid_later_is_charged_later(metered: Metered) -> None:
+    """EC2 could not be read when the job ended, and the advisor was restarted since."""
+    metered.advise(1)
+    metered.until(HOUR, node())
+    metered.hands.pass_by(HOUR)
+    metered.ends(run(1, "COMPLETED", 0, 0, 2 * HOUR))
+    assert metered.costs() == {1: pytest.approx(1.0)}
+    metered.loop = metered.new_loop()
+    metered.until(3 * HOUR, node())
+    metered.ends()
+    assert metered.costs() == {1: pytest.approx(2.0)}
+    metered.until(4 * HOUR, node(3.0))
+    metered.ends()
+    assert metered.costs() == {1: pytest.approx(2.0)}
+    assert metered.rows() == (6.0, 2.0, 4.0)
+
+
+def test_day_one_10_a_running_job_is_not_idle_time(metered: Metered) -> None:
+    metered.running = [
+        make_queued(
+            7, "RUNNING", nodes="burst1", account="law", queue="burst", start_time=float(NOW), processors=1
+        )
+    ]
+    metered.until(HOUR, node(), node(2.0, 2))
+    metered.ends()
+    today = metered.loop.costs.today
+    assert today is not None
+    assert (today.accounts, today.no_account_usd) == ({"law": pytest.approx(1.0)}, 0.0)
+    assert today.idle_usd == pytest.approx(2.0)
+    metered.running = []
+    metered.until(HOUR + 60, node(), node(2.0, 2))
+    metered.ends(run(7, "COMPLETED", 0, 0, HOUR - 60))
+    assert metered.rows() == (round(3.0 * 61 / 60, 6), round(59 / 60, 6), round(3.0 * 61 / 60 - 59 / 60, 6))
+
+
+def test_day_one_10_requeued_and_on_two_nodes(metered: Metered) -> None:
+    metered.advise(1)
+    metered.until(4 * HOUR, node(), node(2.0, 2))
+    again = run(1, "COMPLETED", HOUR, 2 * HOUR, 3 * HOUR).replace("burst1", "burst[1-2]")
+    metered.ends(run(1, "REQUEUED", 0, 0, HOUR), again)
+    assert metered.costs() == {1: pytest.approx(1.0 + 3.0)}
+    assert metered.rows() == (12.0, 4.0, 8.0)
+
+
+def test_a_node_that_was_ended_is_paid_until_then_and_a_minute_at_least(metered: Metered) -> None:
+    caps = WaitingSettings()
+    metered.purse.promise([Wish(node="burst1", account="", usd=1.0, usd_per_hour=60.0)], caps)
+    metered.until(10.0, node(60.0))
+    metered.until(30.0, node(60.0))
+    metered.purse.release(["burst1"], launched=True)
+    metered.until(600.0)
+    metered.ends()
+    assert metered.rows() == (1.0, 0.0, 1.0)
+    metered.until(700.0, dataclasses.replace(node(60.0, 2), launch_time=NOW + 600.0))
+    metered.hands.pass_by(10.0)
+    metered.purse.release(["burst2"], launched=True)
+    metered.until(800.0)
+    metered.ends()
+    assert metered.rows()[0] == pytest.approx(1.0 + 110.0 / 60.0)
+    assert metered.purse.spent_today()[0] == pytest.approx(1.0 + 110.0 / 60.0)
+    assert metered.purse.paid() == [], "the history has them"

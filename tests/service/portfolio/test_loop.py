@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.model import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.service.cloud.purse import Wish
+from advisor.service.cloud.purse import RunningNode, Wish
 from advisor.slurm.steering import Demand, PowerSaving
 from tests.service.cloud_world import comment
 from tests.service.portfolio_world import PortfolioWorld, node, running, waiting
@@ -342,10 +342,14 @@ def test_nothing_more_is_rented_when_the_days_money_is_gone(tmp_path: Path) -> N
 def test_a_paid_hour_is_kept_and_the_fuller_node_comes_first(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path, billing="hour-kept", in_charge="ODA-FCFS-BestFit")
     now = world.clock.wall
-    world.cloud.node_prices.launched([("burst1", "i-1", 0.1)], now - 600.0)
-    world.cloud.node_prices.launched([("burst2", "i-2", 0.1)], now - 3000.0)
-    world.cloud.node_prices.launched([("burst3", "i-3", 0.1)], now - 3590.0)
-    for name in ("burst1", "burst2", "burst3"):
+    ages = {"burst1": 600.0, "burst2": 3000.0, "burst3": 3590.0}
+    world.cloud.purse.count(
+        [
+            RunningNode(instance_id=f"i-{name}", node=name, usd_per_hour=0.1, launch_time=now - age)
+            for name, age in ages.items()
+        ]
+    )
+    for name in ages:
         world.slurm.nodes[name] = node(name, *IDLE)
     world.tick(seconds=1.0)
     assert states_told(world, "POWER_DOWN") == [("burst3",)]

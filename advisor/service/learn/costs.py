@@ -1,0 +1,186 @@
+"""What jobs cost in the cloud: paid time and runs go to the history, jobs get their shares of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Capacity
+from advisor.model.bill import NodeUse, PaidTime, Rows, midnight
+from advisor.model.errors import BadInput, RetryLater
+from advisor.model.job import JobOutcome
+from advisor.model.settings import Settings
+from advisor.service.running.clock import Clock
+from advisor.service.sight.accounting import SOURCE
+from advisor.service.sight.site_view import burst_nodes, jobs_by_node
+from advisor.service.sight.view import SharedView
+from advisor.slurm.node_sets import expand
+from advisor.slurm.protocol import RUNNING
+
+_LATEST_SECONDS: Final = 86_400.0  # after a restart: how long ago a job may have ended whose node is not paid
+
+
+class Meter(Protocol):
+    """What nodes have cost (:class:`advisor.service.cloud.purse.Purse`)."""
+
+    def paid(self) -> list[PaidTime]:
+        """Stretches of paid time that the history has not got."""
+
+    def noted(self, paid: Iterable[PaidTime]) -> None:
+        """It has these."""
+
+
+class Costs:
+    """Shares what nodes cost among the jobs that were on them.
+
+    Parameters
+    ----------
+    settings : Settings
+        The burst partition; prices where nothing is metered.
+    store : HistoryStore
+        Where all of it is kept.
+    view : SharedView
+        Which jobs are on nodes now.
+    clock : Clock
+        Time.
+    meter : Meter or None
+        None where another program launches the nodes: a job is then reckoned with whole nodes at the
+        settings' prices.
+
+    Attributes
+    ----------
+    today : Rows or None
+        The day's rows as of the last round; None before it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: HistoryStore,
+        view: SharedView,
+        clock: Clock,
+        meter: Meter | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._meter = meter
+        self._metered: float | None = None  # until when paid time was known in the last round
+        self.today: Rows | None = None
+
+    def note(self, ended: Sequence[JobOutcome]) -> None:
+        """Take in what was paid since the last round, and who was there; jobs get their shares."""
+        runs = [(outcome, self._runs_of(outcome)) for outcome in ended]
+        if self._meter is None:
+            reckoned = {outcome.job.job_id: self._reckoned(outcome, own) for outcome, own in runs if own}
+            self._store.set_costs(reckoned, source=SOURCE)
+            return
+        paid = self._meter.paid()
+        self._store.add_paid(paid)
+        self._meter.noted(paid)
+        self._store.add_uses(self._running())
+        final = [use for _, own in runs for run in own for use in _uses_of(run)]
+        self._store.add_uses(final)
+        now = self._clock.wall()
+        since = now - _LATEST_SECONDS if self._metered is None else self._metered
+        self._share(self._store.beside(final) | self._store.jobs_ended_after(since))
+        self._metered = max((piece.until for piece in paid), default=since)
+        self.today = self._store.bill(midnight(now))
+
+    def _share(self, job_ids: Iterable[int]) -> None:
+        costs = dict[int, float]()
+        shares = self._store.costs_of(set(job_ids))
+        for job_id in {use.job_id for use in shares}:
+            last = self._store.of_job(job_id, source=SOURCE)
+            if last is None:
+                continue
+            begun = last.job.submit_time  # what began before is an older job's that had the same id
+            own = [usd for use, usd in shares.items() if use.job_id == job_id and use.start >= begun]
+            if own:
+                costs[job_id] = math.fsum(own)
+        self._store.set_costs(costs, source=SOURCE)
+
+    def _running(self) -> list[NodeUse]:
+        """Jobs on cloud nodes now; none where nobody has looked lately."""
+        try:
+            snapshot = self._view.fresh()
+        except RetryLater:
+            return []
+        names = {node.name for node in burst_nodes(snapshot, self._settings)}
+        return [
+            NodeUse(
+                job_id=queued.job.job_id,
+                node=name,
+                start=queued.start_time,
+                end=snapshot.time,
+                processors=queued.job.processors / (queued.job.nodes or 1),
+                account=queued.job.account or "",
+                is_final=False,
+            )
+            for name, there in jobs_by_node(snapshot).items()
+            if name in names
+            for queued in there
+            if queued.state == RUNNING and queued.start_time is not None
+        ]
+
+    def _runs_of(self, outcome: JobOutcome) -> list[JobOutcome]:
+        """Runs in the cloud, also those that a requeue has ended: of a hedge that came back, say."""
+        runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
+        burst = self._settings.cluster.burst_partition
+        return [run for run in runs if run.partition == burst]
+
+    def _earlier_runs(self, outcome: JobOutcome) -> list[JobOutcome]:
+        job = outcome.job
+        return [
+            replace(
+                outcome,
+                start_time=run.start_time,
+                end_time=run.end_time,
+                partition=run.partition,
+                nodes=run.nodes,
+            )
+            for run in self._store.attempts([job.job_id], source=SOURCE)
+            if run.first_submit_time == job.submit_time
+            and run.start_time is not None
+            and run.end_time <= outcome.start_time
+        ]
+
+    def _reckoned(self, outcome: JobOutcome, runs: Iterable[JobOutcome]) -> float:
+        """Dollars for whole nodes at the settings' price of what was advised; reserved ones are paid for."""
+        record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+        capacity = record.advice.capacity if record is not None else None
+        price = {
+            Capacity.RESERVED: 0.0,
+            Capacity.SPOT: self._settings.ec2.spot_usd_per_hour,
+        }.get(capacity or Capacity.ON_DEMAND, self._settings.ec2.on_demand_usd_per_hour)
+        return math.fsum(
+            max(1, len(_nodes_of(run))) * math.ceil(run.run_seconds) / 3600.0 * price for run in runs
+        )
+
+
+def _nodes_of(run: JobOutcome) -> tuple[str, ...]:
+    try:
+        return expand(run.nodes or "")
+    except BadInput:  # text from outside
+        return ()
+
+
+def _uses_of(run: JobOutcome) -> list[NodeUse]:
+    names = _nodes_of(run)
+    return [
+        NodeUse(
+            job_id=run.job.job_id,
+            node=name,
+            start=run.start_time,
+            end=run.end_time,
+            processors=max(1, run.processors_used) / len(names),
+            account=run.job.account or "",
+        )
+        for name in names
+    ]
