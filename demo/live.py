@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from advisor.decide.wording import sentence
+from advisor.decide.wording import why_sentence
 from advisor.history.store import HistoryStore
 from advisor.model import Placement
 from advisor.model.errors import RetryLater
@@ -138,7 +138,7 @@ class Stage:
             for decision in store.decisions(self.started - 5.0):
                 for job_id in decision.job_ids:
                     advice = decision.record.advice
-                    self.reasons[job_id] = (advice.placement, sentence(advice.decisive))
+                    self.reasons[job_id] = (advice.placement, why_sentence(advice))
 
     # ------------------------------------------------------------------ the screen
 

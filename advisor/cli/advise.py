@@ -85,7 +85,7 @@ def _identity(user: str | None) -> dict[str, Any]:
 
 def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any]) -> dict[str, Any]:
     from advisor.decide.admin_comment import parse_admin_comment
-    from advisor.decide.wording import recorded_sentence
+    from advisor.decide.wording import recorded_sentence, recorded_why
 
     recorded = parse_admin_comment(reply.admin_comment)
     result: dict[str, Any] = {
@@ -100,6 +100,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
         "options_not_looked_at": options.ignored,
         **_recorded(recorded),
         "sentence": recorded_sentence(recorded) if recorded else "",
+        "why": recorded_why(recorded) if recorded else "",
     }
     if options.heterogeneous:  # the hook does not ask about these at all
         result |= {
@@ -110,6 +111,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
             "capacity": None,
             "reason": "rule.heterogeneous",
             "sentence": "It is a heterogeneous job, whose parts stay together.",
+            "why": "It is a heterogeneous job, whose parts stay together.",
         }
     return result
 
@@ -129,6 +131,8 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     capacity = f" on {result['capacity']} capacity" if result["capacity"] else ""
     shadow = " (shadow mode: nothing would be changed)" if result["mode"] == "shadow" else ""
     console.print(Text(f"Would start {where}{capacity}{shadow}.", "bold"))
+    if result["why"] != result["sentence"]:
+        console.print(Text(result["why"]))
     console.print(Text(f"{result['sentence']} [{result['reason']}]"))
     for name, value in result["numbers"].items():
         shown = quantity(Quantity(value, UNITS.get(name, "s")))

@@ -6,12 +6,13 @@ The measuring is in ``advisor.testing.bench``, one module each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import working
+from advisor.cli.tables import print_facts
 from advisor.model.plain import plain
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def bench_knn(
     """One estimate, against scikit-learn's brute force on the encoded space."""
     from advisor.testing.bench import knn
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = knn.run(knowledge_base=knowledge_base, queries=queries, k=k, seed=seed, tell=tell)
     emit(result, output, listing(result))
 
@@ -58,7 +59,7 @@ def bench_tune(
     """The genetic search for one estimator's parameters."""
     from advisor.testing.bench import tune
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = tune.run(
             trace=trace,
             target="run" if run_times else "wait",
@@ -80,7 +81,7 @@ def bench_retrain(
     """The weekly training of the size classifier, in a process of its own."""
     from advisor.testing.bench import retrain
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = retrain.run(trace=trace, tell=tell)
     emit(result, output, listing(result))
 
@@ -99,7 +100,7 @@ def bench_submit(
     """An advice on the bare socket beside an echo; sbatch with and without the hook."""
     from advisor.testing.bench import submit
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = submit.run(
             knowledge_base=knowledge_base,
             questions=questions,
@@ -120,7 +121,7 @@ def bench_simulate(
     """A log on the simulated cluster (EASY, first come first served), against the plain oracle."""
     from advisor.testing.bench import simulate
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = simulate.run(trace=trace, peer_jobs=peer_jobs, tell=tell)
     emit(result, output, listing(result))
 
@@ -136,7 +137,7 @@ def bench_portfolio(
     """All sixty policies on 100 and 500 queued jobs; twenty of sixty by Algorithm 1 against all."""
     from advisor.testing.bench import portfolio
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = portfolio.run(situations=situations, trace=trace, jobs=jobs, seeds=seeds, tell=tell)
     emit(result, output, listing(result))
 
@@ -149,31 +150,16 @@ def bench_launch(
     """Nodes asked for in one go on the EC2 endpoint emulator, beside bare boto3."""
     from advisor.testing.bench import launch
 
-    with telling() as tell:
+    with working("starting") as tell:
         result = launch.run(nodes=nodes, tell=tell)
     emit(result, output, listing(result))
-
-
-@contextmanager
-def telling() -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error that says what is being done; quiet where nobody watches."""
-    if not stderr.is_terminal:
-        yield lambda _: None
-        return
-    with stderr.status("starting") as status:
-        yield status.update
 
 
 def listing(result: dict[str, Any]) -> Callable[[Console], None]:
     """Show a result as lines of name and value."""
 
     def show(console: Console) -> None:
-        from rich.table import Table
-
-        table = Table(show_header=False, box=None)
-        for name, value in _flat(plain(result)):
-            table.add_row(name, _shown(value))
-        console.print(table)
+        print_facts(console, [(name, _shown(value)) for name, value in _flat(plain(result))])
 
     return show
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_table
 
 if TYPE_CHECKING:
     from advisor.config import Finding, LoadedSettings
@@ -50,17 +50,13 @@ def show(
     ]
 
     def draw(console: Console) -> None:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("setting", no_wrap=True)
-        table.add_column("value", overflow="fold")
-        table.add_column("unit", no_wrap=True)
-        if origin:
-            table.add_column("from", overflow="fold")
-        for row in rows:
-            changed = "bold" if row["origin"] != "default" else ""
-            cells = [Text(row["key"]), Text(toml_text(row["value"]), style=changed), Text(row["unit"])]
-            table.add_row(*cells, *([Text(row["origin"])] if origin else []))
-        console.print(table)
+        headings = ("setting", "unit", *(("from",) if origin else ()), "value")
+        cells = [
+            (row["key"], row["unit"], *((row["origin"],) if origin else ()), toml_text(row["value"]))
+            for row in rows
+        ]
+        changed = [at for at, row in enumerate(rows) if row["origin"] != "default"]
+        print_table(console, headings, cells, text="value", bold_rows=changed)
 
     emit({"path": loaded.path, "settings": [_json_row(row) for row in rows]}, output, draw)
 

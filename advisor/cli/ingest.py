@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
 
 if TYPE_CHECKING:
     from advisor.history.ingest import IngestReport
@@ -73,7 +76,7 @@ def ingest_swf(
     reports = []
     with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
         for file in files:
-            with _progress_of(file.name) as tick:
+            with _reading(file.name) as tick:
                 report = ingestion.ingest_swf(
                     store,
                     file,
@@ -112,7 +115,7 @@ def ingest_sacct(
     with HistoryStore(history_url(database, config)) as store:
         now = time.time()
         begin = _epoch(since) if since is not None else sacct_since(store, now)
-        with _progress_of("the accounting") as tick:
+        with _reading("the accounting") as tick:
             report = ingest_accounting(store, slurm, begin, now, progress=tick)
         total = store.count()
     emit({"sources": [_plain(report)], "jobs": total}, output, _show([report], total))
@@ -142,7 +145,7 @@ def ingest_lsb_acct(
     from advisor.lsf import ingest as ingestion
 
     with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
-        with _progress_of("lsb.acct") as tick:
+        with _reading("lsb.acct") as tick:
             report = ingestion.ingest_lsb_acct(
                 store,
                 paths,
@@ -192,21 +195,8 @@ def _show(reports: list[IngestReport], total: int) -> Any:
     return show
 
 
-class _progress_of:  # noqa: N801 - reads as a verb where it is used
-    """A progress bar on standard error, shown on a terminal only."""
-
-    def __init__(self, what: str) -> None:
-        from rich.progress import Progress
-
-        self._progress = Progress(console=stderr, transient=True, disable=not stderr.is_terminal)
-        self._task = self._progress.add_task(f"reading {what}", total=None)
-
-    def __enter__(self) -> Any:
-        self._progress.start()
-        return self._tick
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def _tick(self, done: int, total: int) -> None:
-        self._progress.update(self._task, completed=done, total=total or None)
+@contextmanager
+def _reading(what: str) -> Iterator[Callable[[int, int], None]]:
+    name = f"reading {what}"
+    with ticking(name) as tick:
+        yield lambda done, total: tick(name, done, total)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.service.admin.since import clock_text, parse_since
+from advisor.cli.tables import print_table
+from advisor.service.admin.since import moment_text, parse_since, zone_text
 
 if TYPE_CHECKING:
     from advisor.history.ledger import LedgerRow
@@ -54,22 +54,44 @@ def decisions(
 def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: dict[str, int]) -> None:
     from advisor.decide.display import clean
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("when", "job", "user", "placement", "why"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        jobs = ",".join(map(str, row["job_ids"][:3])) or "-"
-        mode = " (shadow)" if row["mode"] == "shadow" else ""
-        kept = f" ({row['hedge']})" if row["hedge"] else ""
-        place = f"{row['placement']}{kept}{mode}"
-        cells = (clock_text(row["time"]), jobs, clean(row["user"] or "-", 20), place)
-        table.add_row(*map(Text, cells), Text(row["sentence"]))
-    console.print(table)
+    cells = [
+        (
+            _jobs(row["job_ids"]),
+            _moment(console, row["time"]),
+            clean(row["user"] or "-", 20),
+            _place(row),
+            row["why"],
+        )
+        for row in rows
+    ]
+    if rows:
+        print_table(console, ("job", "when", "user", "placement", "why"), cells, text="why")
+        console.print(Text(f"Times are {zone_text()}.", "dim"))
     total = sum(counted.values())
     parts = ", ".join(f"{count:,} {place}" for place, count in sorted(counted.items()))
     console.print(
         Text(f"{total:,} decisions ({parts}), the newest {len(rows)} shown" if total else "none yet")
     )
+
+
+def _jobs(job_ids: Sequence[int]) -> str:
+    """The first job that an advice became, and how many more there are: tasks of an array."""
+    if not job_ids:
+        return "-"
+    return f"{job_ids[0]} (+{len(job_ids) - 1:,})" if len(job_ids) > 1 else str(job_ids[0])
+
+
+def _place(row: dict[str, Any]) -> str:
+    """Where it goes, with what is paid for and what else holds as tags."""
+    tags = [row["capacity"], row["hedge"], "shadow" if row["mode"] == "shadow" else None]
+    shown = ", ".join(str(tag) for tag in tags if tag)
+    return f"{row['placement']} ({shown})" if shown else str(row["placement"])
+
+
+def _moment(console: Console, seconds: float) -> str:
+    """A time; without its year where the lines of a terminal have to hold it."""
+    text = moment_text(seconds)
+    return text if console.soft_wrap else text[5:]
 
 
 def ledger(
@@ -86,30 +108,35 @@ def ledger(
     emit(result, output, lambda console: _draw_ledger(console, result["rows"], result["summary"]))
 
 
+def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
+    from advisor.decide.display import clean, short_duration
+
+    saved, cost = row.saved_seconds_estimate, row.cost_usd
+    return (
+        str(row.job_id),
+        _moment(console, row.time),
+        row.placement.value,
+        f"{short_duration(row.predicted_wait_seconds)} / {short_duration(row.actual_wait_seconds)}",
+        f"{short_duration(row.predicted_run_seconds)} / {short_duration(row.actual_run_seconds)}",
+        "-" if saved is None else short_duration(saved),
+        "-" if cost is None else f"{cost:.2f}",
+        clean(row.user or "-", 20),
+    )
+
+
 def _usd(amount: float | None) -> str:
     return "not noted" if amount is None else f"{amount:.2f} USD"
 
 
 def _draw_ledger(console: Console, rows: Sequence[LedgerRow], summary: dict[str, float | int | None]) -> None:
-    from advisor.decide.display import clean, duration
+    from advisor.decide.display import duration
 
-    table = Table(box=None, pad_edge=False, caption="predicted / actual; saved is an estimate")
-    for name in ("when", "job", "user", "placement", "wait", "run", "saved", "USD"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        saved, cost = row.saved_seconds_estimate, row.cost_usd
-        cells = (
-            clock_text(row.time),
-            str(row.job_id),
-            clean(row.user or "-", 20),
-            row.placement.value,
-            f"{duration(row.predicted_wait_seconds)} / {duration(row.actual_wait_seconds)}",
-            f"{duration(row.predicted_run_seconds)} / {duration(row.actual_run_seconds)}",
-            "-" if saved is None else duration(saved),
-            "-" if cost is None else f"{cost:.2f}",
-        )
-        table.add_row(*map(Text, cells))
-    console.print(table)
+    headings = ("job", "when", "placement", "wait", "run", "saved", "USD", "user")
+    cells = [_ledger_cells(console, row) for row in rows]
+    if rows:
+        print_table(console, headings, cells, numbers=("saved", "USD"))
+        about = f"Wait and run: predicted / actual; saved is an estimate. Times are {zone_text()}."
+        console.print(Text(about, "dim"))
     errors = [
         f"{name} off by {duration(error)} on average"
         for name, error in (("waits", summary["wait_mae_seconds"]), ("run times", summary["run_mae_seconds"]))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from advisor import __version__
-from advisor.cli.output import stderr
+from advisor.cli.output import stderr, with_wide
 from advisor.model.errors import AdvisorError, BadInput
 
 # Each module has `register(app)`. Order is the order of `advisor --help`.
@@ -51,6 +51,7 @@ app = typer.Typer(
     name="advisor",
     no_args_is_help=True,
     add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Wait on the cluster, or pay to start in EC2? Decided inside sbatch, from your own history.",
 )
@@ -76,6 +77,19 @@ def _main(
 
 for _name in COMMANDS:
     import_module(f"advisor.cli.{_name}").register(app)
+
+
+def _of_our_kind(group: typer.Typer) -> None:
+    """Give every command the options that all have."""
+    for command in group.registered_commands:
+        if command.callback is not None:
+            command.callback = with_wide(command.callback)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            _of_our_kind(inner.typer_instance)
+
+
+_of_our_kind(app)
 
 
 def _complain(text: str) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -34,12 +34,13 @@ def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:
     seen = f"seen {age:.0f} s ago"
     if horizon := next((row["survival_horizon_seconds"] for row in rows if row.get("tier")), None):
         seen += f"; outlook: how likely it lasts another {horizon / 3600.0:g} h"
-    table = Table(box=None, pad_edge=False, caption=seen)
-    for name in ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "outlook"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in _cells(row)))
-    console.print(table if rows else Text("no cloud node is up"))
+    headings = ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "outlook")
+    if rows:
+        cells = [_cells(row) for row in rows]
+        print_table(console, headings, cells, numbers=("age", "USD/h"), text="outlook")
+    else:
+        console.print("no cloud node is up")
+    console.print(Text(seen, "dim"))
 
 
 def _expected(row: dict[str, Any]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import functools
+import inspect
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
@@ -27,8 +28,40 @@ FormatOption = Annotated[
     Format, typer.Option("--format", help="`text` for people, `json`: one object on standard output.")
 ]
 
-stdout = Console()
 stderr = Console(stderr=True)
+
+
+_is_wide: ContextVar[bool] = ContextVar("_is_wide", default=False)
+
+
+def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that takes ``--format`` the option ``--wide`` as well."""
+    signature = inspect.signature(command, eval_str=True)
+    if "output" not in signature.parameters:
+        return command
+
+    @functools.wraps(command)
+    def run(*arguments: Any, wide: bool = False, **options: Any) -> Any:
+        _is_wide.set(wide)
+        return command(*arguments, **options)
+
+    about = "One line a row, however long; it is always so where the output is no terminal."
+    option = inspect.Parameter(
+        "wide",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--wide", help=about)],
+    )
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), option]
+    )
+    return run
+
+
+def _console() -> Console:
+    """Where results go. Only on a terminal are lines broken, and there at blanks."""
+    console = Console()
+    return Console(soft_wrap=True) if _is_wide.get() or not console.is_terminal else console
 
 
 def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], None]) -> None:
@@ -37,40 +70,4 @@ def emit(result: Mapping[str, Any], output: Format, show: Callable[[Console], No
         sys.stdout.write(json.dumps(plain(result), allow_nan=False) + "\n")
         sys.stdout.flush()
     else:
-        show(stdout)
-
-
-@contextmanager
-def ticking() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars on standard error, on a terminal only; yields ``tick(what, done, total)``, a bar for each.
-
-    With ``ADVISOR_PROGRESS=json`` in the environment each step of a hundredth is a line of JSON on standard
-    error instead, for the program that started this one.
-    """
-    if os.environ.get("ADVISOR_PROGRESS") == "json":
-        yield _tell_steps()
-        return
-    from rich.progress import Progress, TaskID
-
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        bars: dict[str, TaskID] = {}
-
-        def tick(what: str, done: int, total: int) -> None:
-            if what not in bars:
-                bars[what] = progress.add_task(what, total=total)
-            progress.update(bars[what], completed=done, total=total)
-
-        yield tick
-
-
-def _tell_steps() -> Callable[[str, int, int], None]:
-    told: dict[str, int] = {}
-
-    def tick(what: str, done: int, total: int) -> None:
-        percent = 100 * done // total if total else 100
-        if told.get(what) != percent:
-            told[what] = percent
-            stderr.file.write(json.dumps({"progress": what, "done": done, "total": total}) + "\n")
-            stderr.file.flush()
-
-    return tick
+        show(_console())

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.context import ConfigOption, settings_of
-from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 
 _ROWS = 15
 _SPOT_MEAN_HOURS = 24.0
@@ -94,24 +95,25 @@ def _spot_mean(asked: float | None, config: Path | None) -> tuple[float, str]:
 
 def _show(console: Console, result: dict[str, Any]) -> None:
     best = result["optimum"]
-    table = Table(title=f"{result['trace']}: nodes of {result['node_cores']} cores")
-    for heading in ("nodes", "reserved", "rented", "total USD a year", "over the optimum", "mean wait"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("nodes", "reserved", "rented", "total USD a year", "over the optimum", "mean wait")
     curve = result["curve"]
     shown = {round(at * (len(curve) - 1) / (_ROWS - 1)) for at in range(_ROWS)}
     shown.add(next(at for at, point in enumerate(curve) if point["nodes"] == best["nodes"]))
-    for at in sorted(shown):
-        point = curve[at]
-        table.add_row(
+    points = [curve[at] for at in sorted(shown)]
+    rows = [
+        (
             f"{point['nodes']:,}",
             f"{point['reserved_cost_usd_a_year']:,.0f}",
             f"{point['rented_cost_usd_a_year']:,.0f}",
             f"{point['cost_usd_a_year']:,.0f}",
             f"{100 * (point['cost_vs_optimum'] - 1):+.1f} %",
             f"{point['mean_wait'] / 3600:.2f} h",
-            style="bold" if point["nodes"] == best["nodes"] else None,
         )
-    console.print(table)
+        for point in points
+    ]
+    console.print(f"{result['trace']}: nodes of {result['node_cores']} cores", markup=False)
+    bold = [at for at, point in enumerate(points) if point["nodes"] == best["nodes"]]
+    print_table(console, headings, rows, numbers=headings, bold_rows=bold)
     console.print(
         f"Cheapest: {best['nodes']:,} nodes ({best['cores']:,} cores), {best['cost_usd_a_year']:,.0f} USD a "
         f"year. {100 * best['coverage']:.0f} % of the histories made of this one's weeks have their optimum "

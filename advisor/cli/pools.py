@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -31,12 +31,13 @@ def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, caption=f"seen {result['age_seconds']:.0f} s ago")
-    for name in ("pool", "state", "instances", "launches", "boot median / p90", "USD/h"):
-        table.add_column(name, overflow="fold")
-    for row in result["pools"]:
-        table.add_row(*(Text(cell) for cell in _cells(row, result["time"])))
-    console.print(table)
+    headings = ("pool", "instances", "launches", "boot median / p90 (boots)", "USD/h", "state")
+    rows = [_cells(row, result["time"]) for row in result["pools"]]
+    if rows:
+        print_table(console, headings, rows, numbers=("instances", "launches", "USD/h"), text="state")
+    else:
+        console.print("no pool has been used yet")
+    console.print(Text(f"seen {result['age_seconds']:.0f} s ago", "dim"))
     if result["protected"]:
         console.print(Text(f"! nothing is sent to the cloud: {result['protected']}", "yellow"))
     for code, number in result["counters"].get("refusals", {}).items():
@@ -48,10 +49,10 @@ def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
     closed = "open" if until is None else f"closed for {max(0.0, until - now):.0f} s: {row['closed_by']}"
     median, high = row["boot_median_seconds"], row["boot_p90_seconds"]
     return (
-        row["pool"],
-        closed,
+        row["pool"].replace("|", " "),
         f"{row['instances']:,}",
         f"{row['launches']:,}",
-        "not seen yet" if median is None else f"{median:.0f} / {high:.0f} s ({row['boots']} boots)",
+        "not seen yet" if median is None else f"{median:.0f} / {high:.0f} s ({row['boots']})",
         f"{row['usd_per_hour']:.3f}",
+        closed,
     )

@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_facts
 
 _app = typer.Typer(no_args_is_help=True, help="The policy in charge of the burst partition.")
 
@@ -64,9 +64,4 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
 def _draw(console: Console, report: dict[str, Any]) -> None:
     from advisor.service.admin.status_words import portfolio_rows
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in portfolio_rows(report):
-        table.add_row(name, Text(value))
-    console.print(table)
+    print_facts(console, portfolio_rows(report))

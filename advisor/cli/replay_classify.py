@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 
 if TYPE_CHECKING:
     from advisor.predict.size_features import Flavour
@@ -45,20 +46,17 @@ def classify(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Class a log's jobs small or large, each week by the model of the weeks before, and judge it."""
-    from rich.progress import Progress
-
     from advisor.replay.classify import report
     from advisor.replay.sources import load_table
 
     modes: tuple[Flavour, ...] = tuple(one.value for one in dict.fromkeys(mode or list(Mode)))
-    table = load_table(trace)
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        tasks = {name: progress.add_task(f"{name}: weeks", total=None) for name in modes}
+    with ticking("reading") as tick:
+        table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
 
-        def tick(name: Flavour, done: int, total: int) -> None:
-            progress.update(tasks[name], completed=done, total=total)
+        def tell(name: Flavour, done: int, total: int) -> None:
+            tick(f"{name}: weeks", done, total)
 
-        result = report(table, modes, probability_cut=cut, progress=tick)
+        result = report(table, modes, probability_cut=cut, progress=tell)
     if plot is not None:
         from advisor.replay.plots import write_classify
 
@@ -67,18 +65,19 @@ def classify(
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
-    table = Table(title=f"{result['trace']}: {result['jobs_judged']:,} jobs judged")
-    for heading in ("classifier", "accuracy", "precision", "recall", "false small", "divider", "training"):
-        table.add_column(heading, justify="left" if heading == "classifier" else "right")
+    headings = ("classifier", "accuracy", "precision", "recall", "false small", "divider", "training")
+    rows: list[tuple[str, ...]] = []
     for name, row in result["modes"].items():
         shares = (row[key] for key in ("accuracy", "precision", "recall", "false_small_share"))
-        table.add_row(
+        cells = (
             name,
             *(f"{100 * share:.1f} %" for share in shares),
             "-" if row["divider_seconds"] is None else f"{row['divider_seconds']:,.0f} s",
             "-" if row["train_seconds_per_week"] is None else f"{row['train_seconds_per_week']:.2f} s/week",
         )
-    console.print(table)
+        rows.append(cells)
+    console.print(f"{result['trace']}: {result['jobs_judged']:,} jobs judged", markup=False)
+    print_table(console, headings, rows, numbers=headings[1:])
     console.print(
         f"Weeks of seven days; small: a run time below the median of the jobs finished before the week. "
         f"{result['seconds']:.1f} s."

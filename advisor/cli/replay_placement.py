@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -117,13 +118,17 @@ def _positive(number: float, option: str) -> float:
 
 @contextmanager
 def phase(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a phase on standard error: a bar on a terminal, else a line at its end."""
-    from rich.progress import Progress
-
+    """Show a phase on standard error: its progress, and how long it took at its end."""
     begun = time.perf_counter()
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda done: progress.advance(task, done)
+    done = 0
+    with ticking(name) as tick:
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done += more
+            tick(name, done, total)
+
+        yield advance
     stderr.print(f"{name}: {time.perf_counter() - begun:.1f} s", markup=False, highlight=False)
 
 
@@ -166,14 +171,8 @@ def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, float]:
 
 def _draw_hedges(console: Console, found: PlacementReplay) -> None:
     """Draw what hedged starts save, by overhead and budget."""
-    table = Table(
-        title="hedged starts",
-        caption="share of the optimum's saved time (core-hours spent, as a multiple of the optimum's)",
-        box=None,
-    )
-    table.add_column("o", justify="right", no_wrap=True)
-    for one in found.rows[0].hedged:
-        table.add_column(f"budget {one.budget:g}", justify="right")
+    headings = ["o", *(f"budget {one.budget:g}" for one in found.rows[0].hedged)]
+    rows = []
     for row in found.rows:
         cells = (
             "-"
@@ -181,8 +180,11 @@ def _draw_hedges(console: Console, found: PlacementReplay) -> None:
             else f"{one.fraction_of_optimal:.2f} ({one.core_hours_vs_optimal:.2f})"
             for one in row.hedged
         )
-        table.add_row(f"{row.factor:g}", *cells)
-    console.print(table)
+        rows.append((f"{row.factor:g}", *cells))
+    console.print(
+        "Hedged starts: share of the optimum's saved time (core-hours spent, as a multiple of the optimum's)",
+    )
+    print_table(console, headings, rows, numbers=headings)
 
 
 def _cell(outcome: Outcome, way: str) -> str:
@@ -195,17 +197,11 @@ def _cell(outcome: Outcome, way: str) -> str:
 
 def draw(console: Console, trace: Path, found: PlacementReplay, seconds: float) -> None:
     """Draw the paper's table, in millions of seconds and fractions of the optimum."""
-    table = Table(
-        title=f"{trace.name}: {found.jobs:,} jobs",
-        caption="jobs sent to the cloud; saved, millions of seconds; share of the optimum",
-        box=None,
-    )
-    table.add_column("o", justify="right", no_wrap=True)
-    for way in WAYS:
-        table.add_column(way.replace("_", " "), justify="right")
-    for row in found.rows:
-        table.add_row(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS))
-    console.print(table)
+    console.print(f"{trace.name}: {found.jobs:,} jobs", markup=False)
+    headings = ("o", *(way.replace("_", " ") for way in WAYS))
+    rows = [(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS)) for row in found.rows]
+    print_table(console, headings, rows, numbers=headings)
+    console.print("Jobs sent to the cloud; saved, millions of seconds; share of the optimum")
     if found.hedge_curve:
         _draw_hedges(console, found)
     for estimator, qualities in (("advisor", found.quality), ("published", found.published_quality)):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 
 if TYPE_CHECKING:
     from advisor.replay.portfolio_progress import Progress
@@ -164,13 +165,14 @@ def _figures(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
-    table = Table(title=f"{result['trace']}: {result['jobs']:,} jobs on rented nodes")
-    for heading in ("policy", *_figures(result["portfolio"])):
-        table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
     best = sorted(result["constituents"] + result["beyond_the_paper"], key=lambda row: -row["utility"])[:5]
-    for row in ({"policy": "portfolio", **result["portfolio"]}, *best):
-        table.add_row(row["policy"], *_figures(row).values())
-    console.print(table)
+    headings = tuple(_figures(result["portfolio"]))
+    rows = [
+        (row["policy"], *_figures(row).values())
+        for row in ({"policy": "portfolio", **result["portfolio"]}, *best)
+    ]
+    console.print(f"{result['trace']}: {result['jobs']:,} jobs on rented nodes", markup=False)
+    print_table(console, ("policy", *headings), rows, numbers=headings)
     console.print(
         f"Portfolio {100 * result['gain_over_best_constituent']:+.1f} % over "
         f"{result['best_constituent']['policy']}, the paper's best; "
@@ -184,10 +186,6 @@ def _show(console: Console, result: dict[str, Any]) -> None:
 def _show_side_by_side(console: Console, results: Sequence[dict[str, Any]]) -> None:
     """A column for each billing; utilities of different billings are not to be compared."""
     first = results[0]
-    table = Table(title=f"{first['trace']}: {first['jobs']:,} jobs on rented nodes")
-    table.add_column("", no_wrap=True)
-    for result in results:
-        table.add_column(result["billing"], justify="right", overflow="fold")
     rows = [
         (
             *_figures(result["portfolio"]).items(),
@@ -198,9 +196,10 @@ def _show_side_by_side(console: Console, results: Sequence[dict[str, Any]]) -> N
         )
         for result in results
     ]
-    for cells in zip(*rows, strict=True):
-        table.add_row(cells[0][0], *(value for _, value in cells))
-    console.print(table)
+    console.print(f"{first['trace']}: {first['jobs']:,} jobs on rented nodes", markup=False)
+    billings = [result["billing"] for result in results]
+    lines = [(cells[0][0], *(value for _, value in cells)) for cells in zip(*rows, strict=True)]
+    print_table(console, ("", *billings), lines, numbers=billings)
     for result in results:
         console.print(
             f"Billing `{result['billing']}`: {result['release_rule']}. {_cut_in_words(result['choices'])}"

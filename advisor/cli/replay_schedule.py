@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.choices import chosen
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +55,7 @@ def schedule(
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
-    table = Table(title=f"{result['trace']}: {result['jobs']:,} jobs on {result['cores']:,} processors")
+    title = f"{result['trace']}: {result['jobs']:,} jobs on {result['cores']:,} processors"
     headings = (
         "order",
         "variant",
@@ -66,12 +67,10 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         "max wait",
         "restarts",
     )
-    for heading in headings:
-        is_name = heading in {"order", "variant"}
-        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
+    rows: list[tuple[str, ...]] = []
     for row in result["rows"]:
         better = row["improvement_over_easy_fcfs"]
-        table.add_row(
+        cells = (
             row["policy"],
             row["variant"],
             f"{row['mean_bounded_slowdown']:.2f}",
@@ -82,7 +81,9 @@ def _show(console: Console, result: dict[str, Any]) -> None:
             f"{row['max_wait'] / 86400:.1f} d",
             f"{100 * row['restarted_share']:.1f} %",
         )
-    console.print(table)
+        rows.append(cells)
+    console.print(title, markup=False)
+    print_table(console, headings, rows, numbers=headings[2:])
     console.print(
         "Mean bounded slowdown, tau 60 s; better: than first come, first served. "
         f"{result['jobs_per_second']:,.0f} jobs/s."

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.choices import chosen
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -79,17 +80,9 @@ def stability(  # noqa: PLR0917 - typer passes options by name
 
 def _show(console: Console, result: dict[str, Any]) -> None:
     cluster = result["cluster"]
-    table = Table(
-        title=f"{result['nodes']}: {result['task_count']:,} tasks of {result['jobs']:,} jobs on "
-        f"{cluster['nodes']} nodes, {cluster['changes']:,} changes in {cluster['days']:.1f} days",
-        box=None,
-        pad_edge=False,
-    )
-    for heading in ("scheduler", "mean JCT", "p90 JCT", "nJCT", "p90", "wasted", "preempted"):
-        is_name = heading == "scheduler"
-        table.add_column(heading, justify="left" if is_name else "right", no_wrap=True)
-    for row in result["rows"]:
-        table.add_row(
+    headings = ("scheduler", "mean JCT", "p90 JCT", "nJCT", "p90", "wasted", "preempted")
+    rows = [
+        (
             row["scheduler"] + ("*" if row["gives_way"] == "least-lost" else ""),
             f"{row['mean_jct'] / 3600:.2f} h",
             f"{row['p90_jct'] / 3600:.2f} h",
@@ -98,7 +91,14 @@ def _show(console: Console, result: dict[str, Any]) -> None:
             f"{100 * row['wasted_work_share']:.1f} %",
             f"{row['preemptions']:,}",
         )
-    console.print(table)
+        for row in result["rows"]
+    ]
+    console.print(
+        f"{result['nodes']}: {result['task_count']:,} tasks of {result['jobs']:,} jobs on "
+        f"{cluster['nodes']} nodes, {cluster['changes']:,} changes in {cluster['days']:.1f} days",
+        markup=False,
+    )
+    print_table(console, headings, rows, numbers=headings[1:])
     of_draws = f" Means of {result['draws']} draws of tasks." if result["draws"] > 1 else ""
     console.print(f"nJCT: geometric mean of job completion times over the capacity scheduler's.{of_draws}")
     console.print(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.groups import group
-from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 
 OPTIMAL = "optimal"
 
@@ -105,30 +107,41 @@ def waiting(
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
-    table = Table(
-        title=f"{result['trace']}: {result['jobs_judged']:,} jobs judged, "
-        f"{result['fixed_cores']:,} fixed cores"
-    )
     headings = ("policy", "rented / fixed", "rented", "total", "mean wait", "wait", "longest", "restarts")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
-    for row in result["rows"]:
-        table.add_row(
+    rows = [
+        (
             row["variant"],
             f"{100 * row['ondemand_cost_share_of_fixed']:.1f} %",
-            f"x {row['ondemand_cost_vs_oracle']:.3f}",
-            f"x {row['total_cost_vs_oracle']:.3f}",
+            _times(row["ondemand_cost_vs_oracle"]),
+            _times(row["total_cost_vs_oracle"]),
             f"{row['mean_wait'] / 3600:.2f} h",
-            f"x {row['mean_wait_vs_oracle']:.3f}",
+            _times(row["mean_wait_vs_oracle"]),
             f"{row['max_wait'] / 3600:.1f} h",
             f"{100 * row['restarted_share']:.1f} %",
         )
-    console.print(table)
+        for row in result["rows"]
+    ]
+    console.print(
+        f"{result['trace']}: {result['jobs_judged']:,} jobs judged, {result['fixed_cores']:,} fixed cores",
+        markup=False,
+    )
+    print_table(console, headings, rows, numbers=headings[1:])
     scores = ", ".join(
-        f"{int(threshold) / 3600:.0f} h {value:.2f} ({result['wait_model']['mcc_queued'][threshold]:.2f})"
+        f"{int(threshold) / 3600:.0f} h {_score(value)} "
+        f"({_score(result['wait_model']['mcc_queued'][threshold])})"
         for threshold, value in result["wait_model"]["mcc"].items()
     )
     console.print(
         f"Times (x) the oracle's. Wait model, Matthews correlation of 'waits longer than' (of queued jobs): "
         f"{scores}. {result['seconds']:.0f} s."
     )
+
+
+def _times(ratio: float) -> str:
+    """A ratio to the oracle's; there is none where the oracle's is 0."""
+    return f"x {ratio:.3f}" if math.isfinite(ratio) else "-"
+
+
+def _score(value: float) -> str:
+    """A correlation; there is none where all jobs are of one kind."""
+    return f"{value:.2f}" if math.isfinite(value) else "not defined"

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.progress import working
 
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
@@ -53,7 +54,7 @@ def retrain(
     began = time.perf_counter()
     settings = settings_of(config)
     training = SizeTraining(trees=settings.size.trees)
-    with HistoryStore(settings.paths.history_url) as store, stderr.status("reading the history"):
+    with HistoryStore(settings.paths.history_url) as store, working("reading the history"):
         outcomes = [outcome_here(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
     # the history's own clock: a log of years ago is trained on as well as last night's jobs
@@ -94,13 +95,13 @@ def _train_and_promote(
     from advisor.predict.size import SizeModel
     from advisor.replay.backtest import backtest
 
-    with stderr.status("backtesting on the last week"):
+    with working("backtesting on the last week"):
         judged = backtest(
             history, _current(store), now=now, training=training, probability_cut=probability_cut
         )
     if judged.is_worse and not force:
         return _kept("the new model classes the last week worse", code="worse") | {"backtest": asdict(judged)}
-    with stderr.status("training"):
+    with working("training"):
         model = SizeModel.retrain(history, now=now, training=training, utc_offset_seconds=utc_offset_seconds)
     if model.trees is None:
         return _kept("too few finished jobs to learn from", code="too-few-jobs")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -42,15 +42,16 @@ def spend(
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, caption=f"seen {result['age_seconds']:.0f} s ago")
-    for name in ("today", "spent USD", "cap USD"):
-        table.add_column(name, overflow="fold")
-    for row in result.get("by_account", []):
-        table.add_row(Text(row["account"]), f"{row['spent_today_usd']:.2f}", _cap(row["daily_cap_usd"]))
-    table.add_row("idle time", f"{result.get('idle_usd', 0.0):.2f}", "")
+    headings = ("today", "spent USD", "cap USD")
+    rows = [
+        (row["account"], f"{row['spent_today_usd']:.2f}", _cap(row["daily_cap_usd"]))
+        for row in result.get("by_account", [])
+    ]
+    rows.append(("idle time", f"{result.get('idle_usd', 0.0):.2f}", ""))
     total = f"{result.get('spent_today_usd', 0.0):.2f}"
-    table.add_row(Text("all", "bold"), Text(total, "bold"), _cap(result.get("daily_cap_usd")))
-    console.print(table)
+    rows.append(("all", total, _cap(result.get("daily_cap_usd"))))
+    print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
+    console.print(Text(f"seen {result['age_seconds']:.0f} s ago", "dim"))
     console.print(Text(f"{result.get('promised_usd', 0.0):.2f} USD more are promised to running nodes"))
     for day in result.get("days", [])[-7:]:
         console.print(Text(f"{day['day']}  {day['usd']:.2f} USD"))

@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.tables import print_facts
 
 
 def register(app: typer.Typer) -> None:
@@ -35,12 +35,7 @@ def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
 def _draw(console: Console, result: dict[str, Any]) -> None:
     from advisor.service.admin.status_words import status_rows
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in status_rows(result):
-        table.add_row(name, Text(value))
-    console.print(table)
+    print_facts(console, status_rows(result))
     for note in result["notes"]:
         console.print(Text(f"- {note}"))
     for trouble in result["troubles"]:

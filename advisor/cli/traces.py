@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.tables import print_table
 
 traces = typer.Typer(no_args_is_help=True, help="Public workload logs by name.")
 
@@ -33,21 +33,19 @@ def list_traces(folder: FolderOption = Path("traces"), output: FormatOption = Fo
     ]
 
     def show(console: Console) -> None:
-        table = Table()
-        for heading in ("name", "jobs", "processors", "size", "provided by", "here"):
-            table.add_column(
-                heading, justify="right" if heading in {"jobs", "processors", "size"} else "left"
-            )
-        for row in rows:
-            table.add_row(
+        headings = ("name", "jobs", "processors", "size", "here", "provided by")
+        cells = [
+            (
                 row["name"],
                 f"{row['jobs']:,}",
                 f"{row['processors']:,}",
                 f"{row['size_bytes'] / 1e6:.1f} MB",
-                row["contributors"],
                 "yes" if row["is_here"] else "",
+                row["contributors"],
             )
-        console.print(table)
+            for row in rows
+        ]
+        print_table(console, headings, cells, numbers=headings[1:4], text="provided by")
         console.print(ACKNOWLEDGEMENT)
 
     emit({"traces": rows, "acknowledgement": ACKNOWLEDGEMENT}, output, show)

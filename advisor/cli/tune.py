@@ -14,10 +14,11 @@ import typer
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.progress import ticking, working
+from advisor.cli.tables import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from advisor.history.models import ModelStore
     from advisor.history.tuning_backtest import Judged
@@ -157,17 +158,13 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
     if trace is not None:
         from advisor.history.swf import read_table
 
-        with _progress() as progress:
-            task = progress.add_task(f"reading {trace.name}", total=None)
-            return read_table(
-                trace,
-                keep="all",
-                progress=lambda done, total: progress.update(task, completed=done, total=total or None),
-            )
+        what = f"reading {trace.name}"
+        with ticking(what) as tick:
+            return read_table(trace, keep="all", progress=lambda done, total: tick(what, done, total))
     from advisor.history.columns import on_premise
     from advisor.history.store import HistoryStore
 
-    with HistoryStore(settings.paths.history_url) as store:
+    with HistoryStore(settings.paths.history_url) as store, working("reading the history"):
         table = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
     return on_premise(table, settings.cluster.burst_partition)  # as `advisor control` learns them
 
@@ -229,14 +226,12 @@ def _search(
     resume = None if store is None or fresh else load_checkpoint(store, target, job)
     if resume is not None:
         stderr.print(f"{target}: going on after generation {resume.generation}", markup=False)
-    with _progress() as progress:
-        task = progress.add_task(f"tuning {target}", total=genetic.generations + 1)
+    with ticking(f"tuning {target}") as tick:
 
         def tell(state: TuningState) -> None:
             if store is not None:
                 save_checkpoint(store, target, state, job)
-            best = f"tuning {target}: RMSE {state.fitness[0]:,.0f} s"
-            progress.update(task, completed=state.generation + 1, description=best)
+            tick(f"tuning {target}", state.generation + 1, genetic.generations + 1)
 
         return tuning.tune(
             problem,
@@ -246,12 +241,6 @@ def _search(
             resume=resume,
             progress=tell,
         )
-
-
-def _progress() -> Progress:
-    from rich.progress import Progress
-
-    return Progress(console=stderr, transient=True, disable=not stderr.is_terminal)
 
 
 def _gain(result: TuningResult) -> dict[str, float]:
@@ -274,21 +263,21 @@ def _described(result: TuningResult) -> dict[str, Any]:
 
 
 def _show(console: Console, summary: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    shown = Table(title=f"{summary['history']}: {summary['jobs']:,} jobs", title_justify="left")
-    shown.add_column("")
-    for target in summary["targets"]:
-        shown.add_column(target, justify="right")
+    targets = list(summary["targets"])
     found = list(summary["targets"].values())
-    shown.add_row("RMSE before, s", *(f"{one['rmse_before']:,.0f}" for one in found))
-    shown.add_row("RMSE after, s", *(f"{one['rmse_after']:,.0f}" for one in found))
-    shown.add_row("k, neighbours", *(str(one["k"]) for one in found))
-    shown.add_row("omega", *(f"{one['omega']:.3f}" for one in found))
-    shown.add_row("s, jobs", *(f"{one['s']:,}" for one in found))
-    for feature in found[0]["weights"]:
-        shown.add_row(f"weight of {feature}", *(f"{one['weights'][feature]:.3f}" for one in found))
-    console.print(shown)
+    rows = [
+        ("RMSE before, s", *(f"{one['rmse_before']:,.0f}" for one in found)),
+        ("RMSE after, s", *(f"{one['rmse_after']:,.0f}" for one in found)),
+        ("k, neighbours", *(str(one["k"]) for one in found)),
+        ("omega", *(f"{one['omega']:.3f}" for one in found)),
+        ("s, jobs", *(f"{one['s']:,}" for one in found)),
+    ]
+    rows += [
+        (f"weight of {feature}", *(f"{one['weights'][feature]:.3f}" for one in found))
+        for feature in found[0]["weights"]
+    ]
+    console.print(f"{summary['history']}: {summary['jobs']:,} jobs", markup=False)
+    print_table(console, ("", *targets), rows, numbers=targets)
     for target, one in (summary["backtest"] or {}).items():
         better = "better" if one["candidate_rmse"] < one["current_rmse"] else "not better, left out"
         console.print(

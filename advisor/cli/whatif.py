@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
-from advisor.cli.output import Format, FormatOption, emit, ticking
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
 from advisor.model.errors import BadInput
 from advisor.model.site import SiteState
 from advisor.service.admin.since import clock_text, parse_since
@@ -202,12 +203,9 @@ def _row(which: str, row: WhatIfRow, optimum: float) -> dict[str, Any]:
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
     begin = clock_text(result["since"])
     console.print(Text(f"{result['jobs']:,} on-premise jobs of {result['history']} since {begin}"))
-    table = Table(box=None, pad_edge=False)
     headings = ("settings", "moved", "slower", "hours saved", "turnaround", "USD", "USD, top day")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "settings" else "right", no_wrap=True)
-    for row in result["rows"]:
-        table.add_row(
+    rows = [
+        (
             row["settings"],
             f"{row['cloud_jobs']:,}",
             "-" if row["settings"] == _BEST else f"{row['slower_jobs']:,}",
@@ -216,7 +214,9 @@ def _draw(console: Console, result: Mapping[str, Any]) -> None:
             _usd(row["cost_usd"]),
             _usd(row["dearest_day_usd"]),
         )
-    console.print(table)
+        for row in result["rows"]
+    ]
+    print_table(console, headings, rows, numbers=headings[1:])
     for row in result["rows"]:
         most = list(row["reasons"].items())[:_REASONS]
         if most:

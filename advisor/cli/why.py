@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from advisor.decide.admin_comment import RecordedAdvice
     from advisor.history.records import AdviceRecord
     from advisor.model.settings import Settings
+    from advisor.slurm.admin_comment import SlurmsWord
+    from advisor.slurm.job_ids import JobId
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    job_id: Annotated[int, typer.Argument(min=1, help="The job.", metavar="JOBID")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOBID", help="The job as Slurm writes it: 95, 95_2, 97+1, 94.0.")
+    ],
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -34,24 +38,40 @@ def why(
     Where the ledger has nothing (the advice is a few seconds old, or this host has no ledger) the job's own
     AdminComment is shown: the decisive answer and its numbers.
     """
+    from advisor.slurm.job_ids import parse_job_id
+
+    job_id = parse_job_id(job, where="JOBID")
     settings = settings_of(config)
     trouble: AdvisorError | None = None
     record: AdviceRecord | None = None
     try:
-        record = _in_the_ledger(settings, job_id)
+        record = _in_the_ledger(settings, job_id.job)
     except AdvisorError as error:
         trouble = error
     if record is not None:
         _emit_record(job_id, record, output)
         return
-    recorded = _in_slurm(settings, job_id)
-    if recorded is not None:
-        _emit_recorded(job_id, recorded, output)
-        return
-    raise trouble or BadInput(
-        f"no advice for job {job_id} is in the ledger, and Slurm shows no AdminComment of ours for it",
+    word = _in_slurm(settings, job_id)
+    if word is not None and word.recorded is not None:
+        _emit_recorded(job_id, word.recorded, output)
+    elif word is not None and word.leader is not None:
+        _emit_heterogeneous(job_id, word.leader, output)
+    else:
+        raise trouble or _nothing_known(job_id, word)
+
+
+def _nothing_known(job_id: JobId, word: SlurmsWord | None) -> BadInput:
+    if word is None:
+        slurm, mend = "Slurm was not asked", "Ask on a host with Slurm's commands (paths.slurm_bin)"
+    elif word.is_known:
+        slurm = "Slurm knows the job, which has no AdminComment of ours"
+        mend = f"It was submitted while no advisor answered: see `scontrol show job {job_id.name}`"
+    else:
+        slurm, mend = "Slurm does not know the job", "`advisor decisions` lists the jobs that were advised"
+    return BadInput(
+        f"no advice for job {job_id.name} is in the ledger; {slurm}",
         where="advisor why",
-        mend=f"`scontrol show job {job_id}` has an AdminComment when the advisor was asked at all",
+        mend=mend,
         code="ledger.no_advice",
     )
 
@@ -63,17 +83,17 @@ def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
         return store.advice_of(job_id)
 
 
-def _in_slurm(settings: Settings, job_id: int) -> RecordedAdvice | None:
-    from advisor.slurm.admin_comment import recorded_advice
+def _in_slurm(settings: Settings, job_id: JobId) -> SlurmsWord | None:
+    from advisor.slurm.admin_comment import slurms_word
     from advisor.slurm.commands import Commands
 
     try:
-        return recorded_advice(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id)
+        return slurms_word(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id.name)
     except BadInput:  # a host without Slurm's commands: the ledger was all there is
         return None
 
 
-def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
+def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
     from advisor.decide.display import clean
     from advisor.decide.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
@@ -81,19 +101,31 @@ def _emit_record(job_id: int, record: AdviceRecord, output: Format) -> None:
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
         user = clean(record.job.user or "an unknown user")
-        title = f"Job {job_id} ({name}) of {user}, submitted {clock_text(record.advice.time)}"
+        title = f"Job {job_id.name} ({name}) of {user}, submitted {clock_text(record.advice.time)}"
         console.print(Text(title, "bold"))
         console.print(Text(explanation(record.advice)))
 
     emit(ledger_advice(job_id, record), output, draw)
 
 
-def _emit_recorded(job_id: int, recorded: RecordedAdvice, output: Format) -> None:
+def _emit_recorded(job_id: JobId, recorded: RecordedAdvice, output: Format) -> None:
     from advisor.decide.wording import recorded_explanation
     from advisor.service.admin.why_view import recorded_advice
 
     def draw(console: Console) -> None:
-        console.print(Text(f"Job {job_id}, from its AdminComment", "bold"))
+        console.print(Text(f"Job {job_id.name}, from its AdminComment", "bold"))
         console.print(Text(recorded_explanation(recorded)))
 
     emit(recorded_advice(job_id, recorded), output, draw)
+
+
+def _emit_heterogeneous(job_id: JobId, leader: int, output: Format) -> None:
+    from advisor.service.admin.why_view import heterogeneous_job
+
+    found = heterogeneous_job(job_id, leader)
+
+    def draw(console: Console) -> None:
+        console.print(Text(f"Job {job_id.name}, a part of the heterogeneous job {leader}", "bold"))
+        console.print(Text(f"{found['headline']}\n\n  {found['sentence']} [{found['reason']}]"))
+
+    emit(found, output, draw)

@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
         if math.isnan(seconds):
             return "unknown"
         return "unlimited" if seconds > 0 else "-unlimited"
-    sign, whole = ("-" if seconds < 0 else ""), abs(seconds)
+    sign, whole = ("-" if seconds <= -0.5 else ""), abs(seconds)
     if whole < 99.5:
         return f"{sign}{whole:.0f} s"
     minutes = round(whole / 60)
@@ -46,6 +46,11 @@ def duration(seconds: float) -> str:
         return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
     hours = round(whole / 3600)
     return f"{sign}{hours // 24} d {hours % 24:02d} h"
+
+
+def short_duration(seconds: float) -> str:
+    """A time for the cell of a table: ``45s``, ``12min``, ``2h05min``, ``3d04h``."""
+    return duration(seconds).replace(" ", "")
 
 
 def quantity(value: Quantity) -> str:

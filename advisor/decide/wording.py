@@ -16,11 +16,14 @@ from advisor.decide.display import clean, duration, quantity
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, PHRASES_WITH, UNITS, UNKNOWN_PHRASE
 from advisor.decide.placement import PUBLISHED_INSTEAD
 from advisor.decide.reasons import Reason
-from advisor.model.advice import Advice, Answer, Hedge, Mode, Placement, Quantity, TimeLimit
+from advisor.model.advice import STAYS, Advice, Answer, Hedge, Mode, Placement, Quantity, Question, TimeLimit
 
 MESSAGE_LIMIT: Final = 400
 """Longest line that ``sbatch`` prints, characters."""
 _LEFT_IN_BURST: Final = "Left in the burst partition, as the user asked."
+_WHY_MOVED: Final = (
+    "It would wait {predicted_wait} (±{wait_deviation}) here; done {predicted_saving} sooner there."
+)
 _PUBLISHED_INSTEAD: Final = (
     "(By the published rule: the advisor's own has too short a history, or nothing fresh, to go by.)"
 )
@@ -30,6 +33,26 @@ def sentence(answer: Answer) -> str:
     """One answer as one sentence; a reason of a newer release is shown as its code."""
     numbers = {name: quantity(value) for name, value in answer.numbers}
     return _in_words(answer.reason, numbers, answer.detail)
+
+
+def why_answer(advice: Advice) -> Answer:
+    """The answer to "why is it there?": for a moved job question 2's, else the one that kept it here.
+
+    The last question's answer, which capacity is paid for, settles how a job moves and not that it does.
+    """
+    if advice.placement == Placement.BURST:
+        for answer in advice.answers:
+            if answer.question is Question.FASTER and answer.verdict not in STAYS:
+                return answer
+    return advice.decisive
+
+
+def why_sentence(advice: Advice) -> str:
+    """The same as one sentence, short enough for a line of a list."""
+    answer = why_answer(advice)
+    if answer.reason != Reason.CLOUD_FASTER:
+        return sentence(answer)
+    return _WHY_MOVED.format_map(_Words({name: quantity(value) for name, value in answer.numbers}))
 
 
 def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
@@ -144,10 +167,19 @@ def _headline(placement: str, capacity: str | None, mode: str) -> str:
 
 def recorded_sentence(recorded: RecordedAdvice) -> str:
     """The decisive reason of an AdminComment as one sentence, for people."""
-    numbers = {
-        name: quantity(Quantity(value, UNITS.get(name, "s"))) for name, value in recorded.numbers.items()
-    }
-    return _in_words(recorded.reason, numbers, recorded.detail)
+    return _in_words(recorded.reason, _shown(recorded), recorded.detail)
+
+
+def _shown(recorded: RecordedAdvice) -> dict[str, str]:
+    return {name: quantity(Quantity(value, UNITS.get(name, "s"))) for name, value in recorded.numbers.items()}
+
+
+def recorded_why(recorded: RecordedAdvice) -> str:
+    """Why it is there, as :func:`why_sentence`; an AdminComment has the numbers of all answers."""
+    moved = recorded.placement == Placement.BURST and recorded.hedge is None
+    if not moved or not {"predicted_wait", "predicted_saving"} <= recorded.numbers.keys():
+        return recorded_sentence(recorded)
+    return _WHY_MOVED.format_map(_Words(_shown(recorded)))
 
 
 def recorded_headline(recorded: RecordedAdvice) -> str:

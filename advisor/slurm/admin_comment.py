@@ -1,41 +1,87 @@
-"""The AdminComment of one job: the only thread from a job back to its advice that Slurm keeps itself."""
+"""What Slurm itself says of one job: the AdminComment, its only thread back to the advice, and its kind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.slurm.commands import Commands
 
+_LEADER_WIDTH: Final = 24
 
-def recorded_advice(commands: Commands, job_id: int) -> RecordedAdvice | None:
-    """What a job's AdminComment says of its advice; None when Slurm does not know the job or it has none.
 
-    slurmctld is asked first (the job waits, runs or has just ended), then the accounting.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmsWord:
+    """What Slurm says of a job.
+
+    Attributes
+    ----------
+    is_known : bool
+        Whether it knows the job.
+    recorded : RecordedAdvice or None
+        What its AdminComment says of its advice; None when it has none of ours.
+    leader : int or None
+        Of a heterogeneous job, the id that its parts share.
+    """
+
+    is_known: bool = False
+    recorded: RecordedAdvice | None = None
+    leader: int | None = None
+
+
+def slurms_word(commands: Commands, job: str) -> SlurmsWord:
+    """Ask slurmctld (the job waits, runs or has just ended), then the accounting.
+
+    Parameters
+    ----------
+    commands : Commands
+        Slurm's.
+    job : str
+        The job as Slurm writes it, without a step: ``95``, ``95_2``, ``97+1``.
 
     Raises
     ------
     BadInput
         Slurm's commands are not there.
     """
-    for line in _lines(commands, job_id):
-        if (recorded := parse_admin_comment(line.strip())) is not None:
-            return recorded
-    return None
+    known, leader = False, None
+    for found_leader, comment in _answers(commands, job):
+        known, leader = True, leader or found_leader
+        if (recorded := parse_admin_comment(comment.strip())) is not None:
+            return SlurmsWord(is_known=True, recorded=recorded, leader=leader)
+        if leader is not None:
+            break
+    return SlurmsWord(is_known=known, leader=leader)
 
 
-def _lines(commands: Commands, job_id: int) -> Iterator[str]:
-    job = str(job_id)
-    queries = (
-        ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--Format=admin_comment:4096"),
-        ("sacct", "--noheader", "--allocations", "--parsable2", "--format=AdminComment", f"--jobs={job}"),
-    )
-    for name, *arguments in queries:
-        try:
-            answer = commands.text(name, *arguments)
-        except BadInput:
-            raise
-        except AdvisorError:  # a job id nobody knows any more, or no accounting at this site
-            continue
-        yield from answer.splitlines()
+def _answers(commands: Commands, job: str) -> Iterator[tuple[int | None, str]]:
+    """A heterogeneous job's leader and the AdminComment, of each part or task."""
+    columns = f"HetJobID:{_LEADER_WIDTH},admin_comment:4096"
+    for line in _lines(
+        commands, "squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={columns}"
+    ):
+        yield _number(line[:_LEADER_WIDTH]), line[_LEADER_WIDTH:]
+    options = ("--noheader", "--allocations", "--parsable2", "--format=JobID,AdminComment")
+    for line in _lines(commands, "sacct", *options, f"--jobs={job}"):
+        name, bar, comment = line.partition("|")
+        if bar:
+            leader, plus, _ = name.partition("+")
+            yield _number(leader) if plus else None, comment
+
+
+def _lines(commands: Commands, name: str, *arguments: str) -> Iterator[str]:
+    try:
+        answer = commands.text(name, *arguments)
+    except BadInput:
+        raise
+    except AdvisorError:  # a job id nobody knows any more, or no accounting at this site
+        return
+    yield from filter(str.strip, answer.splitlines())
+
+
+def _number(text: str) -> int | None:
+    word = text.strip()
+    return int(word) if word.isascii() and word.isdigit() and int(word) else None

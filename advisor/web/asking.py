@@ -8,13 +8,13 @@ from typing import Final
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
 from advisor.service.admin.since import parse_since
+from advisor.slurm.job_ids import JobId, parse_job_id
 from advisor.web.answers import RefusedError
 
 LONGEST_DAYS: Final = 400
 MOST_ROWS: Final = 200
 _ROWS: Final = 50
 _WORD: Final = 80
-_LARGEST_ID: Final = 2**63 - 1
 
 
 def since_of(text: str, now: float) -> float:
@@ -40,9 +40,20 @@ def limit_of(text: str) -> int:
     return _ROWS if number is None else number
 
 
-def job_id_of(text: str) -> int | None:
-    """A job; empty: any."""
-    return whole(text, "job", _LARGEST_ID)
+def job_id_of(text: str) -> JobId | None:
+    """A job as Slurm writes it; empty: any.
+
+    Raises
+    ------
+    RefusedError
+        It is not one.
+    """
+    if not text.strip():
+        return None
+    try:
+        return parse_job_id(text, where="job")
+    except BadInput as error:
+        raise RefusedError(400, f"job: {error.what}. {error.mend}") from None
 
 
 def whole(text: str, name: str, most: int) -> int | None:

@@ -35,12 +35,13 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         limit: str = "",
         before: str = "",
     ) -> Response:
+        asked_job = job_id_of(job)
         wanted = Wanted(
             since=since_of(since, site.now()),
             user=word_of(user, "user"),
             placement=placement_of(placement),
             reason=word_of(reason, "reason"),
-            job_id=job_id_of(job),
+            job_id=None if asked_job is None else asked_job.job,
         )
         rows, after = _rows(site, wanted, limit_of(limit), before_of(before))
         counted = site.cache.get(

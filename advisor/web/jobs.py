@@ -18,7 +18,10 @@ from advisor.web.answers import Answers, RefusedError
 from advisor.web.asking import job_id_of
 from advisor.web.site import Site
 
-_NEVER = "It was never advised: it was submitted without the advisor, or before there was one."
+_NEVER = (
+    "It was never advised: it was submitted without the advisor, before there was one, or as a heterogeneous "
+    "job, which is never moved."
+)
 
 
 def routes(site: Site, answers: Answers) -> APIRouter:
@@ -29,36 +32,44 @@ def routes(site: Site, answers: Answers) -> APIRouter:
     def find(job: str = "") -> Response:
         job_id = job_id_of(job)
         if job_id is None:
-            raise RefusedError(400, "job is a job's number")
-        return RedirectResponse(f"{site.first.web.path}/jobs/{job_id}", 303)
+            raise RefusedError(400, "job is a job's id")
+        return RedirectResponse(f"{site.first.web.path}/jobs/{job_id.name}", 303)
 
     @router.api_route("/jobs/{job}", methods=["GET", "HEAD"])
     def show(request: Request, job: str) -> Response:
         job_id = job_id_of(job)
         if job_id is None:
-            raise RefusedError(400, "job is a job's number")
+            raise RefusedError(400, "job is a job's id")
         with site.history() as store:
-            record = store.advice_of(job_id)
+            record = store.advice_of(job_id.job)
             outcomes = [] if record is None else store.outcomes_of(record.advice.advice_id)
-            finished = store.of_job(job_id)
+            finished = store.of_job(job_id.job)
         if record is None and finished is None:
             raise RefusedError(
                 404,
-                f"nothing is known of job {job_id}: no advice is in the ledger and it has not ended. "
-                f"`advisor why {job_id}` on the controller also asks Slurm",
+                f"nothing is known of job {job_id.name}: no advice is in the ledger and it has not ended. "
+                f"`advisor why {job_id.name}` on the controller also asks Slurm",
             )
         data: dict[str, Any]
         if record is None:
             data = {
-                "job_id": job_id,
+                "job_id": job_id.job,
+                "asked": job_id.name,
                 "source": None,
                 "headline": _NEVER,
                 "outcome": None,
                 "finished": finished,
             }
             return answers.page(request, "job.html", data, advised=None)
-        outcome = next((row for row in outcomes if row.job_id == job_id), None)
-        data = {**ledger_advice(job_id, record), "outcome": outcome, "finished": finished}
+        # which of an array's tasks ended how is known by Slurm's own numbers of them only
+        alone = job_id.task is None
+        outcome = next((row for row in outcomes if alone and row.job_id == job_id.job), None)
+        data = {
+            **ledger_advice(job_id, record),
+            "outcome": outcome,
+            "outcomes": outcomes,
+            "finished": finished if alone else None,
+        }
         return answers.page(request, "job.html", data, advised=_in_words(record))
 
     return router

@@ -15,7 +15,7 @@ from advisor.decide.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
-from advisor.service.admin.since import clock_text, parse_since
+from advisor.service.admin.since import clock_text, moment_text, parse_since
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
 runner = CliRunner()
@@ -106,7 +106,7 @@ def test_hedged_starts_are_told_from_others(config, mode):
     found = json.loads(call(config, "decisions", "--format", "json"))
     assert [row["hedge"] for row in found["decisions"]] == [None, None, None, "hedge"]
     assert found["hedges"] == {"hedge": 1}
-    assert "burst (hedge)" in " ".join(call(config, "decisions").split())
+    assert "burst (spot, hedge" in " ".join(call(config, "decisions").split())
 
 
 def test_ledger(config):
@@ -142,11 +142,17 @@ def test_a_job_its_user_put_there_is_counted_by_itself(config):
     assert "1 more were put into the burst partition by their users; cost 0.50 USD" in text
 
 
-def commands(folder, **answers):
+def commands(folder, *, raw=False, **answers):
     """Programs in place of Slurm's: each prints its text, or fails."""
     for name in ("squeue", "sacct"):
         path = folder / name
         text = answers.get(name)
+        if (
+            text is not None and not raw
+        ):  # squeue's first column is 24 wide, sacct's columns have bars between them
+            text = "\n".join(
+                f"{'N/A':<24}{line}" if name == "squeue" else f"99|{line}" for line in text.split("\n")
+            )
         path.write_text("#!/bin/sh\nexit 1\n" if text is None else f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
         path.chmod(0o755)
     (folder / "slurm.conf").touch()
@@ -192,7 +198,7 @@ def test_since_so_long_ago(text, ago):
 
 
 def test_since_a_date():
-    assert clock_text(parse_since("2026-11-21T06:00", 0.0)) == "2026-11-21 06:00:00"
+    assert moment_text(parse_since("2026-11-21T06:00", 0.0)) == "2026-11-21 06:00:00"
     assert clock_text(parse_since("2026-11-21", 0.0)).startswith("2026-11-21 00:00")
 
 
@@ -200,3 +206,41 @@ def test_since_a_date():
 def test_since_nonsense(text):
     with pytest.raises(BadInput, match="is no time"):
         parse_since(text, 0.0)
+
+
+def test_day_one_4_why_takes_a_task_a_part_and_a_step(config):
+    """Python reads 1_1 as 11, which is another job: the task 1 of array 1 is meant."""
+    for text in ("11", "11_2", "11_[1-4]", "11.0", "11.batch"):
+        found = json.loads(call(config, "why", text, "--format", "json"))
+        assert (found["job_id"], found["advice"]["advice_id"]) == (11, "advice-11")
+    assert json.loads(call(config, "why", "11_2", "--format", "json"))["asked"] == "11_2"
+    assert "Job 11_2 (" in call(config, "why", "11_2")
+    for text in ("1_1", "x11", "11_", "1e1"):
+        with pytest.raises(BadInput) as caught:
+            runner.invoke(app, ["why", text, "--config", str(config)], catch_exceptions=False)
+        assert caught.value.code == ("ledger.no_advice" if text == "1_1" else "job.id")
+
+
+def test_day_one_6_a_part_of_a_heterogeneous_job_is_told_as_one(config, tmp_path, monkeypatch):
+    for folder, answers in (("q", {"squeue": "97"}), ("s", {"sacct": "97+1|"})):
+        (tmp_path / folder).mkdir()
+        for name, value in commands(tmp_path / folder, raw=True, **answers).items():
+            monkeypatch.setenv(name, value)
+        found = json.loads(call(config, "why", "98", "--format", "json"))
+        assert found["reason"] == "rule.heterogeneous"
+        assert found["heterogeneous_job_id"] == 97
+        assert "heterogeneous job 97" in call(config, "why", "97+1")
+
+
+def test_day_one_5_lists_say_why_a_job_moved(config):
+    rows = json.loads(call(config, "decisions", "--format", "json"))["decisions"]
+    assert rows[0]["placement"] == "burst"
+    assert rows[0]["reason"].startswith("capacity.")  # the decisive code stays what it was
+    assert rows[0]["why_reason"] == "turnaround.cloud_faster"
+    assert "It would wait 2 h 00 min" in rows[0]["why"]
+    assert "sooner" in rows[0]["why"]
+    assert rows[1]["why"] == rows[1]["sentence"]  # a job that stayed: the deciding question's
+    text = call(config, "decisions")
+    assert "burst (spot)" in text
+    assert rows[0]["why"] in text
+    assert "USD per core hour" not in text

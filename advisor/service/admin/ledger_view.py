@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any
 
 from advisor.decide.reasons import Reason
-from advisor.decide.wording import sentence
+from advisor.decide.wording import sentence, why_answer, why_sentence
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, HedgeKind
@@ -59,6 +59,8 @@ def decision_row(decision: Decision) -> dict[str, Any]:
         "size": advice.size,
         "reason": advice.decisive.reason,
         "sentence": sentence(advice.decisive),
+        "why": why_sentence(advice),
+        "why_reason": why_answer(advice).reason,
         "predicted_wait_seconds": estimates.wait.seconds,
         "predicted_wait_deviation_seconds": estimates.wait.deviation,
         "predicted_run_seconds": estimates.run.seconds,

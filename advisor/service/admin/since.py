@@ -37,6 +37,23 @@ def parse_since(text: str, now: float) -> float:
         ) from None
 
 
+def moment_text(seconds: float) -> str:
+    """A time for people, local, to the second, where its zone is named beside it (:func:`zone_text`)."""
+    return _local(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def clock_text(seconds: float) -> str:
-    """A time for people, local, to the second."""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A time for people, local, to the second, with the zone's short name: ``2026-11-21 06:00:00 CET``."""
+    return f"{moment_text(seconds)} {_local(seconds).tzname()}"
+
+
+def zone_text(seconds: float | None = None) -> str:
+    """The zone that times are shown in, as it is at that moment (now): ``CET (UTC+01:00)``."""
+    moment = datetime.now(UTC).astimezone() if seconds is None else _local(seconds)
+    name, offset = str(moment.tzname()), moment.strftime("%z")
+    away = f"UTC{offset[:3]}:{offset[3:5]}"
+    return "UTC" if name == "UTC" else away if name[:1] in "+-" else f"{name} ({away})"
+
+
+def _local(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC).astimezone()

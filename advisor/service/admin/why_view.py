@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.decide.admin_comment import RecordedAdvice
+from advisor.decide.phrases import PHRASES
+from advisor.decide.reasons import Reason
 from advisor.decide.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
+from advisor.slurm.job_ids import JobId
 
 
-def ledger_advice(job_id: int, record: AdviceRecord) -> dict[str, Any]:
+def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
     """The whole of it, from the ledger."""
     return {
-        "job_id": job_id,
+        "job_id": job_id.job,
+        "asked": job_id.name,
         "source": "ledger",
         "headline": headline(record.advice),
         "advice": record.advice,
@@ -21,11 +25,26 @@ def ledger_advice(job_id: int, record: AdviceRecord) -> dict[str, Any]:
     }
 
 
-def recorded_advice(job_id: int, recorded: RecordedAdvice) -> dict[str, Any]:
+def recorded_advice(job_id: JobId, recorded: RecordedAdvice) -> dict[str, Any]:
     """What the job's own AdminComment says."""
     return {
-        "job_id": job_id,
+        "job_id": job_id.job,
+        "asked": job_id.name,
         "source": "admin-comment",
         "headline": recorded_headline(recorded),
         "recorded": recorded,
+    }
+
+
+def heterogeneous_job(job_id: JobId, leader: int) -> dict[str, Any]:
+    """A part of a heterogeneous job, about which the hook never asks: Slurm hands it one part at a time."""
+    reason = Reason.HETEROGENEOUS
+    return {
+        "job_id": job_id.job,
+        "asked": job_id.name,
+        "source": "slurm",
+        "heterogeneous_job_id": leader,
+        "headline": "Starts where its user said: nothing about it is changed.",
+        "reason": reason.value,
+        "sentence": PHRASES[reason],
     }

@@ -1,0 +1,102 @@
+"""What a command is doing meanwhile, on standard error: bars on a terminal, else a line every few seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from advisor.cli.output import stderr
+
+Tick = Callable[[str, int, int], None]
+"""``tick(what, done, total)``; a total of 0 is not known."""
+
+SILENCE_SECONDS: Final = 5.0
+"""Longest time without a word."""
+
+
+@contextmanager
+def ticking(beginning: str = "starting") -> Iterator[Tick]:
+    """Yield ``tick(what, done, total)``: on a terminal a bar for each step, else a line every five seconds.
+
+    The lines come from a thread of their own, so that a step that says nothing for long is told of, too.
+    With ``ADVISOR_PROGRESS=json`` in the environment each step of a hundredth is a line of JSON on standard
+    error instead, for the program that started this one.
+
+    Parameters
+    ----------
+    beginning : str
+        What is being done until the first tick.
+    """
+    if os.environ.get("ADVISOR_PROGRESS") == "json":
+        yield _tell_steps()
+    elif stderr.is_terminal:
+        with _bars(beginning) as tick:
+            yield tick
+    else:
+        with _lines(beginning) as tick:
+            yield tick
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Say that something is being done whose length nobody knows; yields what renames it."""
+    with ticking(what) as tick:
+        yield lambda name: tick(name, 0, 0)
+
+
+@contextmanager
+def _bars(beginning: str) -> Iterator[Tick]:
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=stderr, transient=True) as progress:
+        bars: dict[str, TaskID] = {beginning: progress.add_task(beginning, total=None)}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if beginning in bars and what != beginning:
+                progress.remove_task(bars.pop(beginning))
+            if what not in bars:
+                bars[what] = progress.add_task(what, total=total or None)
+            progress.update(bars[what], completed=done, total=total or None)
+
+        yield tick
+
+
+@contextmanager
+def _lines(beginning: str) -> Iterator[Tick]:
+    now = [beginning]
+    begun = time.monotonic()
+    over = threading.Event()
+
+    def tick(what: str, done: int, total: int) -> None:
+        now[0] = f"{what}: {done:,} of {total:,}" if total else what
+
+    def tell() -> None:
+        while not over.wait(SILENCE_SECONDS):
+            stderr.file.write(f"{now[0]} ({time.monotonic() - begun:.0f} s)\n")
+            stderr.file.flush()
+
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield tick
+    finally:
+        over.set()
+        teller.join()
+
+
+def _tell_steps() -> Tick:
+    told: dict[str, int] = {}
+
+    def tick(what: str, done: int, total: int) -> None:
+        percent = 100 * done // total if total else 100
+        if told.get(what) != percent:
+            told[what] = percent
+            stderr.file.write(json.dumps({"progress": what, "done": done, "total": total}) + "\n")
+            stderr.file.flush()
+
+    return tick

@@ -1,0 +1,68 @@
+"""Job ids as Slurm writes them: ``95``, ``95_2``, ``95_[1-4]``, ``97+1``, ``94.0``, ``94.batch``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.model.errors import BadInput
+
+_LARGEST: Final = 2**63 - 1
+_JOB_ID: Final = re.compile(
+    r"(?P<job>[1-9][0-9]{0,18})"
+    r"(?:_(?P<task>[0-9]{1,9})|_\[(?P<tasks>[0-9][0-9,:%.-]*)\]|\+(?P<part>[0-9]{1,9}))?"
+    r"(?:\.(?P<step>[0-9]{1,10}(?:\+[0-9]{1,9})?|batch|extern|interactive))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobId:
+    """A job, or a part of one.
+
+    Attributes
+    ----------
+    job : int
+        The job; of an array its own number, which all its tasks share; of a heterogeneous job its leader's.
+    name : str
+        The job, task or part as Slurm's commands take it, without a step: steps are never placed by
+        themselves.
+    task : int or None
+        One task of an array.
+    part : int or None
+        One component of a heterogeneous job, counted from 0.
+    """
+
+    job: int
+    name: str
+    task: int | None = None
+    part: int | None = None
+
+
+def parse_job_id(text: str, *, where: str) -> JobId:
+    """Read a job's id.
+
+    Parameters
+    ----------
+    text : str
+        As typed.
+    where : str
+        The argument or field, for the message.
+
+    Raises
+    ------
+    BadInput
+        Slurm writes no job so (``job.id``).
+    """
+    match = _JOB_ID.fullmatch(text.strip())
+    if match is None or int(match["job"]) > _LARGEST:
+        raise BadInput(
+            f"{text[:60]!r} is no job id",
+            where=where,
+            mend="Write it as Slurm does: 95, a task of an array 95_2, waiting tasks 95_[1-4], a part of a "
+            "heterogeneous job 97+1, a step 94.0",
+            code="job.id",
+        )
+    task, part = (None if match[name] is None else int(match[name]) for name in ("task", "part"))
+    suffix = f"_{task}" if task is not None else f"+{part}" if part is not None else ""
+    return JobId(job=int(match["job"]), name=f"{match['job']}{suffix}", task=task, part=part)
