@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import structlog
 
 if TYPE_CHECKING:
     from advisor.testing.ec2 import Ec2Emulator
@@ -93,3 +95,12 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], None]
                 monkeypatch.setattr(module, name, plain)
 
     return swap
+
+
+@pytest.fixture(autouse=True)
+def logging_of_its_own() -> Iterator[None]:
+    """Logging as it was: a command run by a test configures it, and that standard error is closed by then."""
+    handlers = list(logging.getLogger().handlers)
+    yield
+    structlog.reset_defaults()
+    logging.getLogger().handlers[:] = handlers

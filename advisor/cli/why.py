@@ -16,9 +16,9 @@ from advisor.service.admin.since import clock_text
 if TYPE_CHECKING:
     from advisor.decide.admin_comment import RecordedAdvice
     from advisor.history.records import AdviceRecord
+    from advisor.model.job_id import JobId
     from advisor.model.settings import Settings
     from advisor.slurm.admin_comment import SlurmsWord
-    from advisor.slurm.job_ids import JobId
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def why(
     Where the ledger has nothing (the advice is a few seconds old, or this host has no ledger) the job's own
     AdminComment is shown: the decisive answer and its numbers.
     """
-    from advisor.slurm.job_ids import parse_job_id
+    from advisor.model.job_id import parse_job_id
 
     job_id = parse_job_id(job, where="JOBID")
     settings = settings_of(config)

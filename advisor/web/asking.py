@@ -7,8 +7,8 @@ from typing import Final
 
 from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
+from advisor.model.job_id import JobId, parse_job_id
 from advisor.service.admin.since import parse_since
-from advisor.slurm.job_ids import JobId, parse_job_id
 from advisor.web.answers import RefusedError
 
 LONGEST_DAYS: Final = 400

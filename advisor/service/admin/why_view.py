@@ -9,7 +9,7 @@ from advisor.decide.phrases import PHRASES
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
-from advisor.slurm.job_ids import JobId
+from advisor.model.job_id import JobId
 
 
 def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.slurm.job_ids import parse_job_id
+from advisor.model.job_id import parse_job_id
 
 
 @pytest.mark.parametrize(
