@@ -31,6 +31,7 @@ class FailureClass(enum.StrEnum):
     THROTTLED = "throttled"  # retry with the same token; never marks a pool (F03)
     SERVER = "server"  # the same, after a while
     CAPACITY = "capacity"  # this pool is empty: the next pool, at once (F01)
+    CAP = "cap"  # the site's own cap on spending: EC2 was never asked
     QUOTA = "quota"  # the whole purchase option is parked, the admin told once (F05)
     TOKEN = "token"  # noqa: S105 -- a client token that can't be used again: make a new one
     GONE = "gone"  # the instance does not exist (any more)
@@ -101,6 +102,7 @@ _PRECEDENCE: Final = (
     FailureClass.THROTTLED,
     FailureClass.SERVER,
     FailureClass.ADMIN,
+    FailureClass.CAP,
     FailureClass.TOKEN,
     FailureClass.QUOTA,
     FailureClass.CAPACITY,
@@ -137,6 +139,8 @@ class Failure:
         """Wrap it in the error a caller acts on."""
         text = f"EC2 answered {self.code}: {self.message}"
         match self.kind:
+            case FailureClass.CAP:
+                return UseFallback(f"{self.code}: {self.message}", code="ec2.cap")
             case FailureClass.THROTTLED | FailureClass.SERVER | FailureClass.TOKEN:
                 return RetryLater(text, code=f"ec2.{self.kind.value}")
             case FailureClass.CAPACITY | FailureClass.QUOTA | FailureClass.GONE:

@@ -280,7 +280,7 @@ class Fleet:
             for intent in self.journal.open_intents():
                 is_wanted = not set(intent.nodes).isdisjoint(wanted)
                 is_old = self._now() - intent.time >= _SETTLING_SECONDS
-                seen = described(self._ec2, {INTENT_TAG: intent.token}) if is_old or not is_wanted else []
+                seen = self._described_of(intent) if is_old or not is_wanted else []
                 if seen:
                     found += self._record(intent, map(as_instance, seen))
                 elif is_wanted:
@@ -288,6 +288,9 @@ class Fleet:
                 elif is_old:
                     self.journal.refused(intent.token, "never seen")
         return found
+
+    def _described_of(self, intent: Intent) -> list[Mapping[str, Any]]:
+        return described(self._ec2, {CLUSTER_TAG: self.cluster, INTENT_TAG: intent.token})
 
     def _ask_again(self, intent: Intent) -> list[Launched]:
         attempt = self._launcher.run_instances(self._request(intent))
@@ -375,12 +378,20 @@ class Fleet:
                 self._recorded_at.pop(instance_id, None)
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
-        """Terminate the instances of nodes, stopped ones too (F21); the ids of those that are going."""
+        """Terminate the instances of nodes, stopped ones too (F21); the ids of those that are going.
+
+        Only what EC2 itself calls ours is ended: what it lists under the cluster's tag, and what it answered
+        to a launch of this process. An instance that only the journal knows is left until EC2 lists it: the
+        reconciler collects it then.
+        """
         wanted = set(nodes)
         listed = self.instances()
         ids = [item.instance_id for item in listed if item.may_cost and item.node in wanted]
-        ids += [i for i, (node, _) in self._unlisted(listed).items() if node in wanted]
-        return self.terminate(ids)
+        young = [i for i, (node, _) in self._unlisted(listed).items() if node in wanted]
+        unproven = [i for i in young if i not in self._recorded_at]
+        if unproven:
+            _log.warning("terminate.not_listed", instances=unproven, why="only the journal calls them ours")
+        return self.terminate(ids + [i for i in young if i in self._recorded_at])
 
     def terminate(self, instance_ids: Sequence[str]) -> list[str]:
         """Terminate instances, as many as EC2 takes (F08).

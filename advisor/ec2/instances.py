@@ -27,7 +27,7 @@ class Instance:
     state_reason : str
         EC2's code of why (``Server.SpotInstanceTermination``), empty while there is none.
     node : str or None
-        Slurm's node name: the journal's word, else the tags'.
+        Slurm's node name: the tags' word, else the journal's.
     has_node_tag : bool
         Whether it has a tag with its own node's name (else one for its whole launch).
     intent : str or None
@@ -82,7 +82,7 @@ class Instance:
 
 
 def as_instance(raw: Mapping[str, Any], *, node: str | None = None) -> Instance:
-    """Read one instance of an EC2 answer; `node` is the journal's word, which goes before the tags'."""
+    """Read one instance of an EC2 answer; `node` is the journal's word, for one whose tags do not say."""
     tags = as_mapping(raw.get("Tags", []))
     launched = raw.get("LaunchTime")
     launch_index = int(raw.get("AmiLaunchIndex", 0))
@@ -90,7 +90,7 @@ def as_instance(raw: Mapping[str, Any], *, node: str | None = None) -> Instance:
         instance_id=raw["InstanceId"],
         state=raw.get("State", {}).get("Name", "pending"),
         state_reason=(raw.get("StateReason") or {}).get("Code", "") or "",
-        node=node or node_of(tags, launch_index),
+        node=node_of(tags, launch_index) or node,
         has_node_tag=NODE_TAG in tags,
         intent=tags.get(INTENT_TAG),
         option=Capacity.SPOT if raw.get("InstanceLifecycle") == "spot" else Capacity.ON_DEMAND,

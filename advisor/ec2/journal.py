@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,10 +20,13 @@ from typing import Any, Final
 import structlog
 
 from advisor.history.state_file import replace_durably
+from advisor.history.whole_file import read_plain_file, set_aside
 from advisor.model.advice import Capacity
-from advisor.model.errors import TellAdmin
+from advisor.model.errors import AdvisorError, TellAdmin
 
 _COMPACT_AFTER_LINES: Final = 5000
+_MOST_BYTES: Final = 256 * 1024 * 1024
+_NODE: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")
 
 _log = structlog.get_logger("advisor.ec2")
 
@@ -160,7 +164,9 @@ class Journal:
     def _append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, separators=(",", ":")) + "\n"
         try:
-            with self.path.open("a", encoding="utf-8") as file:
+            # a FIFO or a link in its place is an error, not something to wait for or to follow
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(self.path, flags, 0o666), "w", encoding="utf-8") as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -170,18 +176,12 @@ class Journal:
         self._lines += 1
 
     def _load(self) -> None:
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            _log.error("journal.unreadable", file=str(self.path), error=error.strerror)
-            return
+        content = self._content()
         unreadable = 0
         for line in content.splitlines():
             try:
                 self._replay(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                 unreadable += 1  # a line cut short by a crash, or one of a newer release
             self._lines += 1
         if unreadable:
@@ -189,6 +189,25 @@ class Journal:
         if content and not content.endswith(b"\n"):
             with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:
                 file.write("\n")  # so that the next line does not join the torn one
+
+    def _content(self) -> bytes:
+        """What the file says; one that can't be read is set aside.
+
+        Nothing is lost for good with it: instances say by their tags whose they are and which node, so at
+        worst one that EC2 does not list yet gets a double, which the reconciler ends.
+        """
+        try:
+            return read_plain_file(self.path, _MOST_BYTES)
+        except FileNotFoundError:
+            return b""
+        except AdvisorError as error:
+            kept = ""
+            with contextlib.suppress(OSError):
+                kept = str(set_aside(self.path))
+            _log.error(
+                "journal.unreadable", why=str(error), set_aside=kept or "not possible: remove it by hand"
+            )
+            return b""
 
     def _replay(self, record: Mapping[str, Any]) -> None:
         event = record["event"]
@@ -199,17 +218,17 @@ class Journal:
         if event == "intent":
             self._intents[token] = Intent(
                 token=token,
-                nodes=tuple(record["nodes"]),
+                nodes=_names(record["nodes"]),
                 option=Capacity(record["option"]),
                 instance_type=record["instance_type"],
                 subnet_id=record["subnet_id"],
                 wish=Capacity(record["wish"]),
                 time=float(record["time"]),
-                instances=dict(record["instances"]),
+                instances=_instances(record["instances"]),
                 done=bool(record["done"]),
             )
         elif token in self._intents:
-            instances = dict(record.get("instances", {}))
+            instances = _instances(record.get("instances", {}))
             if instances:
                 self._intents[token] = replace(self._intents[token], instances=instances, done=True)
             else:
@@ -227,3 +246,25 @@ class Journal:
             _log.warning("journal.not_compacted", file=str(self.path), error=error.strerror)
             return
         self._lines = len(records)
+
+
+def _names(found: Any) -> tuple[str, ...]:
+    """Node names of a line.
+
+    Raises
+    ------
+    ValueError
+        They are none.
+    """
+    if not isinstance(found, list) or not all(isinstance(n, str) and _NODE.fullmatch(n) for n in found):
+        raise ValueError(found)
+    return tuple(found)
+
+
+def _instances(found: Any) -> dict[str, str]:
+    """Node to instance id of a line; raises ValueError where they are none."""
+    instances = dict(found)
+    _names(list(instances))
+    if not all(isinstance(i, str) and i.startswith("i-") for i in instances.values()):
+        raise ValueError(found)
+    return instances

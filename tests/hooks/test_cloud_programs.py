@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from advisor.service.exchange.handover import HandoverFolder, decode
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.hooks.cloud_programs import as_slurmctld, installed_programs
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
     """Installed programs with their settings beside them."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    for name in ("resume", "suspend", "resume_fail"):
-        text = (ROOT / "slurm_hooks" / name).read_text()
-        (folder / name).write_text(text.replace("#!/usr/bin/python3 -IS", f"#!{sys.executable} -IS", 1))
-        (folder / name).chmod(0o755)
     (tmp_path / "handover").mkdir()
-    (folder / "advisor_programs.conf").write_text(
-        f"control_socket = {tmp_path}/control.sock\n"
-        f"handover_folder = {tmp_path}/handover\n"
-        f"log_file = {tmp_path}/programs.log\n"
-        "answer_seconds = 0.3\n"
-    )
-    return folder
-
-
-def as_slurmctld(program: Path, *arguments: str, env: dict[str, str] | None = None) -> int:
-    """Run a program with descriptors 0 to 2 closed, every signal blocked and next to no environment."""
-
-    def deprive() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        for descriptor in range(3):
-            os.close(descriptor)
-
-    return subprocess.run(
-        [program, *arguments], env=env or {}, preexec_fn=deprive, check=False, timeout=30
-    ).returncode
+    return installed_programs(tmp_path)
 
 
 def left_files(tmp_path: Path) -> list[dict[str, Any]]:
@@ -56,11 +27,13 @@ def left_files(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 class OneAnswer:
-    """A control process that answers one hand-over."""
+    """A control process that answers one hand-over, in pieces; None: it says nothing and hangs."""
 
-    def __init__(self, path: Path, answer: bytes | None) -> None:
+    def __init__(self, path: Path, *pieces: bytes | None, pause: float = 0.0) -> None:
         self.received = b""
-        self._answer = answer
+        self.hangs = threading.Event()
+        self._pieces = pieces
+        self._pause = pause
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -78,13 +51,16 @@ class OneAnswer:
 
     def _run(self) -> None:
         connection, _ = self._listener.accept()
-        with connection:
+        with connection, suppress(BrokenPipeError):
             while not self.received.endswith(b"\n"):
                 self.received += connection.recv(65536)
-            if self._answer is None:
-                self._done.wait(10)
-            else:
-                connection.sendall(self._answer)
+            for piece in self._pieces:
+                if piece is None:
+                    self.hangs.set()
+                    self._done.wait(300)
+                else:
+                    connection.sendall(piece)
+                    self._done.wait(self._pause)
 
 
 @pytest.mark.parametrize("verb", ["resume", "suspend", "resume_fail"])
@@ -99,11 +75,40 @@ def test_handed_over_by_the_socket(programs: Path, tmp_path: Path, verb: str) ->
     assert left_files(tmp_path) == []
 
 
-@pytest.mark.parametrize("answer", [None, b"", b"nonsense\n", b'{"ok":false}\n', b"[]\n", b"\xff\xfe\n"])
-def test_f13_without_a_good_answer_a_file_is_left(
-    programs: Path, tmp_path: Path, answer: bytes | None
-) -> None:
+@pytest.mark.parametrize("answer", [b"", b"nonsense\n", b'{"ok":false}\n', b"[]\n", b"\xff\xfe\n"])
+def test_f13_without_a_good_answer_a_file_is_left(programs: Path, tmp_path: Path, answer: bytes) -> None:
     with OneAnswer(tmp_path / "control.sock", answer):
+        assert as_slurmctld(programs / "resume", "burst1") == 0
+    assert [message["nodes"] for message in left_files(tmp_path)] == ["burst1"]
+
+
+def test_f13_control_hangs_and_the_program_returns_all_the_same(programs: Path, tmp_path: Path) -> None:
+    """It would have to be waited for five minutes; `as_slurmctld` gives the program thirty seconds."""
+    with OneAnswer(tmp_path / "control.sock", None) as control:
+        assert as_slurmctld(programs / "resume", "burst1") == 0
+        assert control.hangs.is_set()  # still: nobody has answered
+    assert [message["nodes"] for message in left_files(tmp_path)] == ["burst1"]
+
+
+def test_f13_the_time_is_for_the_whole_answer(programs: Path, tmp_path: Path) -> None:
+    """A byte now and then: each comes in time, all of them would take ten minutes."""
+    drips = [b" "] * 3000
+    with OneAnswer(tmp_path / "control.sock", *drips, pause=0.2):
+        assert as_slurmctld(programs / "resume", "burst1") == 0
+    assert [message["nodes"] for message in left_files(tmp_path)] == ["burst1"]
+
+
+def test_f13_a_control_that_takes_no_connection_is_not_waited_for(programs: Path, tmp_path: Path) -> None:
+    """Stopped, and others have filled its queue: connecting itself would wait."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(str(tmp_path / "control.sock"))
         assert as_slurmctld(programs / "resume", "burst1") == 0
     assert [message["nodes"] for message in left_files(tmp_path)] == ["burst1"]
 
@@ -145,6 +150,16 @@ def test_settings_that_are_not_utf8_lose_nothing(programs: Path, tmp_path: Path)
     settings.write_bytes(b"# f\xfcr alle\n" + settings.read_bytes() + b"answer_seconds = 10m\n")
     assert as_slurmctld(programs / "resume", "burst1") == 0
     assert len(left_files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("nodes", ["--help", "-rf", "burst1;id", "@all", "", "burst 1"])
+@pytest.mark.parametrize("verb", ["resume", "suspend"])
+def test_d8_what_is_no_node_list_is_not_handed_over(
+    programs: Path, tmp_path: Path, verb: str, nodes: str
+) -> None:
+    assert as_slurmctld(programs / verb, nodes) == 2
+    assert left_files(tmp_path) == []
+    assert "with a node list" in (tmp_path / "programs.log").read_text()
 
 
 def test_called_wrongly(programs: Path) -> None:

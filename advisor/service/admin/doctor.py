@@ -209,9 +209,16 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
 
 def _control_socket(settings: Settings) -> Iterator[Diagnosis]:
     yield from _socket_mode("control socket", settings.paths.control_socket, "advisor control")
-    waiting = len(list((settings.paths.state / "handover").glob("*.json")))
+    folder = settings.paths.state / "handover"
+    waiting = len(list(folder.glob("*.json")))
     if waiting > 10:
         yield warning("control socket", f"{waiting} hand-overs wait", "`advisor status` says what fails")
+    if ill := sorted(path.name for path in folder.glob("*.bad")):
+        yield warning(
+            "control socket",
+            f"{len(ill)} hand-overs were set aside in {folder}, the last one {ill[-1]}",
+            "The journal of advisor-control says why (handover.set_aside); remove them when you have looked",
+        )
 
 
 def _socket_mode(name: str, path: Path, service: str) -> Iterator[Diagnosis]:

@@ -133,6 +133,9 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
     for option in ("spot", "on_demand"):
         if not cloud.get(f"{option}_open", True):
             yield f"{option.replace('_', '-')} capacity is closed for now"
+    counters = (result["control"].get("cloud_report") or {}).get("counters") or {}
+    if stuck := counters.get("handovers_stuck"):
+        yield f"hand-overs that can neither be used nor removed, remove them by hand: {', '.join(stuck[:5])}"
     if result["control"].get("cloud_configured") is False:
         yield "ec2.image_id is empty: no cloud node is started"
 

@@ -86,7 +86,7 @@ class Caps:
             account = queued.job.account or "" if queued is not None else ""
             wishes.append(Wish(node=node, account=account, usd=usd, usd_per_hour=price))
         refused = self._cloud.purse.promise(wishes, self._settings.waiting)
-        return {node: Failure(FailureClass.QUOTA, "DailyCap", why) for node, why in refused.items()}
+        return {node: Failure(FailureClass.CAP, "DailyCap", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
         """When the day's money is spent or promised, let nothing more start; what runs ends in peace.

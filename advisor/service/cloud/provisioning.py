@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
-from msgspec.structs import replace
+from msgspec import structs
 
 from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.capacity import is_never_spot, too_often_interrupted
@@ -20,6 +21,8 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
+from advisor.service.cloud.addresses import Addresses
+from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.pricing import AskPrices
@@ -40,7 +43,6 @@ _PERIOD_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 180
 """As long as a pool without capacity is left alone at first."""
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
-_LOOPBACK: Final = "127.0.0.1"
 
 
 class CloudFleet(Protocol):
@@ -85,40 +87,6 @@ class CloudFleet(Protocol):
         ...
 
 
-class Addresses:
-    """Tells Slurm each node's address, once an instance has one: before its slurmd registers."""
-
-    def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
-        self._is_loopback = settings.ec2.node_address == "loopback"
-        self._slurm = slurm
-
-    def tell(self, found: Iterable[tuple[str, str]]) -> set[str]:
-        """Set NodeAddr of nodes whose address is known; returns those nodes.
-
-        Parameters
-        ----------
-        found : iterable of (node, private address)
-            An empty address is not known yet.
-
-        Raises
-        ------
-        RetryLater
-            slurmctld did not take one.
-        """
-        told = set()
-
-        def tell_one(pair: tuple[str, str]) -> None:
-            node, private_ip = pair
-            address = _LOOPBACK if self._is_loopback else private_ip
-            if address:
-                # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
-                self._slurm.update_node([node], address=address, hostname=node)
-                told.add(node)
-
-        for_each(found, tell_one)
-        return told
-
-
 class ProvisionLoop:
     """Acts on hand-overs, oldest first; a file goes when what it asks has been done.
 
@@ -144,6 +112,15 @@ class ProvisionLoop:
         How often each job has lost its node to EC2.
     kept : callable, optional
         Nodes that the acquirer has asked for: spot, as they are for no job in particular.
+
+    Attributes
+    ----------
+    folder : HandoverFolder
+        As given.
+    launches, refusals : Counter
+        Launches by pool, nodes that got no instance by code; since the start.
+    returning : set of int
+        Jobs whose nodes could not be had.
     """
 
     name = "provision"
@@ -168,7 +145,7 @@ class ProvisionLoop:
         self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=prices)
         self._interruptions = interruptions
         self._settings = settings
-        self._folder = folder
+        self.folder = folder
         self._fleet = fleet
         self._slurm = slurm
         self._view = view
@@ -176,14 +153,15 @@ class ProvisionLoop:
         self._clock = clock
         self._addresses = Addresses(settings, slurm)
         self._resumed_jobs = ResumedJobs(view, clock)
+        self._asked_nodes = AskedNodes(settings, slurm, view, clock)
         self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
         self._unsettled = False
         self._counted: set[str] = set()  # hand-overs whose failed boots have been counted
-        self.launches: Counter[str] = Counter()  # by pool, since the start
-        self.refusals: Counter[str] = Counter()  # nodes that got no instance, by code
-        self.returning: set[int] = set()  # jobs whose nodes could not be had
+        self.launches: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.returning: set[int] = set()
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -201,6 +179,7 @@ class ProvisionLoop:
             # an answer of EC2 was lost: what came of it must be known before those nodes are asked for again
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
+        self._asked_nodes.look()
         behind: set[str] = set()  # nodes of hand-overs that are not done yet
 
         def act(waiting: tuple[Path, HandOver]) -> None:
@@ -212,35 +191,55 @@ class ProvisionLoop:
             if self._act(waiting):
                 behind.difference_update(waiting[1].nodes)
 
-        for_each(self._folder.waiting(), act)
+        for_each(self.folder.waiting(), act)
 
     def _act(self, waiting: tuple[Path, HandOver]) -> bool:
         """Do what a hand-over asks; False when it has to wait for the next look at Slurm."""
-        path, hand_over = waiting
+        path, asked = waiting
+        foreign = self._asked_nodes.foreign(asked)
+        if foreign is None:
+            self._fleet.asked_for(asked.nodes)
+            return False
+        hand_over = replace(asked, nodes=tuple(node for node in asked.nodes if node not in foreign))
+        refused = self._asked_nodes.refuse(asked, foreign) if foreign else ""
         match hand_over.operation:
-            case "resume":
+            case "resume" if hand_over.nodes:
                 jobs = self._resumed_jobs.of(hand_over)
                 if jobs is None:
                     self._fleet.asked_for(hand_over.nodes)
                     return False
                 self._resume(hand_over, jobs)
             case "suspend":
-                ids = self._fleet.suspend(hand_over.nodes)
-                if self._interruptions is not None:
-                    self._interruptions.given_up(ids, self._clock.wall())
-                log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
-            case "resume_fail":
+                # also for nodes of other partitions: only an instance that EC2 calls ours can end
+                refused = "" if self._suspend(asked) else refused
+            case "resume_fail" if hand_over.nodes:
                 self._boot_failed(hand_over)
         if hand_over.operation != "resume":
-            for node in hand_over.nodes:
-                self._booting.pop(node, None)
-                self._pool_of.pop(node, None)
-                self._no_address.discard(node)
-            self._cloud.purse.release(hand_over.nodes, launched=True)
-        path.unlink(missing_ok=True)
+            self._forget_boots(hand_over.nodes)
+        if foreign:
+            self.refusals[NOT_OURS] += len(foreign)
+        if refused and not hand_over.nodes:
+            self.folder.set_aside(path, f"{fold(foreign)}: {refused}")
+        else:
+            self.folder.done(path)
         self._counted.discard(hand_over.identity)
         self._resumed_jobs.done(hand_over)
+        self._asked_nodes.done(hand_over)
         return True
+
+    def _suspend(self, hand_over: HandOver) -> list[str]:
+        ids = self._fleet.suspend(hand_over.nodes)
+        if self._interruptions is not None:
+            self._interruptions.given_up(ids, self._clock.wall())
+        log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
+        return ids
+
+    def _forget_boots(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            self._booting.pop(node, None)
+            self._pool_of.pop(node, None)
+            self._no_address.discard(node)
+        self._cloud.purse.release(nodes, launched=True)
 
     def _resume(self, hand_over: HandOver, jobs: Mapping[str, QueuedJob]) -> None:
         wanted = self._still_wanted(hand_over)
@@ -281,8 +280,7 @@ class ProvisionLoop:
         for node, failure in for_good.items():
             log.warning("cloud.not_launched", node=node, code=failure.code, message=failure.message)
             # slurmctld need not wait for its time-out: the job goes back into the queue at once
-            reason = f"burst advisor: EC2 gave no instance ({failure.code})"
-            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=reason)
+            self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=_reason(failure))
             self._booting.pop(node, None)
             self.refusals[failure.code] += 1
         self._cloud.purse.release(for_good, launched=False)
@@ -338,7 +336,7 @@ class ProvisionLoop:
             return Capacity.ON_DEMAND  # advised before the setting was changed
         if capacity is Capacity.SPOT and self._interruptions is not None:
             lost = self._interruptions.interruptions_of(queued.job.job_id)
-            if too_often_interrupted(replace(queued.job, interruptions=lost), self._settings):
+            if too_often_interrupted(structs.replace(queued.job, interruptions=lost), self._settings):
                 return Capacity.ON_DEMAND
         return capacity
 
@@ -400,3 +398,10 @@ class ProvisionLoop:
                 self._slurm.update_job([job_id], {**changes, "starttime": "now"})
                 log.info("job.returned", job=job_id, partition=changes["partition"])
                 self.returning.discard(job_id)
+
+
+def _reason(failure: Failure) -> str:
+    """Why a node got no instance, as slurmctld shows it to everybody."""
+    if failure.kind is FailureClass.CAP:
+        return f"burst advisor: daily cap: {failure.message}"
+    return f"burst advisor: EC2 gave no instance ({failure.code})"

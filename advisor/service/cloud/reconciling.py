@@ -17,10 +17,11 @@ from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import Settings
+from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.money import running_nodes
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.provisioning import Addresses, CloudFleet
+from advisor.service.cloud.provisioning import CloudFleet
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each

@@ -75,6 +75,16 @@ def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
     yield CounterMetricFamily(
         "advisor_nodes_lost", "Nodes powered down after their instance ended.", value=counters["nodes_lost"]
     )
+    yield CounterMetricFamily(
+        "advisor_handovers_set_aside",
+        "Entries of the hand-over folder that nothing could be done with.",
+        value=counters["handovers_set_aside"],
+    )
+    yield GaugeMetricFamily(
+        "advisor_handovers_stuck",
+        "Entries of it that can neither be used nor removed.",
+        value=len(counters["handovers_stuck"]),
+    )
 
 
 def _money(spend: dict[str, Any]) -> Iterable[Metric]:

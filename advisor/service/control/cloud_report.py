@@ -241,4 +241,6 @@ class CloudReport:
             "interruptions": dict(self._record.totals),
             "orphans_collected": self._reconcile.orphans_collected,
             "nodes_lost": self._reconcile.nodes_lost,
+            "handovers_set_aside": self._provision.folder.set_aside_since_start,
+            "handovers_stuck": list(self._provision.folder.stuck),
         }

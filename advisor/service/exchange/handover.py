@@ -7,7 +7,9 @@ loses nothing; acting twice must therefore be harmless.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import re
 import socket
@@ -19,7 +21,8 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.model.errors import AdvisorError, BadInput
+from advisor.history.whole_file import read_plain_file, set_aside
+from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 from advisor.service.exchange import announcing
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.socket_file import SocketFile, peer_uid
@@ -33,6 +36,8 @@ TURN: Final = b'{"v":1,"op":"turn"}\n'
 _OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
 _IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
 _READ_SECONDS: Final = 2.0
+_MOST_SET_ASIDE: Final = 200
+"""Kept for people to look at, the newest; a program called for wrong nodes makes one a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +78,16 @@ def decode(line: bytes) -> HandOver:
         identity, operation = str(message["id"]), str(message["op"])
         time = float(message["time"])
         nodes = expand(str(message["nodes"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise _refused(f"{type(error).__name__}: {error}") from None
+    if not math.isfinite(time):
+        raise _refused("its time is not a number")
     if operation not in _OPERATIONS or not _IDENTITY.fullmatch(identity) or message.get("v") != 1:
         raise _refused(f"operation {operation[:20]!a}, id {identity[:40]!a}")
     if not nodes:
         raise _refused("it names no node")
+    if any(name.startswith("-") for name in nodes):
+        raise _refused("a name of a node begins with -: that is an option of some program")
     return HandOver(
         identity=identity,
         operation=operation,
@@ -110,11 +119,19 @@ class HandoverFolder:
     Parameters
     ----------
     folder : Path
-        Only the service's user and slurmctld's may write there.
+        Only the service's user and slurmctld's may write there: what lies there is not trusted all the same.
+
+    Attributes
+    ----------
+    set_aside_since_start : int
+        Entries that nothing could be done with, by this process.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._stuck: set[str] = set()
+        self._acted_upon: set[str] = set()
+        self.set_aside_since_start = 0
 
     def prepare(self, group_id: int = -1) -> None:
         """Make the folder; a group may be given the right to write (slurmctld's user is in it).
@@ -150,17 +167,85 @@ class HandoverFolder:
         partial.rename(self._folder / f"{hand_over.identity}.json")
 
     def waiting(self) -> Iterator[tuple[Path, HandOver]]:
-        """Everything not yet acted upon, oldest first. What cannot be read is set aside as ``.bad``."""
-        for path in sorted(self._folder.glob("*.json")):
+        """Everything not yet acted upon, oldest first.
+
+        What is not a plain file, cannot be read or is no hand-over is set aside (`set_aside`); none of it
+        keeps the others from their turn.
+
+        Raises
+        ------
+        TellAdmin
+            The folder itself cannot be read (``handover.folder``).
+        RetryLater
+            After all others: an entry cannot be opened for the moment.
+        """
+        later: RetryLater | None = None
+        for path in self._entries():
             try:
-                with path.open("rb") as file:
-                    content = file.read(MAX_BYTES + 1)
-                if len(content) > MAX_BYTES:
-                    raise _refused("too long")
-                yield path, decode(content)
+                if path.name in self._acted_upon:
+                    self.done(path)
+                    continue
+                found = decode(read_plain_file(path, MAX_BYTES))
+            except FileNotFoundError:
+                continue
+            except RetryLater as error:
+                later = error
+                continue
             except BadInput as error:
-                log.warning("handover.unreadable", file=str(path), error=str(error)[:300])
-                path.rename(path.with_suffix(".bad"))
+                self.set_aside(path, str(error))
+                continue
+            self._stuck.discard(path.name)
+            yield path, found
+        if later is not None:
+            raise later
+
+    def _entries(self) -> list[Path]:
+        try:
+            paths = sorted(path for path in self._folder.iterdir() if path.name.endswith(".json"))
+        except OSError as error:
+            text = f"the hand-over folder {self._folder} cannot be read ({error.strerror})"
+            raise TellAdmin(text, code="handover.folder") from error
+        names = {path.name for path in paths}
+        self._stuck &= names
+        self._acted_upon &= names
+        return [path for path in paths if not path.name.startswith(".")]
+
+    def done(self, path: Path) -> None:
+        """Remove what has been acted upon; where that fails it is not acted upon again by this process."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._acted_upon.add(path.name)
+            self._say_stuck(path, "it has been acted upon", error)
+        else:
+            self._stuck.discard(path.name)
+
+    def set_aside(self, path: Path, why: str) -> None:
+        """Rename an entry that nothing can be done with, say so once, and keep it for people to look at."""
+        try:
+            kept = set_aside(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._say_stuck(path, why, error)
+            return
+        self._stuck.discard(path.name)
+        self.set_aside_since_start += 1
+        log.warning("handover.set_aside", file=str(kept), why=why[:300])
+        for old in sorted(self._folder.glob("*.bad"))[:-_MOST_SET_ASIDE]:
+            with contextlib.suppress(OSError):  # a folder, say: it stays
+                old.unlink()
+
+    def _say_stuck(self, path: Path, why: str, error: OSError) -> None:
+        if path.name not in self._stuck:
+            self._stuck.add(path.name)
+            mend = "it is skipped: remove it by hand"
+            log.error("handover.stuck", file=str(path), why=why[:300], error=error.strerror, mend=mend)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Names of entries that can neither be acted upon nor renamed nor removed."""
+        return tuple(sorted(self._stuck))
 
 
 class ControlSocket:

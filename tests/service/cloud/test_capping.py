@@ -9,7 +9,7 @@ import pytest
 from advisor.model import Capacity
 from advisor.model.settings import WaitingSettings
 from advisor.service.cloud.provisioning import ProvisionLoop
-from tests.service.cloud.test_loops import Rig, comment
+from tests.service.cloud.test_loops import EMPTY_POOL, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued
 
 HOUR = 3600.0
@@ -58,6 +58,23 @@ def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> N
     assert rig.slurm.states_told() == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
     assert rig.provision.returning == {2, 4}
     assert rig.provision.refusals == {"DailyCap": 2}
+
+
+def test_house_2_a_node_that_a_cap_forbids_says_which_and_not_that_ec2_had_none(rig: Rig) -> None:
+    ask(rig, {1: ("physics", 1.0), 2: ("physics", 1.0), 3: ("biology", 1.0), 4: ("biology", 1.0)})
+    reasons = {call[1][0]: call[2]["reason"] for call in rig.slurm.told if "reason" in call[2]}
+    spent = "USD of {} are spent or promised"
+    assert reasons == {
+        "burst2": f"burst advisor: daily cap: 2.07 {spent.format('3.00 for account physics today')}",
+        "burst4": f"burst advisor: daily cap: 4.13 {spent.format('5.00 for today')}",
+    }
+
+
+def test_house_2_an_empty_pool_is_still_ec2_s_word(rig: Rig) -> None:
+    rig.fleet.refusals = {"burst1": EMPTY_POOL}
+    ask(rig, {1: ("physics", 1.0)})
+    (reason,) = (call[2]["reason"] for call in rig.slurm.told if "reason" in call[2])
+    assert reason == "burst advisor: EC2 gave no instance (InsufficientInstanceCapacity)"
 
 
 def test_a_node_given_back_makes_room_for_the_next(rig: Rig) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import threading
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from advisor.model import Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.service.control.looking import LookLoop
 from advisor.service.exchange import snapshot as snapshots
+from advisor.service.exchange.handover import ControlSocket
+from advisor.service.exchange.socket_file import SocketFile
+from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import LoopRunner
+from tests.hooks.cloud_programs import as_slurmctld, installed_programs
 from tests.service.cloud.test_loops import Rig, reconcile
 from tests.service.doubles import make_instance, make_look, make_node
 
@@ -147,6 +155,124 @@ def test_f28_every_item_has_its_turn_and_the_last_failure_is_told() -> None:
         for_each(range(5), act)
     assert isinstance(caught.value.__cause__, KeyError)
     assert seen == [0, 1, 2, 3, 4]
+
+
+def test_f28_ill_entries_of_the_hand_over_folder_stop_neither_starts_nor_ends(rig: Rig) -> None:
+    (rig.path / "0.json").mkdir()
+    (rig.path / "1.json").symlink_to("/nonexistent")
+    os.mkfifo(rig.path / "2.json")
+    (rig.path / "3.json").write_text("nonsense")
+    rig.look([make_node("burst1", "IDLE", "POWERING_UP"), make_node("burst2", "IDLE", "POWERING_DOWN")])
+    rig.hand_over("resume", "burst1")
+    rig.hand_over("suspend", "burst2")
+    runner = LoopRunner(rig.provision, rig.hands.clock)
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert runner.run_once()
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",)]
+    assert rig.fleet.of("suspend") == [("burst2",)]
+    assert sum(entry["event"] == "handover.set_aside" for entry in logs) == 4
+    assert rig.waiting == 0
+
+
+def other_node(*states: str) -> Node:
+    return make_node("onprem1", *states)
+
+
+def test_d8_a_node_of_another_partition_gets_no_instance_and_a_reason(rig: Rig) -> None:
+    rig.look([other_node("IDLE", "POWERING_UP")])
+    rig.hand_over("resume", "onprem1,burst1,ghost[1-40]")
+    with capture_logs() as logs:
+        for _ in range(3):
+            rig.provision.act_on_handovers()
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",)]
+    told = {name: changes for what, (name, *_), changes in rig.slurm.told if "reason" in changes}
+    assert told == {
+        "onprem1": {"reason": "burst advisor: not a node of partition burst: nothing was started"}
+    }
+    said = [entry for entry in logs if entry["event"] == "cloud.not_ours"]
+    assert [entry["nodes"] for entry in said] == ["ghost[1-40],onprem1"]
+    assert rig.provision.refusals == {"NotInBurstPartition": 41}
+    assert rig.waiting == 0
+
+
+def test_d8_a_hand_over_without_a_node_of_ours_is_set_aside(rig: Rig) -> None:
+    rig.look([other_node("IDLE", "POWERING_UP")])
+    rig.fleet.listed = []
+    rig.hand_over("resume", "onprem1")
+    rig.hand_over("resume_fail", "onprem1")
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("resume") == rig.fleet.of("suspend") == []
+    assert rig.slurm.states_told() == {}  # not ours to bring back
+    assert rig.cloud.boot_failures == 0
+    assert len(list(rig.path.glob("*.bad"))) == 2
+
+
+def test_d8_a_suspend_ends_what_ec2_calls_ours_whatever_the_partition(rig: Rig) -> None:
+    """A node that an admin takes out of the burst partition while it is up must not be paid for for ever."""
+    rig.look([other_node("IDLE", "POWERING_DOWN")])
+    rig.hand_over("suspend", "onprem1")
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("suspend") == [("onprem1",)]
+    assert rig.waiting == 0
+    assert list(rig.path.glob("*.bad")) == []
+
+
+def test_d8_a_node_added_since_the_last_look_waits_for_the_next(rig: Rig) -> None:
+    rig.look()
+    rig.hands.pass_by(1.0)
+    rig.hand_over("resume", "burst99")
+    for _ in range(2):
+        rig.provision.act_on_handovers()
+        rig.hands.pass_by(1.0)
+    assert (rig.waiting, rig.fleet.of("resume")) == (1, [])
+    rig.look([make_node("burst99", "IDLE", "POWERING_UP")])
+    rig.provision.act_on_handovers()
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst99",)]
+
+
+def test_d8_what_slurm_has_shown_once_is_believed_while_it_cannot_be_seen(rig: Rig) -> None:
+    rig.look()
+    rig.provision.act_on_handovers()
+    rig.hands.pass_by(3600.0)
+    rig.hand_over("resume", "burst1")
+    rig.hand_over("resume", "burst99")
+    rig.hand_over("suspend", "burst98")
+    rig.provision.act_on_handovers()
+    assert [nodes for nodes, _ in rig.fleet.of("resume")] == [("burst1",)]
+    assert rig.fleet.of("suspend") == [("burst98",)]  # it can end nothing but ours
+    assert rig.waiting == 1
+
+
+def test_f13_the_program_returns_while_ec2_hangs(rig: Rig, tmp_path: Path) -> None:
+    """`advisor control` writes the hand-over down and says so; its loop is another thread's."""
+    hangs, goes_on = threading.Event(), threading.Event()
+    resume = rig.fleet.resume
+
+    def hang(nodes: Sequence[str], **more: Any) -> Any:
+        hangs.set()
+        goes_on.wait(60.0)
+        return resume(nodes, **more)
+
+    rig.fleet.resume = hang  # type: ignore[method-assign]
+    rig.look()
+    runner = LoopRunner(rig.provision, Clock())
+    programs = installed_programs(tmp_path)
+    path = tmp_path / "control.sock"
+    control = ControlSocket(SocketFile(path), rig.folder, frozenset({os.getuid()}), runner.wake)
+    control.start()
+    runner.start()
+    try:
+        assert as_slurmctld(programs / "resume", "burst1") == 0
+        assert hangs.wait(30.0)
+        assert as_slurmctld(programs / "resume", "burst2") == 0  # EC2 hangs on the first
+        assert not goes_on.is_set()
+        assert rig.waiting == 2
+        assert not (tmp_path / "programs.log").exists()  # both were taken by the socket
+    finally:
+        goes_on.set()
+        control.stop()
+        runner.stop()
 
 
 def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) -> None:

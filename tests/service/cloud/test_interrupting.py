@@ -376,7 +376,7 @@ def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     interrupt(rig, 7, 2)
     rig.jobs.excluded = {7: "burst9"}
     waiting = make_queued(7, queue="burst", admin_comment=comment(capacity=Capacity.SPOT))
-    rig.look([make_node("burst2", "MIXED")], [waiting])
+    rig.look([make_node("burst2", "MIXED"), make_node("burst3", "IDLE", "POWERING_UP")], [waiting])
     rig.round()
     rig.round()
     assert rig.job_updates() == [{"excnodelist": "burst9,burst[1-2]"}]  # what lives as spot, once

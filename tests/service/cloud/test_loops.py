@@ -12,6 +12,7 @@ import pytest
 from advisor.decide.admin_comment import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
+from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
 from advisor.service.cloud.provisioning import ProvisionLoop
@@ -34,6 +35,9 @@ from tests.service.site import make_cluster
 
 EMPTY_POOL = Failure(FailureClass.CAPACITY, "InsufficientInstanceCapacity", "none left")
 SERVER_FAULT = Failure(FailureClass.SERVER, "InternalError", "oh")
+
+
+BURST_NODES = tuple(f"burst{number}" for number in range(1, 10))
 
 
 class Rig:
@@ -62,9 +66,19 @@ class Rig:
         self.provision = ProvisionLoop(settings, folder=self.folder, **parts)
         self.reconcile = ReconcileLoop(settings, **parts)
         self._number = 0
+        self.look()
+        self.provision.act_on_handovers()  # it knows the nodes from then on,
+        self.hands.monotonic += 61.0  # and has not seen Slurm lately
 
-    def look(self, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = ()) -> None:
-        self.view.update(make_look(self.hands.wall, nodes, jobs), make_cluster(time=self.hands.wall))
+    def look(
+        self, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = (), *, others: bool = True
+    ) -> None:
+        """What Slurm shows; ``others``: burst nodes that are not named are there, in a state nobody knows."""
+        missing = set(BURST_NODES) - {node.name for node in nodes} if others else set()
+        rest = [make_node(name, "STRANGE") for name in sorted(missing)]
+        self.view.update(
+            make_look(self.hands.wall, [*nodes, *rest], jobs), make_cluster(time=self.hands.wall)
+        )
 
     def hand_over(self, operation: str, nodes: str, jobs: dict[int, str] | None = None) -> None:
         self._number += 1
@@ -360,6 +374,19 @@ def test_f12_an_instance_nobody_claims_goes_after_the_grace_time(rig: Rig) -> No
     assert rig.fleet.of("terminate") == [("i-burst1", "i-x")]
 
 
+def test_f16_an_unknown_power_state_ends_no_instance(rig: Rig) -> None:
+    """A release of Slurm may call a node's state by a word that nobody here knows."""
+    rig.fleet.listed = [make_instance("burst1"), make_instance("burst2")]
+    for _ in range(3):
+        nodes = [make_node("burst1", "BRAND_NEW_STATE"), make_node("burst2", "IDLE", "POWERED_DOWN")]
+        assert nodes[0].power is NodePower.UNKNOWN
+        rig.look(nodes)
+        reconcile(rig)
+        rig.hands.pass_by(130.0)
+    assert set(rig.fleet.of("terminate")) == {("i-burst2",)}
+    assert rig.slurm.told == []
+
+
 def test_a_node_of_another_partition_claims_its_instance(rig: Rig) -> None:
     """A burst partition that lost a node must not cost that node's jobs their instance."""
     rig.fleet.listed = [make_instance("burst1"), make_instance("burst2")]
@@ -374,7 +401,7 @@ def test_without_any_burst_node_nothing_is_given_up_and_the_admin_told(rig: Rig)
     """A wrong cluster.burst_partition says nothing about instances."""
     rig.fleet.listed = [make_instance("burst1")]
     for _ in range(2):
-        rig.look([make_node("on1")])
+        rig.look([make_node("on1")], others=False)
         rig.reconcile.read_instances()
         with pytest.raises(TellAdmin, match="burst"):
             rig.reconcile.give_up_unclaimed()

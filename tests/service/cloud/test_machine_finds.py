@@ -103,7 +103,7 @@ def hand_overs_in_any_order(patch: Patch) -> None:
         if self._unsettled:
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
-        for_each(self._folder.waiting(), self._act)
+        for_each(self.folder.waiting(), self._act)
 
     patch.setattr(ProvisionLoop, "act_on_handovers", act_on_handovers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import runpy
@@ -13,12 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
-from advisor.model.errors import BadInput
+from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.service.exchange.handover import ControlSocket, HandoverFolder, decode, jobs_by_node
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.slurm import hook_files
@@ -56,6 +59,8 @@ def test_a_good_one() -> None:
         line(nodes="a;b"),
         line(nodes="a[1-99999999]"),
         line(time="soon"),
+        line(nodes="--help"),
+        line(nodes="burst1,-rf"),
         b'{"v":1}\n',
     ],
 )
@@ -96,7 +101,168 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "0-bad.json").write_text("nonsense")
     (tmp_path / ".half-written").write_text("{")
     assert [hand_over.identity for _, hand_over in folder.waiting()] == [IDENTITY]
-    assert (tmp_path / "0-bad.bad").exists()
+    assert (tmp_path / "0-bad.json.bad").exists()
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+    (path / "something").touch()
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def hand_over_behind_a_link(path: Path) -> None:
+    other = path.parent / "elsewhere"
+    other.write_bytes(line(id="1-1-00000000"))
+    path.symlink_to(other)
+
+
+def socket_file(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def endless(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+ILL_ENTRIES = {
+    "a directory": directory,
+    "a dangling link": lambda path: path.symlink_to("/nonexistent"),
+    "a link to a device": device,
+    "a link to a hand-over": hand_over_behind_a_link,
+    "a FIFO": os.mkfifo,
+    "a socket": socket_file,
+    "a terabyte": endless,
+    "not readable": lambda path: path.write_bytes(line()),
+    "a disk error": lambda path: path.write_bytes(line()),
+    "an option for a name": lambda path: path.write_bytes(line(nodes="--help")),
+    "an endless time": lambda path: path.write_bytes(line().replace(b"5.0", b"1e400")),
+    "a number of 400 digits": lambda path: path.write_bytes(line().replace(b"5.0", b"9" * 400)),
+}
+
+
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> dict[Path, int]:
+    """Files that cannot be opened, and why; root may open everything."""
+    errors: dict[Path, int] = {}
+    opened = os.open
+
+    def refusing(path: Path, *arguments: int) -> int:
+        if path in errors:
+            raise OSError(errors[path], os.strerror(errors[path]))
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "open", refusing)
+    return errors
+
+
+def said(logs: list[Any], event: str) -> int:
+    return sum(entry["event"] == event for entry in logs)
+
+
+@pytest.mark.parametrize("kind", ILL_ENTRIES)
+def test_d3_one_ill_entry_is_set_aside_and_said_once_and_the_others_go_on(
+    short_folder: Path, kind: str, unreadable: dict[Path, int]
+) -> None:
+    folder, path = HandoverFolder(short_folder), short_folder / "0.json"
+    ILL_ENTRIES[kind](path)
+    unreadable |= {path: {"not readable": errno.EACCES, "a disk error": errno.EIO}.get(kind, 0)}
+    if not unreadable[path]:
+        unreadable.clear()
+    folder.put(decode(line()), line())
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert [hand_over.identity for _, hand_over in folder.waiting()] == [IDENTITY]
+    assert said(logs, "handover.set_aside") == 1
+    assert folder.set_aside_since_start == 1
+    assert os.path.lexists(short_folder / "0.json.bad")  # for people to look at
+    assert not os.path.lexists(path)
+
+
+def test_d3_ill_entries_of_one_name_are_all_kept(tmp_path: Path) -> None:
+    folder = HandoverFolder(tmp_path)
+    for number in range(3):
+        directory(tmp_path / "0.json")
+        assert list(folder.waiting()) == []
+        assert folder.set_aside_since_start == number + 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "0.json.1.bad",
+        "0.json.2.bad",
+        "0.json.bad",
+    ]
+
+
+def test_d3_what_is_set_aside_does_not_pile_up(tmp_path: Path) -> None:
+    folder = HandoverFolder(tmp_path)
+    for number in range(250):
+        (tmp_path / f"{number:04d}.json").touch()
+    assert list(folder.waiting()) == []
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert (len(left), left[0]) == (200, "0050.json.bad")
+
+
+@pytest.mark.parametrize("kind", ["a directory", "a FIFO", "an option for a name"])
+def test_d3_an_entry_that_can_neither_be_used_nor_renamed_is_skipped_and_said_once(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = HandoverFolder(tmp_path)
+    ILL_ENTRIES[kind](tmp_path / "0.json")
+    folder.put(decode(line()), line())
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(Path, "rename", refused)
+        for _ in range(3):
+            assert [hand_over.identity for _, hand_over in folder.waiting()] == [IDENTITY]
+        assert (said(logs, "handover.stuck"), folder.stuck) == (1, ("0.json",))
+    assert len(list(folder.waiting())) == 1  # may be renamed again
+    assert folder.stuck == ()
+
+
+def test_d3_a_hand_over_that_cannot_be_removed_is_acted_upon_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = HandoverFolder(tmp_path)
+    folder.put(decode(line()), line())
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(Path, "unlink", refused)
+        acted = 0
+        for _ in range(3):
+            for path, _ in folder.waiting():
+                acted += 1
+                folder.done(path)
+        assert (acted, said(logs, "handover.stuck"), len(folder.stuck)) == (1, 1, 1)
+    assert list(folder.waiting()) == []
+    assert (list(tmp_path.iterdir()), folder.stuck) == ([], ())
+
+
+def test_d3_what_cannot_be_opened_for_the_moment_stays(tmp_path: Path, unreadable: dict[Path, int]) -> None:
+    """Too many open files say nothing about a hand-over."""
+    folder, path = HandoverFolder(tmp_path), tmp_path / "0.json"
+    path.write_bytes(line(id="1-1-00000000"))
+    folder.put(decode(line()), line())
+    unreadable[path] = errno.EMFILE
+    waiting = folder.waiting()
+    assert next(waiting)[1].identity == IDENTITY  # the others first
+    with pytest.raises(RetryLater):
+        next(waiting)
+    unreadable.clear()
+    assert len(list(folder.waiting())) == 2
+
+
+def test_d3_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TellAdmin, match="cannot be read"):
+        list(HandoverFolder(tmp_path / "gone").waiting())
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
