@@ -51,6 +51,7 @@ def report(tmp_path: Path) -> CloudReport:
             make_node("burst3", "IDLE", "POWERED_DOWN"),
         ],
         [make_queued(7, "RUNNING", nodes="burst1", account="physics")],
+        others=False,
     )
     rig.provision.watch_boots()
     rig.reconcile.read_instances()
