@@ -160,7 +160,7 @@ def most_careful(failures: Sequence[Failure]) -> Failure:
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """Read a failure from an exception that a call of botocore has raised; None where it is not botocore's."""
+    """Read a failure from an exception that botocore has raised; None where it is none of its."""
     if isinstance(error, ClientError):
         return _answered(error)
     # Credentials that can't be fetched right now are a service that does not answer; having none is not.
