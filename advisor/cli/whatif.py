@@ -142,6 +142,7 @@ def _seen(settings: Settings) -> SiteState:
         on_demand_open=True,
         protected="",
         steady_free_nodes=0,
+        rooms={},
     )
     return replace(seen, cloud=lasting)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from advisor.decide.capacity import choose, must_be_stable, stable_feature
+from advisor.decide.capacity import choose, kind_of_node, must_be_stable, stable_feature
+from advisor.decide.cloud_queue import cloud_wait
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculated, speculation_of
 from advisor.decide.placement import as_case, state_unknown
@@ -92,6 +93,11 @@ def _answers(
         return (first,), None, None
     if state.cluster is None:
         return (first, state_unknown()), None, None
+    ratio = settings.placement.performance_ratio(job.processors)
+    cloud_run = ratio * estimates.run.seconds
+    there = 0.0
+    if cloud.rooms:
+        there = cloud_wait(kind_of_node(job, cloud, settings), job, cloud_run, cloud, state.time)
     case = as_case(
         processors=job.processors,
         requested_time=job.requested_time,
@@ -101,6 +107,7 @@ def _answers(
         record=state.record,
         tasks=job.array_tasks,
         cutoff=state.cutoff,
+        cloud_wait=there,
     )
     second, hedge = faster(case), hedge_of(job, cloud, settings)
     if hedge is not None and second.verdict is _UNSURE:
@@ -108,10 +115,9 @@ def _answers(
         second = in_doubt(second, job, state.cluster, hedge)
     if second.verdict in STAYS:
         return (first, second), None, None
-    cloud_run = case.performance_ratio * estimates.run.seconds
     # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
     # Where there is none nothing will be paid; question 4 says why.
-    chosen, fourth = choose(job, cloud_run, cloud, settings)
+    chosen, fourth = choose(job, cloud_run, cloud, settings, state.time)
     cost = 0.0 if chosen is None else cost_usd(job, cloud_run, chosen, cloud, settings)
     cost = cost if math.isfinite(cost) else math.nan
     third = worth_paying(job, estimates, cost, cloud, settings.waiting)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection
 from typing import Final
 
+from advisor.decide.cloud_queue import ANY, cloud_wait
 from advisor.decide.demand import requeueable, usd_per_core_hour
+from advisor.decide.display import duration
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
 from advisor.model.job import Job
@@ -14,6 +16,7 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
 _STABLE: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
+_ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
 _ON_DEMAND: Final = (Capacity.ON_DEMAND, Reason.ON_DEMAND)
 _CAPACITY: Final = Question.CAPACITY
@@ -21,7 +24,7 @@ _YES: Final = Verdict.YES
 
 
 def choose(
-    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings
+    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
 ) -> tuple[Capacity | None, Answer]:
     """Choose what to pay for.
 
@@ -36,6 +39,8 @@ def choose(
         Free reserved nodes, which pools are open, protected mode.
     settings : Settings
         Sections ``capacity``, ``cluster`` and ``ec2``.
+    now : float
+        Seconds: the nodes that may be spot may be taken for longer than others.
 
     Returns
     -------
@@ -54,6 +59,8 @@ def choose(
         return Capacity.RESERVED, _answer(Verdict.YES, Reason.RESERVED, run, free)
     limit = ("spot_max_run", Quantity(settings.capacity.spot_max_run_seconds))
     obstacle = _spot_obstacle(job, cloud_run_seconds, cloud, settings)
+    if cloud.rooms and not obstacle and cloud.on_demand_open:
+        obstacle = _starts_sooner_elsewhere(job, cloud_run_seconds, cloud, now)
     if obstacle and not cloud.on_demand_open:
         return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
     capacity, reason = _ON_DEMAND if obstacle else _SPOT
@@ -64,6 +71,11 @@ def choose(
 def must_be_stable(job: Job, settings: Settings) -> bool:
     """Whether the job needs a constraint that keeps it off spot nodes; where there are none nothing need."""
     return settings.capacity.use_spot and not requeueable(job, settings)
+
+
+def kind_of_node(job: Job, cloud: CloudState, settings: Settings) -> str:
+    """Which nodes of the cloud the job may start on: a key of ``cloud.rooms``. `prefer` excludes none."""
+    return (must_be_stable(job, settings) and stable_feature(job, cloud)) or ANY
 
 
 def stable_feature(job: Job, cloud: CloudState) -> str | None:
@@ -80,6 +92,18 @@ def is_never_spot(features: Collection[str]) -> bool:
     reconfigure``, and with the last node gone slurmctld would refuse submissions that name them.
     """
     return any(name in features for name in _STABLE)
+
+
+def _starts_sooner_elsewhere(job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> str:
+    """Say that the nodes that may be spot are taken for longer than others; empty when they are not.
+
+    Slurm would start it on the others whatever it prefers, and they cost what on-demand costs.
+    """
+    if _ON_SPOT not in cloud.rooms:
+        return ""
+    on_spot = cloud_wait(_ON_SPOT, job, cloud_run_seconds, cloud, now)
+    longer = on_spot - cloud_wait(ANY, job, cloud_run_seconds, cloud, now)
+    return f"it starts {duration(longer)} sooner than on spot, whose nodes are taken" if longer > 0.0 else ""
 
 
 def _not_excludable(job: Job, cloud: CloudState) -> str:

@@ -113,6 +113,22 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
 
 PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
+        Reason.CLOUD_FASTER: {
+            "cloud_wait": (
+                "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+                "(±{run_deviation}); in the cloud all nodes for it are taken, it waits about {cloud_wait} "
+                "for one, boots {boot} and runs {performance_ratio} times as long, done {predicted_saving} "
+                "sooner."
+            ),
+        },
+        Reason.CLOUD_NOT_FASTER: {
+            "cloud_wait": (
+                "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+                "(±{run_deviation}); in the cloud all nodes for it are taken: waiting about {cloud_wait} for "
+                "one, booting {boot} and running {performance_ratio} times as long would not finish it "
+                "sooner."
+            ),
+        },
         Reason.TOO_UNCERTAIN: {
             "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
             "tolerated_deviation": (
@@ -150,6 +166,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "run_deviation": "its standard deviation",
         "performance_ratio": "cloud run time / on-premise run time",
         "boot": "boot time",
+        "cloud_wait": "wait for a node in the cloud",
         "predicted_saving": "predicted saving",
         "win_probability": "probability that the cloud is faster",
         "stake": "could lose at worst",

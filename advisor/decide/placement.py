@@ -2,12 +2,12 @@
 
 The paper prints its decision as ``w_p + r_p < (o*c + i)*r_p``, which would send exactly those jobs to the
 cloud that finish *later* there; its own prose, its definition of saved time (section V-B) and its tables
-need the opposite. Here, with the boot time the paper leaves out::
+need the opposite. Here, with boot time and wait in the cloud's queue, which the paper leaves out::
 
-    w + r > boot + s(c)*r   and   variance of w < C(o, job)
+    w + r > wait there + boot + s(c)*r   and   variance of w < C(o, job)
 
-written as ``w > boot + (s(c) - 1)*r``, so that with s = 1 no run time is needed and none can round the
-answer (docs/designs/0004-decision.md).
+written as ``w > wait there + boot + (s(c) - 1)*r``, so that with s = 1 no run time is needed and none can
+round the answer (docs/designs/0004-decision.md).
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Tasks of a job array, each of which moves; 1 for a plain job.
     cutoff : Cutoff or None
         The published rule's cutoff, where a backtest has chosen it.
+    cloud_wait_seconds : float
+        Expected wait for a node in the cloud, before the boot.
     """
 
     processors: int
@@ -62,6 +64,12 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     record: TrackRecord | None = None
     tasks: int = 1
     cutoff: Cutoff | None = None
+    cloud_wait_seconds: float = 0.0
+
+    @property
+    def starts_after_seconds(self) -> float:
+        """Expected time until the job would run in the cloud: its wait there, and the boot."""
+        return self.cloud_wait_seconds + self.boot_seconds
 
     @property
     def saving_deviation(self) -> float:
@@ -71,9 +79,9 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return math.sqrt(variance) if variance >= 0.0 else math.nan
 
     def penalty_seconds(self, run_seconds: float) -> float:
-        """How much longer a run of that length takes in the cloud, boot included; s = 1 needs no length."""
+        """How much longer a run of that length takes in the cloud, start included; s = 1 needs no length."""
         slowdown = self.performance_ratio - 1.0
-        return self.boot_seconds + (slowdown * run_seconds if slowdown else 0.0)
+        return self.starts_after_seconds + (slowdown * run_seconds if slowdown else 0.0)
 
 
 PUBLISHED_INSTEAD: Final = "published-rule"
@@ -135,6 +143,8 @@ def answer(
         ("boot", Quantity(case.boot_seconds)),
         ("predicted_saving", Quantity(wait.seconds - case.penalty_seconds(run.seconds))),
     )
+    if case.cloud_wait_seconds:
+        more = (("cloud_wait", Quantity(case.cloud_wait_seconds)), *more)
     return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
 
 
@@ -153,6 +163,7 @@ def as_case(
     record: TrackRecord | None = None,
     tasks: int = 1,
     cutoff: Cutoff | None = None,
+    cloud_wait: float = 0.0,
 ) -> PlacementCase:
     """Gather what a rule may look at."""
     return PlacementCase(
@@ -166,4 +177,5 @@ def as_case(
         record=record,
         tasks=tasks,
         cutoff=cutoff,
+        cloud_wait_seconds=cloud_wait,
     )

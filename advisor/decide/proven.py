@@ -33,9 +33,9 @@ _CLOUD_FASTER: Final = Reason.CLOUD_FASTER
 
 
 def win_probability(case: PlacementCase) -> float:
-    """Probability that the cloud is faster: of wait > boot + (s(c) - 1) * run, taken as independent."""
+    """Probability that the cloud is faster: of wait > start + (s(c) - 1) * run, taken as independent."""
     slowdown = case.performance_ratio - 1.0
-    return _win_probability(case.wait.quantiles, case.run.quantiles, case.boot_seconds, slowdown)
+    return _win_probability(case.wait.quantiles, case.run.quantiles, case.starts_after_seconds, slowdown)
 
 
 @lru_cache(maxsize=64)

@@ -13,9 +13,11 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from advisor.decide.capacity import kind_of_node
+from advisor.decide.cloud_queue import ANY, cloud_wait
 from advisor.decide.proven import is_overexposed
 from advisor.decide.waiting import has_cap, worth_paying
-from advisor.model.advice import Advice
+from advisor.model.advice import Advice, Capacity
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -63,9 +65,21 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
             and state.cloud.reserved_free_nodes == self.state.cloud.reserved_free_nodes
             # no answer to a job that is moved rests on its name or on its time
             and replace(job, submit_time=self.job.submit_time, name=self.job.name) == self.job
+            # the cloud's queue is asked anew where there is one: it moves with each job and each second
+            and "cloud_wait" not in self.values
+            and not self._would_wait(job, state)
             and self._may_be_staked(state)
             and self._is_paid(state)
         )
+
+    def _would_wait(self, job: Job, state: SiteState) -> bool:
+        """Whether a job that says the same would wait in the cloud by now, or on what may be spot."""
+        cloud, run = state.cloud, self.values.get("predicted_cloud_run", math.nan)
+        if not cloud.rooms:
+            return False
+        kind = kind_of_node(job, cloud, self.settings)
+        kinds = (ANY, Capacity.SPOT.value) if kind == ANY else (kind,)
+        return any(cloud_wait(kind, job, run, cloud, state.time) > 0.0 for kind in kinds)
 
     def _may_be_staked(self, state: SiteState) -> bool:
         stake, trusted = self.values.get("stake"), self.values.get("record")

@@ -94,6 +94,8 @@ def message(
     wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
     if wait is not None:
         line += f": expected wait here {duration(wait)}"
+    if there := values.get("cloud_wait"):
+        line += f", for a cloud node {duration(there)}"
     if saving is not None and math.isfinite(saving):
         line += f", done about {duration(saving)} sooner"
     if advice.hedge:

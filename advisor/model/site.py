@@ -15,6 +15,28 @@ from advisor.model.job import Job
 _NOTHING: Final = MappingProxyType[str, float]({})
 
 
+class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When cloud nodes of one kind have room for jobs of one size, behind all that wait there already.
+
+    Attributes
+    ----------
+    processors : int
+        Size of a place: so many processors on one node.
+    free : int
+        Places that are free now, on nodes that are up or powered down.
+    later : tuple of float
+        When further places are expected to come free, seconds on the clock of ``SiteState.time``, ascending;
+        the first hundreds of them.
+    total : int
+        All places, free and taken.
+    """
+
+    processors: int
+    free: int
+    later: tuple[float, ...] = ()
+    total: int = 0
+
+
 class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cloud side at one moment, as `advisor control` last saw it.
 
@@ -49,6 +71,12 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         feature of fewer nodes than it needs.
     steady_free_nodes : int
         Idle cloud nodes that are marked as expected to stay (``matching.steady_feature``).
+    rooms : dict
+        The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot; ``on-demand``,
+        ``reserved``: those with that feature) its rooms, from small places to whole nodes. A kind that is not
+        named is as ``""``; none at all: nothing is known of the queue.
+    taken_processors : int
+        What jobs moved since the look have taken of them; a job on several nodes takes whole ones.
     """
 
     boot_seconds: float | None = None
@@ -67,6 +95,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     features: tuple[str, ...] = ()
     nodes_with: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     steady_free_nodes: int = 0
+    rooms: dict[str, tuple[Room, ...]] = {}
+    taken_processors: int = 0
 
     def nodes_needed(self, job: Job) -> int | None:
         """Cloud nodes that one task of a job needs, at least one; None where nobody can tell.
@@ -82,8 +112,15 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The same, where nobody can tell one core to a node: nothing is promised that is not there."""
         return self.nodes_needed(job) or max(1, job.processors)
 
-    def committed(self, usd: float, by_account: Mapping[str, float], reserved_nodes: int) -> CloudState:
-        """The cloud with so many dollars more promised today, and so many reserved nodes taken."""
+    def processors_taken_by(self, job: Job) -> int:
+        """What all tasks of a job take of the cloud: its processors, or whole nodes if it needs several."""
+        nodes = self.nodes_at_most(job)
+        return job.array_tasks * (nodes * (self.processors_per_node or 1) if nodes > 1 else job.processors)
+
+    def committed(
+        self, usd: float, by_account: Mapping[str, float], reserved_nodes: int, processors: int = 0
+    ) -> CloudState:
+        """The cloud with so many dollars more promised today, so many reserved nodes and processors taken."""
         by_account_now = self.spent_today_by_account
         if by_account:
             spent = dict(by_account_now)
@@ -95,6 +132,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             spent_today_usd=self.spent_today_usd + usd,
             spent_today_by_account=by_account_now,
             reserved_free_nodes=max(0, self.reserved_free_nodes - reserved_nodes),
+            taken_processors=self.taken_processors + processors,
         )
 
 

@@ -17,6 +17,7 @@ from advisor.decide.repeated import Moved, may_be_repeated
 from advisor.model import Advice, Capacity, Earned, Estimate, Estimates, Job, SiteState, SizeEstimate
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import Settings
+from advisor.model.site import Room
 from tests.decide.cases import CLUSTER, make_cloud, make_job, make_settings
 
 _TAKES = (Reason.DAILY_CAP, Reason.ACCOUNT_CAP, Reason.EXPOSURE_TOO_LARGE)
@@ -32,10 +33,11 @@ class World:
     by_account: dict[str, float] = field(default_factory=dict)
     reserved: int = 0
     at_risk: float = 0.0
+    processors: int = 0
 
     def at(self, time: float) -> SiteState:
         record = self.base.record
-        cloud = self.base.cloud.committed(self.usd, self.by_account, self.reserved)
+        cloud = self.base.cloud.committed(self.usd, self.by_account, self.reserved, self.processors)
         if record is not None:
             record = replace(record, at_risk_seconds=record.at_risk_seconds + self.at_risk)
         return replace(self.base, time=time, cloud=cloud, record=record)
@@ -45,12 +47,25 @@ class World:
             return
         usd = advice.number("predicted_cost") or 0.0
         self.usd += usd
+        self.processors += self.base.cloud.processors_taken_by(job)
         if job.account:
             self.by_account[job.account] = self.by_account.get(job.account, 0.0) + usd
         if advice.capacity is Capacity.RESERVED:
             self.reserved += job.array_tasks * self.base.cloud.nodes_at_most(job)
         if advice.hedge is None:
             self.at_risk += job.array_tasks * (advice.number("stake") or 0.0)
+
+
+def drawn_rooms(draw: random.Random, free: int) -> dict[str, tuple[Room, ...]]:
+    """A cloud with little room, or much; now and then nodes that may be spot are told apart."""
+
+    def room(processors: int) -> Room:
+        places = free * 8 // processors
+        later = tuple(sorted(1000.0 + draw.uniform(-5.0, 3600.0) for _ in range(3)))
+        return Room(processors=processors, free=places, later=later, total=places + 3)
+
+    kinds = draw.choice((("",), ("", "spot", "on-demand")))
+    return {kind: (room(1), room(8)) for kind in kinds}
 
 
 def drawn_world(draw: random.Random) -> World:
@@ -74,6 +89,7 @@ def drawn_world(draw: random.Random) -> World:
         on_demand_usd_per_core_hour=0.05,
         spot_open=draw.random() < 0.7,
         spent_today_usd=draw.choice((0.0, 1.0)),
+        rooms=draw.choice(({}, {}, drawn_rooms(draw, 40), drawn_rooms(draw, 2))),
     )
     record = record_of(Earned(saved_seconds=draw.choice((1e5, 1e6, 1e8))), settings.placement)
     return World(

@@ -9,6 +9,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import structs
+
 from advisor.decide.capacity import is_never_spot
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
@@ -23,6 +25,7 @@ from advisor.service.exchange.status_file import write as write_status
 from advisor.service.learn.placement_loop import PlacementLoop
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.sight.cloud_rooms import cloud_rooms
 from advisor.service.sight.committed import with_committed
 from advisor.service.sight.site_view import (
     active_features,
@@ -147,13 +150,15 @@ class LookLoop:
             return
         snapshot, state = self._seen
         nodes = burst_nodes(snapshot, self._settings)
+        cloud = with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings)
+        rooms = cloud_rooms(_usable(nodes), snapshot, self._settings.cluster.burst_partition)
         snapshots.write(
             self._settings.paths.snapshot,
             Snapshot(
                 state=SiteState(
                     time=snapshot.time,
                     cluster=state,
-                    cloud=with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings),
+                    cloud=structs.replace(cloud, rooms=rooms),
                     record=None if self._placement is None else self._placement.record,
                     hedge_price=None if self._placement is None else self._placement.hedge_price,
                     cutoff=self._cutoff(),

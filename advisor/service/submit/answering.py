@@ -166,6 +166,7 @@ def submission_of(
             at_risk_seconds=tasks * stake,
             account=job.account,
             reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
+            cloud_processors=cloud.processors_taken_by(job),
         )
     queue, ours = job.queue or "", settings.cluster.on_premise_partitions
     burst_by_hand = queue == settings.cluster.burst_partition
@@ -177,6 +178,7 @@ def submission_of(
         tasks=tasks if counts else 0,
         requested_seconds=seconds,
         on_premise=not burst_by_hand,
+        cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         account=job.account,
     )
 

@@ -6,7 +6,8 @@ or all would be moved (the day's money looks unspent). So the submit server keep
 
 * A job that stays joins the on-premise queue: queue size and queued work grow. If nobody waits and its
   processors are free, it is taken to start at once, as first come first served would do, and takes them.
-* A job that is moved commits its predicted money to the day's spending, and its nodes if they are reserved.
+* A job that is moved commits its predicted money to the day's spending, its nodes if they are reserved, and
+  takes its place in the cloud's queue.
 * A new snapshot replaces the account of everything submitted before its query began. A submission whose
   RPC is still under way at that moment (milliseconds) is then missing for one period: it is rather left out
   than counted twice, because a queue that looks too long moves jobs for money.
@@ -51,6 +52,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Who pays.
     reserved_nodes : int
         Reserved instances it takes.
+    cloud_processors : int
+        What it takes of the cloud's nodes (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
     at_risk_seconds : float
         What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
     """
@@ -63,6 +66,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     committed_usd: float = 0.0
     account: str | None = None
     reserved_nodes: int = 0
+    cloud_processors: int = 0
     at_risk_seconds: float = 0.0
 
 
@@ -89,7 +93,7 @@ class RecentSubmissions:
         self._cluster_then: ClusterState | None = None
         self._usd = self._at_risk = 0.0
         self._usd_by_account: dict[str, float] = {}
-        self._reserved_nodes = 0
+        self._reserved_nodes = self._cloud_processors = 0
 
     def rebase(self, base: SiteState | None) -> None:
         """Take a new snapshot; what was submitted up to its time is in it and leaves the account."""
@@ -112,6 +116,7 @@ class RecentSubmissions:
             self._usd += job.committed_usd
             self._at_risk += job.at_risk_seconds
             self._reserved_nodes += job.reserved_nodes
+            self._cloud_processors += job.cloud_processors
             if job.account is not None and job.committed_usd:
                 spent = self._usd_by_account.get(job.account, 0.0)
                 self._usd_by_account[job.account] = spent + job.committed_usd
@@ -190,11 +195,13 @@ class RecentSubmissions:
         )
 
     def _cloud(self, base: CloudState) -> CloudState:
-        if not (self._usd or self._reserved_nodes):
+        if not (self._usd or self._reserved_nodes or self._cloud_processors):
             return base
         if self._cloud_now is None:
             # with what the jobs moved since have committed
-            self._cloud_now = base.committed(self._usd, self._usd_by_account, self._reserved_nodes)
+            self._cloud_now = base.committed(
+                self._usd, self._usd_by_account, self._reserved_nodes, self._cloud_processors
+            )
         return self._cloud_now
 
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.model import CloudState, Earned, SiteState, TrackRecord
+from advisor.decide.cloud_queue import cloud_wait
+from advisor.model import CloudState, Earned, Job, SiteState, TrackRecord
+from advisor.model.site import Cutoff, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
 
@@ -118,6 +120,22 @@ def test_moved_jobs_commit_money_and_nodes_and_join_no_queue() -> None:
     assert dict(cloud.spent_today_by_account) == {"a": 1.0}, "the snapshot itself is not touched"
 
 
+@pytest.mark.parametrize(("run", "third"), [(60.0, 60.0), (3600.0, 499.0)])
+def test_day_one_3_moved_jobs_take_their_place_in_the_clouds_queue(run: float, third: float) -> None:
+    """Two nodes are free: the third job since the look waits for the next one, or for one of theirs."""
+    recent = RecentSubmissions()
+    rooms = {"": (Room(processors=4, free=2, later=(NOW + 500.0,), total=3),)}
+    cloud = CloudState(rooms=rooms, processors_per_node=4)
+    recent.rebase(SiteState(time=NOW, cluster=make_cluster(), cloud=cloud))
+    job, waits = Job(job_id=0, submit_time=NOW, processors=4), list[float]()
+    for _ in range(3):
+        cloud = recent.state(NOW + 1).cloud
+        waits.append(cloud_wait("", job, run, cloud, NOW + 1))
+        taken = cloud.processors_taken_by(job)
+        recent.add(Submission(time=NOW + 1, processors=4, on_premise=False, cloud_processors=taken))
+    assert waits == [0.0, 0.0, third]
+
+
 submissions = st.builds(
     Submission,
     time=st.floats(NOW, NOW + 20),
@@ -201,7 +219,14 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
     """Whatever is added to the state later: the price of a hedge once never reached the decision."""
     cloud = CloudState(reserved_free_nodes=5, steady_free_nodes=1, nodes_with=MappingProxyType({"spot": 4.0}))
     record = TrackRecord(bands=(Earned(saved_seconds=1.0),), at_risk_seconds=2.0)
-    base = SiteState(time=NOW, cluster=make_cluster(), cloud=cloud, record=record, hedge_price=0.25)
+    base = SiteState(
+        time=NOW,
+        cluster=make_cluster(),
+        cloud=cloud,
+        record=record,
+        hedge_price=0.25,
+        cutoff=Cutoff(scale=9.0, decay=0.5),
+    )
     said = structs.asdict(base)
     assert all(said[field.name] != field.default for field in structs.fields(SiteState))
     recent = RecentSubmissions()
