@@ -23,13 +23,15 @@ def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     """Show modes, ages, queue, cloud nodes, what keeps jobs from the cloud, and the last errors.
 
     Asks nobody but the submit server's socket and reads what the control process wrote last, so that it works
-    while Slurm or EC2 do not.
+    while Slurm or EC2 do not. Exit code 1 where this login may not see how the processes are.
     """
     from advisor.service.admin.status_report import ask_serve, status_report
 
     settings = settings_of(config)
     result = status_report(settings, time.time(), ask_serve(settings))
     emit(result, output, lambda console: _draw(console, result))
+    if any(result[name]["running"] is None for name in ("serve", "control")):
+        raise typer.Exit(1)
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import re
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -215,8 +219,13 @@ advisor_serve_model_version{kind="predictor"} 12.0
     ],
 )
 def test_without_a_socket_the_submit_server_is_seen_through_the_metrics(
-    empty: Path, ask_site: Ask, scraped: str, expected: dict[str, Any]
+    empty: Path, ask_site: Ask, scraped: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(*_: object) -> None:  # as systemd does to a unit without AF_UNIX
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    no_unix = SimpleNamespace(socket=refuse, AF_UNIX=socket.AF_UNIX, SOCK_STREAM=socket.SOCK_STREAM)
+    monkeypatch.setattr("advisor.service.exchange.client.socket", no_unix)
     page = MetricsPage(("127.0.0.1", 0), scraped.encode)
     page.start()
     empty.write_text(empty.read_text().replace("metrics_port = 0", f"metrics_port = {page.port}"))

@@ -18,6 +18,7 @@ from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.settings import Settings
 from advisor.predict.predictor import Predictor
 from advisor.service.exchange import snapshot as snapshots
+from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 
@@ -76,6 +77,8 @@ def guarded(name: str, run: Check) -> Iterator[Diagnosis]:
         yield from run()
     except AdvisorError as problem:
         yield error(name, str(problem), "See the message; then run `advisor doctor` again")
+    except PermissionError as problem:
+        yield error(name, str(denied(Path(problem.filename or ""))), "Run the doctor as the service's user")
     except Exception as problem:  # noqa: BLE001 - the doctor must live to tell
         yield error(
             name, f"the check itself failed: {type(problem).__name__}: {problem}", "Please report this"
@@ -185,6 +188,8 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
             reply = client.ping()
             seconds = time.perf_counter() - before
     except AdvisorError as problem:
+        if problem.code == DENIED:
+            raise
         yield error("submit socket", str(problem), "Restart `advisor serve`; its journal says more")
         return
     text = f"answers in {1000 * seconds:.2f} ms; {reply.advice_given:,} jobs advised"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import closing
+from typing import Any, Final
 
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.model.settings import Settings
 from advisor.service.exchange import status_file
+from advisor.service.exchange.access import DENIED
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.snapshot import read as read_snapshot
+
+_METRICS_BYTES: Final = 4 * 1024 * 1024
 
 
 def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict[str, Any]:
@@ -42,13 +47,19 @@ def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict
 
 
 def ask_serve(settings: Settings) -> dict[str, Any]:
-    """Ask the submit server on its socket; ``running`` is False where it does not answer."""
+    """Ask the submit server on its socket; ``running`` is False where it does not answer.
+
+    A login, or a unit, that may not use the socket asks the metrics of `advisor control` instead; ``running``
+    is None where they do not answer either.
+    """
     try:
         with SubmitClient(settings.paths.submit_socket, timeout=1.0) as client:
             before = time.perf_counter()
             reply = client.ping()
             seconds = time.perf_counter() - before
     except AdvisorError as error:
+        if error.code == DENIED:
+            return {"error": str(error), **_from_metrics(settings)}
         return {"running": False, "error": str(error)}
     return {
         "running": True,
@@ -63,11 +74,51 @@ def ask_serve(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _from_metrics(settings: Settings) -> dict[str, Any]:
+    """What `advisor control` shows everybody on this host of the submit server."""
+    if not settings.loops.metrics_port:
+        return {"running": None}
+    try:
+        values = _metrics(settings.loops.metrics_address, settings.loops.metrics_port)
+    except (OSError, http.client.HTTPException, ValueError):
+        return {"running": None}
+    if not values.get("advisor_serve_up"):
+        return {"running": False}
+    advised = sum(value for name, value in values.items() if name.startswith("advisor_serve_advice_total"))
+    return {
+        "running": True,
+        "answer_seconds": None,
+        "advice_given": int(advised),
+        "model_version": _version(values, "predictor"),
+        "placement_version": "in use" if values.get("advisor_serve_placement_in_use") else None,
+    }
+
+
+def _metrics(address: str, port: int) -> dict[str, float]:
+    """Samples of the submit server by name and labels."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - seldom needed
+
+    with closing(http.client.HTTPConnection(address, port, timeout=2.0)) as connection:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read(_METRICS_BYTES).decode()
+    return {
+        f"{sample.name}{''.join(sorted(sample.labels.values()))}": sample.value
+        for family in text_string_to_metric_families(text)
+        if family.name.startswith("advisor_serve")
+        for sample in family.samples
+    }
+
+
+def _version(values: dict[str, float], kind: str) -> str | None:
+    version = values.get(f"advisor_serve_model_version{kind}")
+    return None if version is None else f"{version:08.0f}"
+
+
 def _control(settings: Settings, now: float) -> dict[str, Any]:
     try:
         content = status_file.read(settings.paths.run)
     except AdvisorError as error:
-        return {"running": False, "error": str(error)}
+        return {"running": None if error.code == DENIED else False, "error": str(error)}
     written = content.get("time")
     age = now - written if isinstance(written, int | float) else None
     # it writes at every look: three missed ones and a bit mean that it hangs or is gone
@@ -102,9 +153,12 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield "advisor serve does not answer: every job is accepted as submitted"
     elif serve["running"] and not serve["model_version"]:
         yield "no estimators yet: nothing can be predicted, every job stays on-premise"
-    if not result["control"]["running"]:
+    for name in ("serve", "control"):
+        if result[name]["running"] is None:
+            yield f"how advisor {name} is, is not known: {result[name]['error']}"
+    if result["control"]["running"] is False:
         yield "advisor control does not run: nothing is learned and no cloud node started"
-    if not result["snapshot"]["usable"]:
+    if not result["snapshot"]["usable"] and result["control"]["running"] is not None:
         yield "the cluster has not been seen lately: every job stays on-premise"
     if all(mode == "shadow" for mode in result["modes"].values()):
         yield "all partitions are in shadow mode: advice is logged, nothing is changed"

@@ -26,7 +26,7 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     if control["running"]:
         rows.append(("control", f"{control.get('knowledge_base_jobs', 0):,} jobs in the knowledge base"))
     else:
-        rows.append(("control", "not running"))
+        rows.append(("control", "not known" if control["running"] is None else "not running"))
     if control.get("placement"):
         rows.append(("placement", _placement_row(control["placement"])))
     if snapshot["age_seconds"] is not None:

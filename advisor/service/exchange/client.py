@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
 from types import TracebackType
@@ -9,9 +10,11 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from advisor.model.errors import RetryLater, UseFallback
+from advisor.model.errors import RetryLater, TellAdmin, UseFallback
+from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.protocol import (
     METRICS_BYTES,
+    NOT_ALLOWED,
     REPLY_BYTES,
     VERSION,
     AdviseReply,
@@ -70,6 +73,8 @@ class SubmitClient:
         ------
         RetryLater
             Nobody listens, or no answer in time (``submit.unreachable``).
+        TellAdmin
+            This login, or this process, may not ask (``access.denied``).
         UseFallback
             The server refused, or answered something else (the refusal's code).
         """
@@ -91,6 +96,10 @@ class SubmitClient:
             return self._exchange(line, limit)
         except OSError as error:
             self.close()
+            if error.errno in {errno.EACCES, errno.EPERM}:
+                raise denied(self._path) from error
+            if error.errno == errno.EAFNOSUPPORT:
+                raise TellAdmin(f"{self._path}: this process may open no Unix socket", code=DENIED) from error
             raise RetryLater(
                 f"{self._path}: no answer from the submit server ({error})", code="submit.unreachable"
             ) from error
@@ -120,6 +129,12 @@ class SubmitClient:
         try:
             if not msgspec.json.decode(received, type=_Status).ok:
                 refusal = msgspec.json.decode(received, type=Refusal)
+                if refusal.error == NOT_ALLOWED:
+                    raise TellAdmin(
+                        f"{self._path}: this login may not ask: root, the service's own user, SlurmUser and "
+                        "submit.allowed_uids may",
+                        code=DENIED,
+                    )
                 raise UseFallback(f"{self._path}: refused: {refusal.error}", code=refusal.error)
             return msgspec.json.decode(received, type=kind)
         except msgspec.MsgspecError as error:

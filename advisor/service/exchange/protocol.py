@@ -173,6 +173,10 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     time_limit: int | None = None
 
 
+NOT_ALLOWED: Final = "peer.not_allowed"
+"""Error of a refusal: the one who asks is none of those who may."""
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """No advice, and why, as a code."""
 

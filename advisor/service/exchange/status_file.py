@@ -13,6 +13,7 @@ import msgspec
 
 from advisor.history.whole_file import replace_file
 from advisor.model.errors import UseFallback
+from advisor.service.exchange.access import denied
 
 NAME: Final = "control-status.json"
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -37,6 +38,8 @@ def read(folder: Path) -> dict[str, Any]:
     ------
     UseFallback
         There is none (``status.missing``) or it cannot be used (``status.unreadable``).
+    TellAdmin
+        This login may not read it (``access.denied``).
     """
     path = folder / NAME
     try:
@@ -44,6 +47,8 @@ def read(folder: Path) -> dict[str, Any]:
             content = json.loads(file.read(_MAX_BYTES))
     except FileNotFoundError:
         raise UseFallback(f"{path}: advisor control has not run yet", code="status.missing") from None
+    except PermissionError as error:
+        raise denied(path) from error
     except (OSError, ValueError) as error:
         raise UseFallback(f"{path}: {error}", code="status.unreadable") from error
     if not isinstance(content, dict):

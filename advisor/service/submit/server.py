@@ -22,6 +22,7 @@ from advisor import __version__
 from advisor.service.exchange import protocol
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.protocol import (
+    NOT_ALLOWED,
     VERSION,
     AdviseRequest,
     MetricsReply,
@@ -125,7 +126,7 @@ class SubmitServer:
 
     def _why_refused(self, connection: socket.socket) -> str:
         if peer_uid(connection) not in self._allowed_uids:
-            return "peer.not_allowed"
+            return NOT_ALLOWED
         with self._guard:
             busy = len(self._connections) >= self._holder.current.settings.submit.max_connections
         return "server.busy" if busy else ""

@@ -1,0 +1,55 @@
+"""Whose files and sockets these are: what a login is told that may not reach them."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Final
+
+from advisor.model.errors import TellAdmin
+
+DENIED: Final = "access.denied"
+"""Code of the error: the file or socket may be there and well; this login is not told."""
+
+
+def denied(path: Path) -> TellAdmin:
+    """The error for a login that may not use ``path``: who it is, whose the file is, and who may."""
+    login = _user(os.geteuid())
+    blocking = next((one for one in (*reversed(path.parents), path) if not _may_pass(one, path)), path)
+    try:
+        found = blocking.stat()
+    except OSError:
+        return TellAdmin(f"{path}: this login ({login}) may not use it. Run the command as root", code=DENIED)
+    owner, group, mode = _user(found.st_uid), _group(found.st_gid), stat.S_IMODE(found.st_mode)
+    members = f", from a login of the group {group}" if mode & stat.S_IRWXG else ""
+    return TellAdmin(
+        f"{path}: this login ({login}) may not use it: {blocking} belongs to {owner}:{group}, "
+        f"mode {mode:04o}. "
+        f"Run the command as root, as {owner} (runuser -u {owner} -- ...){members}",
+        code=DENIED,
+    )
+
+
+def _may_pass(part: Path, whole: Path) -> bool:
+    """Whether a login gets past a folder, or may use the file or socket at the end."""
+    wanted = os.X_OK
+    if part == whole and not part.is_dir():
+        wanted = os.R_OK | os.W_OK if part.is_socket() else os.R_OK
+    return os.access(part, wanted, effective_ids=True)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
