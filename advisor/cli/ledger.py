@@ -105,7 +105,7 @@ def ledger(
 
     with _store(config) as store:
         result = ledger_view(store, parse_since(since, time.time()), limit)
-    emit(result, output, lambda console: _draw_ledger(console, result["rows"], result["summary"]))
+    emit(result, output, lambda console: _draw_ledger(console, result))
 
 
 def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
@@ -125,12 +125,17 @@ def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
 
 
 def _usd(amount: float | None) -> str:
-    return "not noted" if amount is None else f"{amount:.2f} USD"
+    from advisor.decide.display import usd
+
+    return "not noted" if amount is None else usd(amount)
 
 
-def _draw_ledger(console: Console, rows: Sequence[LedgerRow], summary: dict[str, float | int | None]) -> None:
+def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
     from advisor.decide.display import duration
+    from advisor.service.admin.money import money_in_words
 
+    rows: Sequence[LedgerRow] = result["rows"]
+    summary: dict[str, float | int | None] = result["summary"]
     headings = ("job", "when", "placement", "wait", "run", "saved", "USD", "user")
     cells = [_ledger_cells(console, row) for row in rows]
     if rows:
@@ -156,3 +161,5 @@ def _draw_ledger(console: Console, rows: Sequence[LedgerRow], summary: dict[str,
                 f"cost {_usd(summary['users_cost_usd'])}"
             )
         )
+    if said := money_in_words(result["money"]):
+        console.print(Text(f"{said} (Since {moment_text(result['since'])}, whenever they were advised.)"))

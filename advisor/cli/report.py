@@ -38,6 +38,7 @@ def report(
     from advisor.history.store import HistoryStore
     from advisor.service.admin.ledger_report import LedgerReport
     from advisor.service.admin.ledger_report_page import about, write_report
+    from advisor.service.admin.money import money_view
 
     settings = settings_of(config)
     now = time.time()
@@ -46,6 +47,7 @@ def report(
     with HistoryStore(settings.paths.history_url) as store:
         found.decided(store.decisions(begin))
         found.ended(store.ledger(begin))
+        found.paid(money_view(store, begin))
     write_report(out, found, f"Burst Advisor, {_date(begin)} to {_date(now)}")
     summary: dict[str, Any] = {"out": str(out), **found.summary()}
 

@@ -1,4 +1,4 @@
-"""``advisor spend``: today's money and caps, the last days, and predicted against billed."""
+"""``advisor spend``: today's money and caps, the last days, and predicted against what jobs really cost."""
 
 from __future__ import annotations
 
@@ -20,46 +20,61 @@ def register(app: typer.Typer) -> None:
 
 
 def spend(
-    since: Annotated[str, typer.Option("--since", help="Predicted against billed: how far back.")] = "7d",
+    since: Annotated[str, typer.Option("--since", help="Predicted against real cost: how far back.")] = "7d",
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Show what was spent and promised today, by account, beside the caps; and the last days.
 
-    Reads what the control process wrote last, and the ledger; EC2 is not asked.
+    Days are those of UTC. Reads the history and what the control process wrote last; EC2 is not asked.
     """
     from advisor.history.store import HistoryStore
-    from advisor.service.admin.cloud_written import predicted_against_billed, spend_written
+    from advisor.service.admin.cloud_written import predicted_against_billed
+    from advisor.service.admin.money import spend_view
     from advisor.service.admin.since import parse_since
 
     settings, now = settings_of(config), time.time()
-    written = spend_written(settings, now)
     begin = parse_since(since, now)
     with HistoryStore(settings.paths.history_url) as store:
+        today = spend_view(settings, store, now)
         jobs = predicted_against_billed(store, begin)
-    result = {**written, "since": begin, "jobs": jobs}
+    result = {**today, "since": begin, "jobs": jobs}
     emit(result, output, lambda console: _draw(console, result))
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    headings = ("today", "spent USD", "cap USD")
+    from advisor.decide.display import clean, usd
+    from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, reckoned_in_words
+
+    headings = ("today", "spent USD", "promised USD", "cap USD")
     rows = [
-        (row["account"], f"{row['spent_today_usd']:.2f}", _cap(row["daily_cap_usd"]))
-        for row in result.get("by_account", [])
+        (
+            clean(row["account"], 40),
+            f"{row['spent_today_usd']:.2f}",
+            f"{row['promised_usd']:.2f}",
+            _cap(row["daily_cap_usd"]),
+        )
+        for row in result["by_account"]
     ]
-    rows.append(("idle time", f"{result.get('idle_usd', 0.0):.2f}", ""))
-    total = f"{result.get('spent_today_usd', 0.0):.2f}"
-    rows.append(("all", total, _cap(result.get("daily_cap_usd"))))
+    rows += [
+        (NO_ACCOUNT, f"{result['no_account_usd']:.2f}", "", ""),
+        (IDLE, f"{result['idle_usd']:.2f}", "", ""),
+    ]
+    sums = (f"{result['spent_today_usd']:.2f}", f"{result['promised_usd']:.2f}")
+    rows.append((SUM, *sums, _cap(result["daily_cap_usd"])))
     print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
-    console.print(Text(f"seen {result['age_seconds']:.0f} s ago", "dim"))
-    console.print(Text(f"{result.get('promised_usd', 0.0):.2f} USD more are promised to running nodes"))
-    for day in result.get("days", [])[-7:]:
-        console.print(Text(f"{day['day']}  {day['usd']:.2f} USD"))
+    console.print(Text(f"Days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
+    console.print(Text("Promised: what launched nodes are expected to cost still; not in what was spent."))
+    if text := reckoned_in_words(result):
+        console.print(Text(text))
+    for day in result["days"][-7:]:
+        idle = "" if day["idle_usd"] is None else f", {usd(day['idle_usd'])} of it idle time"
+        console.print(Text(f"{day['day']}  {usd(day['usd'])} spent{idle}"))
     jobs = result["jobs"]
     console.print(
         Text(
-            f"{jobs['jobs']:,} moved jobs have ended: {jobs['predicted_usd']:.2f} USD predicted, "
-            f"{jobs['billed_usd']:.2f} USD billed"
+            f"{jobs['jobs']:,} moved jobs have ended: {usd(jobs['predicted_usd'])} predicted, "
+            f"{usd(jobs['billed_usd'])} their share of what was spent"
         )
     )
 

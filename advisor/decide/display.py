@@ -53,6 +53,11 @@ def short_duration(seconds: float) -> str:
     return duration(seconds).replace(" ", "")
 
 
+def usd(amount: float | None, digits: int = 2) -> str:
+    """Money for people: ``1,234.50 USD``; ``-`` where there is no figure."""
+    return "-" if amount is None or math.isnan(amount) else f"{amount:,.{digits}f} USD"
+
+
 def quantity(value: Quantity) -> str:
     """A number with its unit, for people."""
     number = value.value
@@ -63,7 +68,7 @@ def quantity(value: Quantity) -> str:
     if math.isinf(number):
         return "unlimited"
     if value.unit == "USD":
-        return f"{number:.2f} USD"
+        return usd(number)
     if value.unit == "USD/core-h":
         return f"{number:.4f} USD per core hour"
     if value.unit in {"cores", "nodes", "jobs", "MiB"}:

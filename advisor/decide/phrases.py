@@ -88,11 +88,12 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         Reason.COST_UNKNOWN: "A budget of {daily_cap} a day is set and what this job would cost is unknown.",
         Reason.DAILY_CAP: (
-            "{spent_today} of today's {daily_cap} are spent; about {predicted_cost} more would be too much."
+            "{spent_today} of today's {daily_cap} are spent or promised; about {predicted_cost} more would "
+            "be too much."
         ),
         Reason.ACCOUNT_CAP: (
-            "Account {detail} has spent {spent_today} of today's {daily_cap}; about {predicted_cost} more "
-            "would be too much."
+            "{spent_today} of account {detail}'s {daily_cap} for today are spent or promised; about "
+            "{predicted_cost} more would be too much."
         ),
         Reason.HEDGED: (
             "In doubt ({detail}) it starts in the cloud and keeps its place here, for {stop_loss} at most "
@@ -129,6 +130,18 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "sooner."
             ),
         },
+        Reason.DAILY_CAP: {
+            "promised": (
+                "{spent_today} of today's {daily_cap} are spent and {promised} promised; about "
+                "{predicted_cost} more would be too much."
+            ),
+        },
+        Reason.ACCOUNT_CAP: {
+            "promised": (
+                "Account {detail} has spent {spent_today} of today's {daily_cap}, and {promised} are "
+                "promised; about {predicted_cost} more would be too much."
+            ),
+        },
         Reason.TOO_UNCERTAIN: {
             "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
             "tolerated_deviation": (
@@ -149,7 +162,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("performance_ratio",), ""),
         **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
-        **dict.fromkeys(("predicted_cost", "spent_today", "daily_cap"), "USD"),
+        **dict.fromkeys(("predicted_cost", "spent_today", "promised", "daily_cap"), "USD"),
         **dict.fromkeys(("price",), "USD/core-h"),
         **dict.fromkeys(("processors", "max_processors"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
@@ -181,6 +194,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "stop_loss": "longest stay in the cloud before its turn here",
         "predicted_cost": "predicted cost",
         "spent_today": "spent today",
+        "promised": "promised to launched nodes and moved jobs",
         "daily_cap": "cap a day",
         "predicted_cloud_run": "predicted run time in the cloud",
         "spot_max_run": "longest run on spot",

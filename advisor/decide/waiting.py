@@ -86,30 +86,32 @@ def _long_job(estimates: Estimates, settings: WaitingSettings) -> Answer | None:
 
 
 def _purse(job: Job, cost_usd: float, cloud: CloudState, settings: WaitingSettings) -> Answer:
-    """Caps count what was spent and committed today plus this job; 0 is no cap."""
+    """Caps count what was spent today, what is promised, and this job; 0 is no cap."""
     cost = Quantity(cost_usd, "USD")
     account_cap = settings.account_daily_cap_usd.get(job.account, 0.0) if job.account else 0.0
     caps = (
-        (Reason.DAILY_CAP, settings.daily_cap_usd, cloud.spent_today_usd, ""),
+        (Reason.DAILY_CAP, settings.daily_cap_usd, cloud.spent_today_usd, cloud.promised_usd, ""),
         (
             Reason.ACCOUNT_CAP,
             account_cap,
             cloud.spent_today_by_account.get(job.account or "", 0.0),
+            cloud.promised_by_account.get(job.account or "", 0.0),
             job.account or "",
         ),
     )
-    for reason, cap, spent, detail in caps:
+    for reason, cap, spent, promised, detail in caps:
         if not cap:
             continue
         if math.isnan(cost_usd):
             return _answer(Verdict.UNSURE, Reason.COST_UNKNOWN, detail, daily_cap=Quantity(cap, "USD"))
-        if spent + cost_usd > cap:
+        if spent + promised + cost_usd > cap:
             return _answer(
                 Verdict.NO,
                 reason,
                 detail,
                 predicted_cost=cost,
                 spent_today=Quantity(spent, "USD"),
+                promised=Quantity(promised, "USD"),
                 daily_cap=Quantity(cap, "USD"),
             )
     return _answer(Verdict.YES, Reason.WORTH_PAYING, predicted_cost=cost)

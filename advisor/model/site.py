@@ -50,9 +50,10 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         False while every pool of that option is closed by its breaker.
     protected : str
         Why nothing is sent to the cloud at all (ten boot failures, unreadable API); empty when all is well.
-    spent_today_usd : float
-        Billed and committed since midnight UTC.
-    spent_today_by_account : mapping
+    spent_today_usd, promised_usd : float
+        What nodes have cost since midnight UTC, and what launched nodes and moved jobs that still wait are
+        expected to cost. Caps hold for both together.
+    spent_today_by_account, promised_by_account : mapping
         The same per account.
     spot_usd_per_core_hour, on_demand_usd_per_core_hour : float or None
         Last good prices; None until known (the settings hold then).
@@ -86,6 +87,8 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     protected: str = ""
     spent_today_usd: float = 0.0
     spent_today_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
+    promised_usd: float = 0.0
+    promised_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
     spot_usd_per_core_hour: float | None = None
     on_demand_usd_per_core_hour: float | None = None
     nodes_up: int = 0
@@ -121,16 +124,16 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         self, usd: float, by_account: Mapping[str, float], reserved_nodes: int, processors: int = 0
     ) -> CloudState:
         """The cloud with so many dollars more promised today, so many reserved nodes and processors taken."""
-        by_account_now = self.spent_today_by_account
+        by_account_now = self.promised_by_account
         if by_account:
-            spent = dict(by_account_now)
+            promised = dict(by_account_now)
             for account, more in by_account.items():
-                spent[account] = spent.get(account, 0.0) + more
-            by_account_now = MappingProxyType(spent)
+                promised[account] = promised.get(account, 0.0) + more
+            by_account_now = MappingProxyType(promised)
         return replace(
             self,
-            spent_today_usd=self.spent_today_usd + usd,
-            spent_today_by_account=by_account_now,
+            promised_usd=self.promised_usd + usd,
+            promised_by_account=by_account_now,
             reserved_free_nodes=max(0, self.reserved_free_nodes - reserved_nodes),
             taken_processors=self.taken_processors + processors,
         )

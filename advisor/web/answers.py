@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from advisor import __version__
-from advisor.decide.display import clean, duration
+from advisor.decide.display import clean, duration, usd
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.service.admin.since import clock_text
@@ -141,11 +141,6 @@ def part(make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
 def count(number: float | None) -> str:
     """A whole number."""
     return "-" if number is None else f"{number:,.0f}"
-
-
-def usd(amount: float | None, digits: int = 2) -> str:
-    """Money."""
-    return "-" if amount is None or amount != amount else f"{amount:,.{digits}f} USD"  # noqa: PLR0124 - NaN
 
 
 def span(seconds: float | None) -> str:

@@ -13,13 +13,14 @@ from advisor.service.admin.cloud_written import (
     pools_written,
     portfolio_written,
     predicted_against_billed,
-    spend_written,
 )
+from advisor.service.admin.money import reckoned_in_words, spend_view
 from advisor.service.admin.status_words import portfolio_rows
 from advisor.web.answers import Answers, part
 from advisor.web.site import Site
 
 _BILL_SECONDS: Final = 300.0
+_SPEND_SECONDS: Final = 5.0
 _WEEK: Final = 7 * 86_400.0
 
 
@@ -33,9 +34,11 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         data = {
             "nodes": part(lambda: nodes_written(settings, now)),
             "pools": part(lambda: pools_written(settings, now)),
-            "spend": part(lambda: {**spend_written(settings, now), **_billed(site, now)}),
+            "spend": part(lambda: {**money_today(site, now), **_billed(site, now)}),
         }
-        return answers.page(request, "cloud.html", data)
+        spend = data["spend"]
+        reckoned = "" if "error" in spend else reckoned_in_words(spend)
+        return answers.page(request, "cloud.html", data, reckoned=reckoned)
 
     @router.api_route("/portfolio", methods=["GET", "HEAD"])
     def portfolio(request: Request) -> Response:
@@ -44,6 +47,16 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         return answers.page(request, "portfolio.html", data, rows=rows, trouble=data.get("error"))
 
     return router
+
+
+def money_today(site: Site, now: float) -> dict[str, Any]:
+    """Today's money and the last days, as `advisor spend` shows them."""
+
+    def read() -> dict[str, Any]:
+        with site.history() as store:
+            return spend_view(site.settings(), store, now)
+
+    return site.cache.get("spend", _SPEND_SECONDS, read)
 
 
 def _billed(site: Site, now: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from advisor.model.settings import Settings
 from advisor.service.admin.ledger_report import LedgerReport
 from advisor.service.admin.ledger_report_page import about, figures
 from advisor.service.admin.ledger_view import LedgerSums
+from advisor.service.admin.money import money_rows, money_view
 from advisor.web.answers import Answers
 from advisor.web.asking import MOST_ROWS, limit_of, since_of
 from advisor.web.plots import figure_text
@@ -49,6 +50,7 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             asked={"since": since, "limit": limit},
             about=about(summed.report),
             plots=summed.plots,
+            money_rows=money_rows(summed.view["money"]),
         )
 
     return router
@@ -60,9 +62,11 @@ def _sum(site: Site, since: float, now: float, settings: Settings) -> _Summed:
     sums = LedgerSums()
     with site.history() as store:
         report.decided(store.decisions(since))
+        money = money_view(store, since)
+        report.paid(money)
         rows = deque(_counted(store.ledger(since), sums, report), maxlen=MOST_ROWS)
     summary = report.summary()
-    view = {"since": since, "summary": sums.summary(), "rows": list(rows)}
+    view = {"since": since, "summary": sums.summary(), "money": money, "rows": list(rows)}
     return _Summed(view, summary, [figure_text(figure) for figure in figures(report, summary)])
 
 

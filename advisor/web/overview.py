@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from advisor.history.ledger import Wanted
 from advisor.model.advice import Placement
-from advisor.service.admin.cloud_written import spend_written
 from advisor.service.admin.status_report import ask_serve, status_report
 from advisor.service.admin.status_words import status_rows
 from advisor.web.answers import Answers, part
+from advisor.web.cloud import money_today
 from advisor.web.site import Site
 
 _SERVE_SECONDS: Final = 5.0
@@ -31,7 +31,7 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         serve = site.cache.get("serve", _SERVE_SECONDS, lambda: ask_serve(settings))
         status = status_report(settings, now, serve)
         stays = site.cache.get("stays", _REASON_SECONDS, lambda: part(lambda: _stays(site, now)))
-        data = {**status, "spend": part(lambda: spend_written(settings, now)), "last_day": stays}
+        data = {**status, "spend": part(lambda: money_today(site, now)), "last_day": stays}
         return answers.page(request, "overview.html", data, rows=status_rows(status))
 
     return router

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 from advisor.cli.main import app
 from advisor.ec2.pools import Breakers, Pool
 from advisor.history.state_file import StateFile
+from advisor.history.store import HistoryStore
 from advisor.model import Capacity
+from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput, UseFallback
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.purse import Wish
@@ -22,6 +24,14 @@ from advisor.service.control.cloud_report import CloudReport
 from advisor.service.exchange import status_file
 from tests.service.cloud.test_loops import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
+
+TODAY = bill(
+    [PaidTime(instance_id="i-1", node="burst1", since=0.0, until=3600.0, usd_per_hour=3.0)],
+    [
+        NodeUse(job_id=1, node="burst1", start=0.0, end=1200.0, processors=1.0, account="physics"),
+        NodeUse(job_id=2, node="burst1", start=1200.0, end=1800.0, processors=1.0),
+    ],
+)
 
 
 @pytest.fixture
@@ -73,6 +83,7 @@ def report(tmp_path: Path) -> CloudReport:
         view=rig.view,
         prices=rig.reconcile._prices,
         clock=rig.hands.clock,
+        today=lambda: TODAY,
     )
 
 
@@ -114,12 +125,33 @@ def test_pools(written: Path) -> None:
     assert "closed for" in result["text"]
 
 
-def test_spend(written: Path) -> None:
+def test_day_one_10_spend(written: Path, tmp_path: Path) -> None:
+    with HistoryStore(f"sqlite:///{tmp_path}/history.db") as store:
+        begin = midnight(time.time())
+        for node, price in (("burst1", 1.0), ("burst2", 2.0)):
+            piece = {"instance_id": node, "node": node, "since": begin, "until": begin + 3600.0}
+            store.add_paid([PaidTime(usd_per_hour=price, **piece)])
+        shared = {"node": "burst1", "start": begin, "end": begin + 1800.0, "processors": 1.0}
+        store.add_uses([NodeUse(job_id=7, account="physics", **shared), NodeUse(job_id=8, **shared)])
     result = call(written, "spend")
-    assert result["spent_today_usd"] == pytest.approx(3.0)
-    assert [(row["account"], row["spent_today_usd"]) for row in result["by_account"]] == [("physics", 1.0)]
-    assert result["idle_usd"] == pytest.approx(2.0)
-    assert result["promised_usd"] > 1.0
+    assert result["spent_today_usd"] == 3.0
+    assert [(row["account"], row["spent_today_usd"]) for row in result["by_account"]] == [
+        ("physics", pytest.approx(0.25))
+    ]
+    assert result["no_account_usd"] == pytest.approx(0.25), "not idle time"
+    assert result["idle_usd"] == pytest.approx(2.5)
+    assert result["promised_usd"] > 1.0, "and not in what was spent"
+    assert result["days"][-1]["usd"] == 3.0
+    lines = [line.split() for line in result["text"].splitlines()]
+    for row in (
+        ["physics", "0.25"],
+        ["no", "account", "0.25"],
+        ["idle", "time", "2.50"],
+        ["together", "3.00"],
+    ):
+        assert any(line[: len(row)] == row for line in lines), result["text"]
+    assert result["reckoned_today_usd"] == pytest.approx(3.0)
+    assert "Caps reckon" not in result["text"]
     assert result["jobs"] == {"jobs": 0, "predicted_usd": 0.0, "billed_usd": 0.0}
     assert "physics" in result["text"]
 
@@ -147,5 +179,7 @@ def test_metrics_of_every_pool_launch_boot_interruption_orphan_and_dollar(report
     assert found["advisor_boots_total", "succeeded"] == 2.0
     assert found["advisor_interruptions_total", "jobs_interrupted"] == 1.0
     assert found["advisor_orphans_collected_total",] == 0.0
-    assert found["advisor_spent_today_usd", "physics"] == pytest.approx(1.0)
+    assert found["advisor_spent_today_usd", "account", "physics"] == pytest.approx(1.0)
+    assert found["advisor_spent_today_usd", "no_account", ""] == pytest.approx(0.5)
+    assert found["advisor_spent_today_usd", "idle", ""] == pytest.approx(1.5)
     assert found["advisor_promised_usd",] > 1.0

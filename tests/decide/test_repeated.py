@@ -90,6 +90,7 @@ def drawn_world(draw: random.Random) -> World:
         spot_open=draw.random() < 0.7,
         spent_today_usd=draw.choice((0.0, 1.0)),
         rooms=draw.choice(({}, {}, drawn_rooms(draw, 40), drawn_rooms(draw, 2))),
+        promised_usd=draw.choice((0.0, 1.0)),
     )
     record = record_of(Earned(saved_seconds=draw.choice((1e5, 1e6, 1e8))), settings.placement)
     return World(

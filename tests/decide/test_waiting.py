@@ -8,6 +8,7 @@ import pytest
 
 from advisor.decide.demand import cost_usd
 from advisor.decide.reasons import Reason
+from advisor.decide.wording import sentence
 from advisor.model import Capacity, Placement, Verdict
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
@@ -48,6 +49,18 @@ def test_the_daily_cap_counts_this_job(spent, reason):
     assert answer.reason == reason
     assert dict(answer.numbers)["predicted_cost"].value == pytest.approx(0.40)
     assert (advice.placement is Placement.ON_PREMISE) == (reason is Reason.DAILY_CAP)
+
+
+def test_day_one_10_spent_and_promised_are_two_words():
+    cloud = make_cloud(spot_usd_per_core_hour=0.10, spent_today_usd=0.25, promised_usd=0.5)
+    _, answer = answers(cloud=cloud, daily_cap_usd=1.0)
+    assert answer.reason == Reason.DAILY_CAP
+    assert sentence(answer).startswith("0.25 USD of today's 1.00 USD are spent and 0.50 USD promised; ")
+    cloud = make_cloud(
+        spot_usd_per_core_hour=0.10, spent_today_by_account={"chem": 0.7}, promised_by_account={"chem": 0.1}
+    )
+    _, answer = answers(job=make_job(account="chem"), cloud=cloud, account_daily_cap_usd={"chem": 1.0})
+    assert "has spent 0.70 USD of today's 1.00 USD, and 0.10 USD are promised" in sentence(answer)
 
 
 @pytest.mark.parametrize(("account", "reason"), [("chem", Reason.ACCOUNT_CAP), ("bio", Reason.WORTH_PAYING)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, Final
@@ -33,7 +33,8 @@ class Day:
     saved_seconds : float
         Wait avoided, an estimate (:class:`advisor.history.ledger.LedgerRow`), by the day of the advice.
     cost_usd : float
-        Spent on jobs advised on that day.
+        What jobs advised on that day have cost, whenever they ran; what was paid on a day is the bill's to
+        say.
     """
 
     kept: int = 0
@@ -141,8 +142,13 @@ class LedgerReport:
         self.placed_by_users = 0
         self.users_cost_usd = 0.0
         self.outcomes: dict[str, Ended] = {}
+        self.money: Mapping[str, Any] = {}
         self._account_of: dict[str, str] = {}
         self._intervals: dict[str, tuple[_Interval, _Interval]] = {}
+
+    def paid(self, money: Mapping[str, Any]) -> None:
+        """Take in what cloud nodes have cost (`advisor.service.admin.money.money_view`)."""
+        self.money = money
 
     def decided(self, decisions: Iterable[Decision]) -> None:
         """Count advice."""
@@ -199,6 +205,7 @@ class LedgerReport:
             "would_move": sum(day.would_move for day in days),
             "saved_seconds_estimate": sum(day.saved_seconds for day in days),
             "cost_usd": sum(day.cost_usd for day in days),
+            "money": self.money,
             "placed_by_users": self.placed_by_users,
             "users_cost_usd": self.users_cost_usd,
             "waits": self.waits.summary(),

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from advisor.decide.display import duration
+from advisor.decide.display import duration, usd
 from advisor.replay.plots import COLOURS, styled, write_page
 from advisor.service.admin.ledger_report import LedgerReport
+from advisor.service.admin.money import IDLE, NO_ACCOUNT, money_in_words, money_rows
 
 _MOST_REASONS: Final = 12
 _KEPT, _MOVED, _SHADOW = COLOURS[4], COLOURS[0], COLOURS[1]
@@ -36,14 +37,16 @@ def write_report(path: Path, report: LedgerReport, title: str) -> None:
         The file cannot be written.
     """
     summary = report.summary()
-    write_page(path, title, about(summary), [*figures(report, summary), _accounts(summary["accounts"])])
+    write_page(
+        path, title, about(summary), [*figures(report, summary), _accounts(summary), *_rows(summary["money"])]
+    )
 
 
 def figures(report: LedgerReport, summary: Mapping[str, Any]) -> list[go.Figure]:
     """Draw submissions and money by day, predicted against actual, reasons: all but the accounts."""
     return [
         _decisions(summary["days"]),
-        *_money(summary["days"]),
+        *_money(summary),
         _predicted(report.waits.drawn(), "Waits of jobs that stayed: predicted and actual"),
         _predicted(report.runs.drawn(), "Run times of jobs that stayed: predicted and actual"),
         _reasons(summary["reasons"]),
@@ -60,13 +63,15 @@ def about(summary: Mapping[str, Any]) -> str:
     if summary["moved"]:
         said.append(
             f"Those that have ended avoided an estimated {duration(summary['saved_seconds_estimate'])} of "
-            f"waiting and cost {summary['cost_usd']:,.2f} USD."
+            f"waiting and cost {usd(summary['cost_usd'])}."
         )
     if summary["placed_by_users"]:
         said.append(
             f"{summary['placed_by_users']:,} more were put into the cloud by their users, for "
-            f"{summary['users_cost_usd']:,.2f} USD."
+            f"{usd(summary['users_cost_usd'])}."
         )
+    if money := money_in_words(summary["money"]):
+        said.append(money)
     for name, key in (("Waits", "waits"), ("Run times", "runs")):
         error = summary[key]["mean_absolute_error_seconds"]
         if error is not None:
@@ -89,14 +94,25 @@ def _decisions(days: Sequence[Mapping[str, Any]]) -> go.Figure:
     return styled(figure, "Submissions a day", "jobs")
 
 
-def _money(days: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
-    dates = [day["date"] for day in days]
+def _money(summary: Mapping[str, Any]) -> list[go.Figure]:
+    days, paid = summary["days"], summary["money"].get("days", [])
     saved, spent = go.Figure(), go.Figure()
-    saved.add_bar(x=dates, y=[day["saved_seconds_estimate"] / 3600.0 for day in days], marker_color=_MOVED)
-    spent.add_bar(x=dates, y=[day["cost_usd"] for day in days], marker_color=COLOURS[3])
+    saved.add_bar(
+        x=[day["date"] for day in days],
+        y=[day["saved_seconds_estimate"] / 3600.0 for day in days],
+        marker_color=_MOVED,
+    )
+    rows = {
+        "accounts": [math.fsum(day["by_account"].values()) for day in paid],
+        NO_ACCOUNT: [day["no_account_usd"] for day in paid],
+        IDLE: [day["idle_usd"] for day in paid],
+    }
+    for (name, amounts), colour in zip(rows.items(), (COLOURS[3], COLOURS[2], _KEPT), strict=True):
+        spent.add_bar(name=name, x=[day["day"] for day in paid], y=amounts, marker_color=colour)
+    spent.update_layout(barmode="stack")
     return [
         styled(saved, "Waiting avoided by the jobs of each day (an estimate)", "hours"),
-        styled(spent, "Spent on the jobs of each day", "US dollars"),
+        styled(spent, "Spent on cloud nodes, by day of UTC", "US dollars"),
     ]
 
 
@@ -139,21 +155,36 @@ def _reasons(reasons: Mapping[str, int]) -> go.Figure:
     return figure
 
 
-def _accounts(accounts: Sequence[Mapping[str, Any]]) -> go.Figure:
+def _accounts(summary: Mapping[str, Any]) -> go.Figure:
+    accounts = summary["accounts"]
     columns = (
-        [html.escape(one["account"]) for one in accounts],
+        [html.escape(one["account"]) if one["account"] != "-" else NO_ACCOUNT for one in accounts],
         [f"{one['jobs']:,}" for one in accounts],
         [f"{one['moved']:,}" for one in accounts],
         [f"{one['saved_seconds_estimate'] / 3600.0:,.1f} h" for one in accounts],
-        [f"{one['cost_usd']:,.2f} USD" for one in accounts],
+        [usd(one["cost_usd"]) for one in accounts],
     )
-    align = ["left", "right", "right", "right", "right"]
+    headings = ["account", "jobs", "moved, ended", "avoided", "cost of those that ended"]
+    return _table("Accounts, as named at submission", headings, columns)
+
+
+def _rows(money: Mapping[str, Any]) -> list[go.Figure]:
+    """What was spent, row by row; nothing where no node was paid for."""
+    if not money.get("spent_usd"):
+        return []
+    rows = money_rows(money)
+    columns = ([html.escape(name) for name, _ in rows], [usd(amount) for _, amount in rows])
+    return [_table("Spent on cloud nodes, by who used them", ["account", "spent"], columns)]
+
+
+def _table(title: str, headings: list[str], columns: Sequence[Sequence[str]]) -> go.Figure:
+    align = ["left", *["right"] * (len(headings) - 1)]
     figure = go.Figure(
         go.Table(
-            header={"values": ["account", "jobs", "moved, ended", "avoided", "spent"], "align": align},
+            header={"values": headings, "align": align},
             cells={"values": columns, "align": align, "height": 24},
         )
     )
-    styled(figure, "Accounts, by what was spent", "")
-    figure.update_layout(height=220 + 24 * max(1, len(accounts)))
+    styled(figure, title, "")
+    figure.update_layout(height=220 + 24 * max(1, len(columns[0])))
     return figure

@@ -11,6 +11,7 @@ from advisor.decide.wording import sentence, why_answer, why_sentence
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, HedgeKind
+from advisor.service.admin.money import money_view
 
 
 def decisions_view(store: HistoryStore, since: float, limit: int) -> dict[str, Any]:
@@ -75,7 +76,8 @@ def ledger_view(store: HistoryStore, since: float, limit: int) -> dict[str, Any]
     for row in store.ledger(since):
         newest.append(row)
         sums.add(row)
-    return {"since": since, "summary": sums.summary(), "rows": list(newest)}
+    money = money_view(store, since)
+    return {"since": since, "summary": sums.summary(), "money": money, "rows": list(newest)}
 
 
 class LedgerSums:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.decide.display import usd
 from advisor.slurm.steering import RESERVATION
 
 
@@ -105,7 +106,9 @@ def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tu
         boot = cloud.get("boot_seconds")
         learned = f", boot {boot:.0f} s" if boot is not None else ""
         up = f"{cloud['nodes_up']} of {cloud['nodes_total']} nodes up"
-        rows.append(("cloud", f"{up}, {cloud['spent_today_usd']:.2f} USD today{learned}"))
+        spent, promised = cloud["spent_today_usd"], cloud.get("promised_usd", 0.0)
+        money = f"{usd(spent)} spent today (UTC), {usd(promised)} promised"
+        rows.append(("cloud", f"{up}, {money}{learned}"))
     return rows
 
 

@@ -36,6 +36,10 @@ _MOST_DAYS: Final = 400
 _MOST_PAID: Final = 100_000  # stretches kept for a history that cannot be written
 
 
+Amounts = tuple[float, MappingProxyType[str, float]]
+"""US dollars in all, and by account; what is no account's is in the sum alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningNode:
     """A node that costs money now.
@@ -298,37 +302,45 @@ class Purse:
 
     # ------------------------------------------------------------------ looking
 
-    def exposure_today(self) -> tuple[float, MappingProxyType[str, float]]:
-        """Dollars spent since midnight UTC and promised, in all and by account."""
+    def exposure_today(self) -> tuple[Amounts, Amounts]:
+        """Dollars spent since midnight UTC, and dollars promised, as of the same moment."""
         with self._lock:
-            total, by_account = self._exposure()
-        return total, MappingProxyType({name: usd for name, usd in by_account.items() if name})
+            return self._spent(), self._promised()
 
-    def spent_today(self) -> tuple[float, MappingProxyType[str, float]]:
-        """Dollars spent since midnight UTC, in all and by account."""
+    def spent_today(self) -> Amounts:
+        """Dollars spent since midnight UTC."""
         with self._lock:
-            day = dict(self._days.get(self._today(), {}))
-        return sum(day.values()), MappingProxyType({name: usd for name, usd in day.items() if name})
+            return self._spent()
 
     def days(self) -> dict[str, dict[str, float]]:
-        """Every day known to account to dollars; ``""`` is idle time."""
+        """Every day known to account to dollars; ``""`` is idle time and jobs without an account."""
         with self._lock:
             return {day: dict(accounts) for day, accounts in self._days.items()}
 
-    def promised(self) -> float:
+    def promised(self) -> Amounts:
         """Dollars that launched nodes will still cost, as far as is predicted."""
         with self._lock:
-            return sum(promise.usd for promise in self._promises.values())
+            return self._promised()
 
     def exhausted(self, caps: WaitingSettings) -> tuple[bool, frozenset[str]]:
         """Whether the day's cap is reached, and which accounts have reached theirs."""
-        total, by_account = self.exposure_today()
+        with self._lock:
+            total, by_account = self._exposure()
         accounts = {
             account
             for account, cap in caps.account_daily_cap_usd.items()
             if cap and by_account.get(account, 0.0) >= cap
         }
         return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
+
+    def _spent(self) -> Amounts:
+        return _in_all(self._days.get(self._today(), {}))
+
+    def _promised(self) -> Amounts:
+        by_account = dict[str, float]()
+        for promise in self._promises.values():
+            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        return _in_all(by_account)
 
     def _exposure(self) -> tuple[float, dict[str, float]]:
         by_account = dict(self._days.get(self._today(), {}))
@@ -366,6 +378,11 @@ def _refusal(wish: Wish, total: float, mine: float, caps: WaitingSettings) -> st
     if cap and mine + wish.usd > cap:
         return f"{mine:.2f} USD of {cap:.2f} for account {wish.account} today are spent or promised"
     return ""
+
+
+def _in_all(by_account: Mapping[str, float]) -> Amounts:
+    named = {account: usd for account, usd in by_account.items() if account}
+    return sum(by_account.values()), MappingProxyType(named)
 
 
 def _add(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:

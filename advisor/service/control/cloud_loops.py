@@ -8,6 +8,7 @@ from typing import Any
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
 from advisor.history.state_file import StateFile
+from advisor.model.bill import Rows
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
 from advisor.service.cloud.interruption_record import InterruptionRecord
@@ -49,6 +50,8 @@ class CloudLoops:
         Prices in force, asking nobody.
     folder, view, cloud, clock
         Shared with the other loops.
+    today : callable, optional
+        The day's bill, as the learn loop keeps it.
 
     Attributes
     ----------
@@ -77,6 +80,7 @@ class CloudLoops:
         view: SharedView,
         cloud: CloudRecord,
         clock: Clock,
+        today: Callable[[], Rows | None] = lambda: None,
     ) -> None:
         self.runners: dict[str, LoopRunner] = {}
         self.match: MatchLoop | None = None
@@ -115,6 +119,7 @@ class CloudLoops:
             prices=prices,
             clock=clock,
             match=self.match,
+            today=today,
         )
         if cache is not None:
             self._add(PriceLoop(cache))

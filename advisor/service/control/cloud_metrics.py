@@ -8,6 +8,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from advisor.model.bill import Rows
 from advisor.service.control.cloud_report import CloudReport
 
 
@@ -27,7 +28,7 @@ class CloudCollector(Collector):
         """See prometheus_client."""
         yield from _pools(self._report.pools())
         yield from _counters(self._report.counters())
-        yield from _money(self._report.spend())
+        yield from _money(self._report.spend(), self._report.today())
 
 
 def _pools(rows: list[dict[str, Any]]) -> Iterable[Metric]:
@@ -87,15 +88,21 @@ def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
     )
 
 
-def _money(spend: dict[str, Any]) -> Iterable[Metric]:
-    by_account = GaugeMetricFamily(
-        "advisor_spent_today_usd", "By account; idle time: empty.", labels=("account",)
+def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
+    spent = GaugeMetricFamily(
+        "advisor_spent_today_usd",
+        "Since midnight UTC, by row: account, no_account, idle. Together: what the nodes have cost.",
+        labels=("row", "account"),
     )
-    by_account.add_metric(("",), spend["idle_usd"])
-    for row in spend["by_account"]:
-        by_account.add_metric((row["account"],), row["spent_today_usd"])
-    yield by_account
+    if today is not None:
+        for account, usd in today.accounts.items():
+            spent.add_metric(("account", account), usd)
+        spent.add_metric(("no_account", ""), today.no_account_usd)
+        spent.add_metric(("idle", ""), today.idle_usd)
+    yield spent
     yield GaugeMetricFamily(
-        "advisor_promised_usd", "What running nodes will still cost.", value=spend["promised_usd"]
+        "advisor_promised_usd",
+        "What launched nodes are expected to cost still; not in what was spent.",
+        value=spend["promised_usd"],
     )
     yield GaugeMetricFamily("advisor_daily_cap_usd", "0: none.", value=float(spend["daily_cap_usd"] or 0.0))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Breakers, Pool, pools_for
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
+from advisor.model.bill import Rows
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
@@ -54,6 +55,8 @@ class CloudReport:
         Time.
     match : MatchLoop, optional
         What is expected of nodes.
+    today : callable, optional
+        The day's bill as of the learn loop's last round; None before it.
     """
 
     def __init__(
@@ -69,7 +72,9 @@ class CloudReport:
         prices: AskPrices,
         clock: Clock,
         match: MatchLoop | None = None,
+        today: Callable[[], Rows | None] = lambda: None,
     ) -> None:
+        self._today = today
         self._match = match
         self._settings = settings
         self._cloud = cloud
@@ -204,23 +209,16 @@ class CloudReport:
         return counted
 
     def spend(self) -> dict[str, Any]:
-        """Today's money and caps, and the last days."""
+        """What the caps reckon with, and the last days; who used it is the bill's to say."""
         purse, caps = self._cloud.purse, self._settings.waiting
-        spent, by_account = purse.spent_today()
+        (spent, _), (promised, promised_by_account) = purse.exposure_today()
         days = sorted(purse.days().items())[-_DAYS_SHOWN:]
         return {
             "spent_today_usd": spent,
-            "promised_usd": purse.promised(),
+            "promised_usd": promised,
+            "promised_by_account": dict(promised_by_account),
             "daily_cap_usd": caps.daily_cap_usd or None,
-            "by_account": [
-                {
-                    "account": account,
-                    "spent_today_usd": by_account.get(account, 0.0),
-                    "daily_cap_usd": caps.account_daily_cap_usd.get(account) or None,
-                }
-                for account in sorted({*by_account, *caps.account_daily_cap_usd})
-            ],
-            "idle_usd": spent - sum(by_account.values()),
+            "account_daily_cap_usd": dict(caps.account_daily_cap_usd),
             "days": [
                 {
                     "day": day,
@@ -230,6 +228,10 @@ class CloudReport:
                 for day, accounts in days
             ],
         }
+
+    def today(self) -> Rows | None:
+        """The day's bill; None while it is not known."""
+        return self._today()
 
     def counters(self) -> dict[str, Any]:
         """What was counted: refusals by code, boots, interruptions, orphans."""

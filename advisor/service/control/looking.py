@@ -177,7 +177,7 @@ class LookLoop:
         usable = _usable(nodes)
         up = sum(is_paid_for(node) for node in usable)
         in_use = sum(is_paid_for(node) and node.is_busy for node in usable)
-        usd, usd_by_account = self._cloud.purse.exposure_today()
+        (spent, spent_by_account), (promised, promised_by_account) = self._cloud.purse.exposure_today()
         _, on_demand_open = self._is_open()
         common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
         processors = min((node.processors for node in usable), default=0)
@@ -188,8 +188,10 @@ class LookLoop:
             spot_open=self._is_spot_open(usable),
             on_demand_open=on_demand_open,
             protected=self._cloud.protected,
-            spent_today_usd=usd,
-            spent_today_by_account=usd_by_account,
+            spent_today_usd=spent,
+            spent_today_by_account=spent_by_account,
+            promised_usd=promised,
+            promised_by_account=promised_by_account,
             spot_usd_per_core_hour=prices.spot.usd_per_hour / processors if processors else None,
             on_demand_usd_per_core_hour=prices.on_demand.usd_per_hour / processors if processors else None,
             nodes_up=up,

@@ -180,6 +180,7 @@ class Control:
                 view=self.view,
                 cloud=self.cloud,
                 clock=self.clock,
+                today=lambda: self.learn.costs.today,
             )
             self.report, self.match, self.acquire = loops.report, loops.match, loops.acquire
             self.runners |= loops.runners
@@ -412,7 +413,7 @@ class Control:
             **(self.acquire.gauges() if self.acquire is not None else {}),
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
             "jobs_learned": (float(self.learn.jobs_learned), "Jobs learned since the start."),
-            "cloud_spent_today_usd": (usd, "Dollars spent in the cloud since midnight UTC."),
+            "cloud_spent_today_usd": (usd, "Dollars that caps reckon as spent since midnight UTC."),
             "cloud_boot_failures_in_a_row": (float(self.cloud.boot_failures), "Since the last good boot."),
             "cloud_protected": (float(bool(self.cloud.protected)), "1: nothing is sent to the cloud."),
             "cloud_boot_seconds": (self.cloud.boot_seconds or 0.0, "Boot time reckoned with; 0 until known."),

@@ -218,7 +218,7 @@ def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path:
     purse.release(["burst1", "burst2"], launched=True)
     purse.release(["burst3"], launched=False)  # EC2 gave no instance
     assert purse.spent_today()[0] == pytest.approx(0.25 + 0.1)
-    assert purse.promised() == 0.0
+    assert purse.promised()[0] == 0.0
 
 
 def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:

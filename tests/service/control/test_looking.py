@@ -85,7 +85,7 @@ def test_what_was_committed_is_not_forgotten_by_a_look(
         for step in (loop.look, loop.publish):
             step()
         published = snapshots.read(tmp_path / "snapshot.msgpack").state
-        assert (published.cloud.spent_today_usd > 0.0) == bool(jobs)
+        assert (published.cloud.promised_usd > 0.0) == bool(jobs)
 
 
 def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:

@@ -35,14 +35,14 @@ def test_what_waits_counts_until_its_node_is_launched() -> None:
     assert run is not None
     usd = 4 * (600.0 + run) / 3600.0 * 0.1
     found = with_committed(CLOUD, [waits(1), waits(2, array_tasks=3, account=None)], SETTINGS)
-    assert found.spent_today_usd == pytest.approx(2.0 + 4 * usd, rel=1e-3)
-    assert found.spent_today_by_account["law"] == pytest.approx(usd, rel=1e-3)
+    assert (found.spent_today_usd, found.promised_usd) == (2.0, pytest.approx(4 * usd, rel=1e-3))
+    assert found.promised_by_account["law"] == pytest.approx(usd, rel=1e-3)
     assert found.reserved_free_nodes == 5
 
 
 def test_reserved_nodes_are_taken_by_who_waits_for_them() -> None:
     found = with_committed(CLOUD, [waits(1, Capacity.RESERVED, processors=8)], SETTINGS)
-    assert (found.reserved_free_nodes, found.spent_today_usd) == (3, 2.0)
+    assert (found.reserved_free_nodes, found.promised_usd) == (3, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def test_moved_jobs_commit_money_and_nodes_and_join_no_queue() -> None:
     state = recent.state(NOW + 2)
     assert state.cluster is not None
     assert state.cluster.queue_size == 4
-    assert state.cloud.spent_today_usd == 2.25
-    assert dict(state.cloud.spent_today_by_account) == {"a": 2.0, "b": 0.25}
+    assert (state.cloud.spent_today_usd, state.cloud.promised_usd) == (1.0, 1.25)
+    assert dict(state.cloud.promised_by_account) == {"a": 1.0, "b": 0.25}
     assert state.cloud.reserved_free_nodes == 0
     assert dict(cloud.spent_today_by_account) == {"a": 1.0}, "the snapshot itself is not touched"
 

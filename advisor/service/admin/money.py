@@ -1,0 +1,107 @@
+"""Money as every command and page shows it: the bill's rows, their names, and the day beside its caps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from advisor.decide.display import clean, usd
+from advisor.history.store import HistoryStore
+from advisor.model.bill import Bill, as_rows, midnight
+from advisor.model.settings import Settings
+from advisor.service.admin.cloud_written import spend_written
+
+NO_ACCOUNT: Final = "no account"
+IDLE: Final = "idle time"
+SUM: Final = "together"
+_DAYS: Final = 31
+_DAY: Final = 86_400.0
+_MOST_ACCOUNTS: Final = 25
+_ROUNDING: Final = 0.005
+
+
+def money_view(store: HistoryStore, since: float) -> dict[str, Any]:
+    """What cloud nodes have cost since then (epoch seconds), by account and by day of UTC."""
+    return _plain(store.bill(since))
+
+
+def _plain(found: Bill) -> dict[str, Any]:
+    days = [{"day": day, **as_rows(rows)} for day, rows in found.days.items()]
+    return {**as_rows(found), "days": days}
+
+
+def money_rows(money: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Names and dollars of each row, dearest accounts first; the last one is their sum."""
+    by_account = sorted(money["by_account"].items(), key=lambda item: (-item[1], item[0]))
+    rows = [(clean(name, 40), amount) for name, amount in by_account[:_MOST_ACCOUNTS]]
+    if others := by_account[_MOST_ACCOUNTS:]:
+        rows.append((f"{len(others):,} other accounts", math.fsum(amount for _, amount in others)))
+    return [
+        *rows,
+        (NO_ACCOUNT, money["no_account_usd"]),
+        (IDLE, money["idle_usd"]),
+        (SUM, money["spent_usd"]),
+    ]
+
+
+def money_in_words(money: Mapping[str, Any]) -> str:
+    """One sentence; empty where no node was paid for."""
+    if not money.get("spent_usd"):
+        return ""
+    accounts = math.fsum(money["by_account"].values())
+    return (
+        f"Cloud nodes have cost {usd(money['spent_usd'])}: {usd(accounts)} for jobs with an account, "
+        f"{usd(money['no_account_usd'])} for jobs without one, {usd(money['idle_usd'])} while idle."
+    )
+
+
+def spend_view(settings: Settings, store: HistoryStore, now: float) -> dict[str, Any]:
+    """Today's money (UTC) beside the caps, and the last days; errors as `spend_written`.
+
+    What was spent is the bill; what the caps reckon with is the purse's, which is named apart.
+    """
+    written = spend_written(settings, now)
+    today, days = _plain(store.bill(midnight(now))), store.bill(midnight(now) - (_DAYS - 1) * _DAY)
+    caps: Mapping[str, float] = written.get("account_daily_cap_usd") or {}
+    promised: Mapping[str, float] = written.get("promised_by_account") or {}
+    spent: Mapping[str, float] = today["by_account"]
+    return {
+        "time": written["time"],
+        "age_seconds": written["age_seconds"],
+        "spent_today_usd": today["spent_usd"],
+        "promised_usd": written.get("promised_usd", 0.0),
+        "daily_cap_usd": written.get("daily_cap_usd"),
+        "reckoned_today_usd": written.get("spent_today_usd", 0.0),
+        "by_account": [
+            {
+                "account": account,
+                "spent_today_usd": spent.get(account, 0.0),
+                "promised_usd": promised.get(account, 0.0),
+                "daily_cap_usd": caps.get(account) or None,
+            }
+            for account in sorted({*spent, *caps, *promised})
+        ],
+        "no_account_usd": today["no_account_usd"],
+        "idle_usd": today["idle_usd"],
+        "days": _days(days, written.get("days") or []),
+    }
+
+
+def _days(known: Bill, older: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Days of the bill; of an earlier release's the purse knows the sum and the accounts."""
+    rows = [{"day": day["day"], "usd": day.pop("spent_usd"), **day} for day in _plain(known)["days"]]
+    first = rows[0]["day"] if rows else "9999"
+    unknown = {"no_account_usd": None, "idle_usd": None}
+    return [{**day, **unknown} for day in older if day["day"] < first] + rows
+
+
+def reckoned_in_words(spend: Mapping[str, Any]) -> str:
+    """Why caps may reckon with another figure than was spent; empty where they do not."""
+    reckoned, spent = spend["reckoned_today_usd"], spend["spent_today_usd"]
+    if abs(reckoned - spent) < _ROUNDING:
+        return ""
+    return (
+        f"Caps reckon with {usd(reckoned)} spent today: what was counted before the history kept paid time, "
+        "or while it could not be written, or was reckoned anew on the dear side."
+    )
