@@ -8,14 +8,14 @@ from typing import Final
 from advisor.decide.capacity import choose, kind_of_node, must_be_stable, stable_feature
 from advisor.decide.cloud_queue import cloud_wait
 from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculated, speculation_of
-from advisor.decide.placement import as_case, state_unknown
+from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_of
+from advisor.decide.placement import PlacementCase, as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import may_move
 from advisor.decide.steady import steady_wish
 from advisor.decide.time_limit import stretched
-from advisor.decide.waiting import worth_paying
+from advisor.decide.waiting import WaitingCase, waited_long_enough, worth_paying
 from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -109,7 +109,8 @@ def _answers(
         cutoff=state.cutoff,
         cloud_wait=there,
     )
-    second, hedge = faster(case), hedge_of(job, cloud, settings)
+    waited = max(0.0, state.time - job.submit_time)
+    second, hedge = _faster(case, waited, settings), hedge_of(job, cloud, settings)
     if hedge is not None and second.verdict is _UNSURE:
         hedge = priced(hedge, case, state.hedge_price)
         second = in_doubt(second, job, state.cluster, hedge)
@@ -119,14 +120,35 @@ def _answers(
     # Where there is none nothing will be paid; question 4 says why.
     chosen, fourth = choose(job, cloud_run, cloud, settings, state.time)
     cost = 0.0 if chosen is None else cost_usd(job, cloud_run, chosen, cloud, settings)
-    cost = cost if math.isfinite(cost) else math.nan
-    third = worth_paying(job, estimates, cost, cloud, settings.waiting)
-    chance = speculation_of(job, estimates, case.performance_ratio, settings)
-    if chance is not None and (found_out := speculated(third, chance)) is not third:
-        third, hedge = found_out, chance
+    trial, trial_cost = speculation_of(job, settings), math.nan
+    if trial is not None and chosen is not None:
+        seconds = trial.stop_seconds if math.isnan(cloud_run) else min(cloud_run, trial.stop_seconds)
+        trial_cost = cost_usd(job, seconds, chosen, cloud, settings)
+    third, tries = worth_paying(
+        WaitingCase(
+            job=job,
+            estimates=estimates,
+            capacity=chosen,
+            cost_usd=cost if math.isfinite(cost) else math.nan,
+            trial=trial,
+            trial_cost_usd=trial_cost,
+            waited_seconds=waited,
+            price=state.waiting_price,
+            performance_ratio=case.performance_ratio,
+        ),
+        cloud,
+        settings.waiting,
+    )
     if third.verdict in STAYS:
         return (first, second, third), None, None
-    return (first, second, third, fourth), chosen, hedge
+    return (first, second, third, fourth), chosen, trial if tries else hedge
+
+
+def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:
+    """Question 2; a job that has waited b is not kept by doubts any more."""
+    if waited and (answer := waited_long_enough(case, waited, settings.waiting)) is not None:
+        return answer
+    return faster(case)
 
 
 def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:

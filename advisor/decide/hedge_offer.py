@@ -9,7 +9,7 @@ part of something larger.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -26,9 +26,6 @@ from advisor.model.site import CloudState
 
 if TYPE_CHECKING:
     from advisor.decide.hedging import HedgeCase
-
-_LEAST_CHANCE: Final = 0.1
-"""Speculating on a job that ends in time less often than this only costs (docs/designs/0010)."""
 
 
 def may_be_brought_back(job: Job, settings: Settings) -> bool:
@@ -124,27 +121,12 @@ def would_wait(job: Job, cluster: ClusterState) -> bool:
     return cluster.free_processors < waiting + job.processors
 
 
-def speculation_of(
-    job: Job, estimates: Estimates, performance_ratio: float, settings: Settings
-) -> Hedge | None:
-    """A short job's chance: t seconds in the cloud; None where it may not be taken or hardly pays."""
+def speculation_of(job: Job, settings: Settings) -> Hedge | None:
+    """The trial a job may have, t seconds in the cloud (question 3 says whether it gets it); None: none."""
     limit = settings.waiting.long_job_seconds
     if not settings.waiting.speculate or math.isinf(limit) or not may_be_brought_back(job, settings):
         return None
-    quantiles = estimates.run.quantiles
-    ends_in_time = sum(performance_ratio * run <= limit for run in quantiles)
-    if quantiles and ends_in_time < _LEAST_CHANCE * len(quantiles):
-        return None
-    if not quantiles and estimates.run.is_usable:  # a point says long, and nothing says otherwise
-        return None
     return Hedge(kind=HedgeKind.SPECULATION, stop_seconds=limit)
-
-
-def speculated(answer: Answer, chance: Hedge | None) -> Answer:
-    """Question 3 again: a length in doubt is found out."""
-    if chance is None or answer.reason not in (Reason.LENGTH_UNKNOWN, Reason.LONG_JOB):
-        return answer
-    return _instead(answer, Reason.SPECULATED, chance)
 
 
 def _instead(answer: Answer, reason: Reason, hedge: Hedge) -> Answer:

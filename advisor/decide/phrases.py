@@ -81,7 +81,18 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         Reason.WORTH_PAYING: "Waiting policy and budget let it go; it would cost about {predicted_cost}.",
         Reason.NO_GATE: "No waiting policy and no budget is set; it would cost about {predicted_cost}.",
-        Reason.SHORT_WAIT: "A wait of {predicted_wait} is under {short_wait}: short waits wait.",
+        Reason.WAITED_LONG_ENOUGH: (
+            "It has waited {waited}, and nobody shall wait longer than {short_wait}: a boot of {boot} and a "
+            "run {performance_ratio} times as long are worth that."
+        ),
+        Reason.SHORT_WAIT: (
+            "A wait of {predicted_wait} is expected, and a job waits that likely starts here before it has "
+            "waited {short_wait}."
+        ),
+        Reason.LONG_JOB_IN_TIME: (
+            "It likely runs longer than {long_job} and likely starts here before it has waited {short_wait}: "
+            "it waits, no longer than that."
+        ),
         Reason.LONG_JOB: "A run of {predicted_run} is over {long_job}: long jobs wait.",
         Reason.LENGTH_UNKNOWN: (
             "Jobs over {long_job} wait, and how long this one runs is unknown: doubt means on-premise."
@@ -100,8 +111,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "before its turn comes."
         ),
         Reason.SPECULATED: (
-            "How long it runs is in doubt ({detail}): it gets {stop_loss} in the cloud to end, then comes "
-            "back to its place here."
+            "Whether it is short is not sure: it gets {stop_loss} in the cloud to end, then comes back to "
+            "its place here. That would cost about {predicted_cost}."
         ),
         Reason.RESERVED: "Reserved nodes that are already paid for are free: {reserved_free}.",
         Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
@@ -160,7 +171,7 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 UNITS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("performance_ratio",), ""),
+        **dict.fromkeys(("performance_ratio", "short_probability", "in_time_probability"), ""),
         **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
         **dict.fromkeys(("predicted_cost", "spent_today", "promised", "daily_cap"), "USD"),
         **dict.fromkeys(("price",), "USD/core-h"),
@@ -189,8 +200,11 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "uncertainty_limit": "most that is allowed",
         "wait_variance": "variance of the wait",
         "cutoff": "variance tolerated",
-        "short_wait": "waits under this wait",
+        "short_wait": "longest wait",
         "long_job": "jobs over this wait",
+        "short_probability": "probability that it is no longer than that",
+        "in_time_probability": "probability that it starts here within the longest wait",
+        "waited": "waited so far",
         "stop_loss": "longest stay in the cloud before its turn here",
         "predicted_cost": "predicted cost",
         "spent_today": "spent today",

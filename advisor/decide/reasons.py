@@ -45,6 +45,7 @@ class Reason(enum.StrEnum):
     UNLIKELY = "turnaround.unlikely"
     UNPROVEN = "turnaround.unproven"
     STAKE_TOO_LARGE = "turnaround.stake_too_large"
+    WAITED_LONG_ENOUGH = "turnaround.waited_long_enough"
     EXPOSURE_TOO_LARGE = "turnaround.exposure_too_large"
 
     # Question 3: is it worth paying for?
@@ -52,6 +53,7 @@ class Reason(enum.StrEnum):
     NO_GATE = "waiting.no_gate"
     SHORT_WAIT = "waiting.short_wait"
     LONG_JOB = "waiting.long_job"
+    LONG_JOB_IN_TIME = "waiting.long_job_in_time"
     LENGTH_UNKNOWN = "waiting.length_unknown"
     COST_UNKNOWN = "waiting.cost_unknown"
     DAILY_CAP = "waiting.daily_cap"

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from advisor.decide.capacity import kind_of_node
 from advisor.decide.cloud_queue import ANY, cloud_wait
 from advisor.decide.proven import is_overexposed
-from advisor.decide.waiting import has_cap, worth_paying
-from advisor.model.advice import Advice, Capacity
+from advisor.decide.waiting import has_cap, within_caps
+from advisor.model.advice import Advice, Capacity, Verdict
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -95,7 +95,7 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
         if not has_cap(waiting):
             return True
         cost = self.values.get("predicted_cost", math.nan)
-        return worth_paying(self.job, self.estimates, cost, state.cloud, waiting) in self.advice.answers
+        return within_caps(self.job, cost, state.cloud, waiting).verdict is Verdict.YES
 
 
 def may_be_repeated(advice: Advice) -> bool:

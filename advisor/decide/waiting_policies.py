@@ -12,10 +12,8 @@ import enum
 import math
 from dataclasses import dataclass
 
+from advisor.simulate.waiting.policy import SKIP_TRIAL_BELOW
 from advisor.simulate.waiting.world import Length, Wait
-
-SKIP_TRIAL_BELOW = 0.1
-"""A job that is short with less than this chance is not tried out: it would nearly always be restarted."""
 
 
 class LengthFrom(enum.StrEnum):
@@ -54,7 +52,7 @@ class WaitingPolicy:
     longest_wait_seconds : float
         b.
     skip_trial_below : float
-        See `SKIP_TRIAL_BELOW`; 0 tries every job out, as in the paper.
+        See `advisor.simulate.waiting.policy`; 0 tries every job out, as in the paper.
     """
 
     name: str

@@ -122,23 +122,53 @@ class PlacementSettings(Section):
 
 
 class WaitingSettings(Section):
-    """Question 3: is it worth paying for? (Ambati et al. 2021)."""
+    """Question 3: is it worth paying for? Long jobs wait (t), nobody longer than b (Ambati et al. 2021).
+
+    With both, short jobs never wait and all others wait at most b; each half alone works as well.
+    """
 
     short_wait_seconds: float = setting(
-        0.0, "b: a job that would wait less than this waits. 0 switches the gate off.", unit="s", ge=0.0
+        0.0,
+        "b: nobody waits longer than this; a job that likely would goes at once, one that would not waits, "
+        "unless it is short (`long_job_seconds`). 0 switches this half off.",
+        unit="s",
+        ge=0.0,
     )
     long_job_seconds: float = setting(
-        math.inf, "t: a job that runs longer than this waits. inf switches the gate off.", unit="s", gt=0.0
+        math.inf,
+        "t: a job that likely runs longer than this waits, a shorter one never does. inf switches this half "
+        "off.",
+        unit="s",
+        gt=0.0,
+    )
+    second_of_waiting: float = setting(
+        0.05,
+        "What a second of a job's waiting is worth under b, as a share of the site's mean job rented for a "
+        "second: a job leaves sooner where that is more than its cores. 0: only b counts, as published.",
+        ge=0.0,
+        le=10.0,
     )
     speculate: bool = setting(
         False,
-        "A job whose length is in doubt runs in the cloud for `long_job_seconds`, then comes back to its "
-        "place on-premise. Needs what `hedge.enabled` needs.",
+        "A job that is not all but surely short runs in the cloud for `long_job_seconds`, then comes back to "
+        "its place on-premise. Needs what `hedge.enabled` needs.",
     )
     daily_cap_usd: float = setting(
         0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD", ge=0.0
     )
     account_daily_cap_usd: dict[str, float] = setting({}, "The same per account.", unit="USD")
+    ask_again_seconds: float = setting(
+        600.0,
+        "Waiting jobs are asked again this often, and when the queue has changed much; those that should go "
+        "are moved while they wait. 0: every job is asked once, when it is submitted.",
+        unit="s",
+        ge=0.0,
+        le=86_400.0,
+    )
+
+    def price_of_waiting(self, mean_processors: float) -> float:
+        """Core-seconds worth paying to save a job one second of waiting, from the site's mean job."""
+        return self.second_of_waiting * mean_processors
 
 
 class HedgeSettings(Section):

@@ -213,6 +213,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Seconds of turnaround that a core-second of a hedge must bring; None where none is known.
     cutoff : Cutoff or None
         The published rule's cutoff as a backtest on the site's jobs has chosen it; None: none has.
+    waiting_price : float or None
+        Core-seconds worth paying to save a job one second of waiting; None where none is known.
     """
 
     time: float
@@ -221,3 +223,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     record: TrackRecord | None = None
     hedge_price: float | None = None
     cutoff: Cutoff | None = None
+    waiting_price: float | None = None

@@ -17,7 +17,7 @@ import numpy as np
 from advisor.decide.waiting_policies import policies
 from advisor.model.table import JobTable
 from advisor.replay.planning import coarse_optimum
-from advisor.replay.waiting_results import adaptation_of, figures, scores_of
+from advisor.replay.waiting_results import figures, scores_of
 from advisor.replay.waiting_rows import Replayed, workload_from
 from advisor.replay.waiting_worlds import Case, LearningOptions, Lockstep
 from advisor.simulate.waiting.costs import CostModel
@@ -100,7 +100,7 @@ def report(table: JobTable, options: WaitingOptions, *, progress: Progress | Non
         dispatch=options.dispatch,
         costs=costs,
     )
-    learned = Lockstep(case, outcomes["oracle"], options.learning).run(tell)
+    learned = Lockstep(case, options.learning).run(tell)
     outcomes[LEARNER] = learned.real.outcome()
     left = [policy for policy in every.values() if policy.name not in outcomes]
     for done, policy in enumerate(left):
@@ -119,6 +119,6 @@ def report(table: JobTable, options: WaitingOptions, *, progress: Progress | Non
         "dispatch": options.dispatch.value,
         "rows": figures(workload, cores, {name: outcomes[name] for name in every}, costs, first),
         "wait_model": scores_of(learned.scores, options.learning.thresholds, first, workload),
-        "adaptation": adaptation_of(learned, workload, cores, costs, first, outcomes["oracle"]),
+        "price_core_seconds_per_second": learned.price,
         "seconds": time.perf_counter() - begun,
     }

@@ -32,17 +32,8 @@ def write_waiting(path: Path, result: dict[str, Any]) -> None:
 
 
 def _trade(result: dict[str, Any]) -> go.Figure:
-    """Mean wait over rented cost, both against the oracle: policies, and the prices tried."""
+    """Mean wait over rented cost, both against the oracle."""
     figure = go.Figure()
-    prices = result["adaptation"]["prices"]
-    figure.add_scatter(
-        name="one price throughout",
-        x=[each["ondemand_cost_vs_oracle"] for each in prices],
-        y=[each["mean_wait_vs_oracle"] for each in prices],
-        text=[f"price {each['price']:.3g}" for each in prices],
-        mode="lines+markers",
-        line={"color": COLOURS[4], "dash": "dot"},
-    )
     near = [
         row
         for row in result["rows"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.replay.waiting_worlds import Learned, WaitScores, rented_cost
+from advisor.replay.waiting_worlds import WaitScores, rented_cost
 from advisor.simulate.waiting.costs import CostModel
 from advisor.simulate.waiting.world import Outcome, Workload
 
@@ -142,29 +142,3 @@ def calibration(chance: Floats, happened: Flags) -> list[dict[str, float]]:
         for each in range(_BINS)
         if np.any(bins == each)
     ]
-
-
-def adaptation_of(
-    learned: Learned, workload: Workload, cores: int, costs: CostModel, first: int, oracle: Outcome
-) -> dict[str, Any]:
-    """What each price came to on the judged jobs, and how long each was followed."""
-    named = {f"{price:.6g}": outcome for price, outcome in zip(learned.prices, learned.trials, strict=True)}
-    rows = {
-        row["variant"]: row
-        for row in figures(workload, cores, {"oracle": oracle, **named}, costs, first)
-        if row["variant"] != "oracle"
-    }
-    begin = workload.submit[first]
-    followed = [index for when, index in learned.chosen if when >= begin]
-    return {
-        "unit": "core-seconds per second of waiting",
-        "prices": [
-            {
-                "price": price,
-                "ondemand_cost_vs_oracle": rows[f"{price:.6g}"]["ondemand_cost_vs_oracle"],
-                "mean_wait_vs_oracle": rows[f"{price:.6g}"]["mean_wait_vs_oracle"],
-                "days_followed": followed.count(index),
-            }
-            for index, price in enumerate(learned.prices)
-        ],
-    }

@@ -1,25 +1,25 @@
-"""Speculation with a wait model, learning as it goes: one world counts, others beside it teach.
+"""Speculation with a wait model, learning as it goes: one world counts, another beside it teaches.
 
-The *real* world follows the policy that is judged. Beside it, on the same jobs, run a *naive* world (the same
-speculation, but jobs wait until they leave at b), which shows what each job would have waited had it stayed,
-and one *trial* world for each price (:mod:`advisor.decide.waiting_price`). A site would replay its finished
-jobs to the same end.
+The *real* world follows the policy that is judged, at the price of waiting that a live site has
+(``waiting.second_of_waiting``). Beside it, on the same jobs, runs a *naive* world (the same speculation,
+but jobs wait until they leave at b), which shows what each job would have waited had it stayed.
 
 Nothing is known before its time. Forests of run times learn from jobs that ended in the real world. What
 happened in another world before time T - b needs only run times of jobs that ended in it before T - b; such a
 job was submitted at least its run time before that and starts in the real world at most b after its
-submission, so it has ended in the real world by T. Hence everything taken from other worlds is b old.
+submission, so it has ended in the real world by T. Hence everything taken from the other world is b old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide.waiting_price import FIRST, STEPS, Exchange, Trial, best
+from advisor.model.settings import WaitingSettings
 from advisor.predict.distribution import ForestSettings
 from advisor.predict.wait_model import RollingForest
 from advisor.simulate.waiting.costs import CostModel
@@ -39,6 +39,7 @@ Progress = Callable[[str, int, int], None]
 
 DAY = 86_400.0
 WEEK_DAYS = 7
+_SHIPPED: Final = WaitingSettings()
 _LONGER_THAN_ANY = 4.0  # times b: what a job that left at b would still have waited, for all that is known
 
 
@@ -48,19 +49,15 @@ class LearningOptions:
 
     Attributes
     ----------
-    learn_from, adapt_from : float
-        Shares of the log's jobs after which forests grow, and after which the price is adapted. A site has
-        always learned already; a replay saves the time before.
-    window_days : float
-        Finished jobs of so many days decide on the price.
+    learn_from : float
+        Share of the log's jobs after which forests grow. A site has always learned already; a replay saves
+        the time before.
     keep_every, sample_room : int
         One in so many repeated sights of a waiting job is kept, and the newest so many in all.
     ask_again_seconds : float
         The queue is asked again this often.
-    exchange : Exchange
-        What is worth how much.
-    steps : tuple of float
-        Prices tried.
+    settings : WaitingSettings
+        What a second of waiting is worth.
     forest : ForestSettings
         How each forest grows.
     thresholds : tuple of float
@@ -68,13 +65,10 @@ class LearningOptions:
     """
 
     learn_from: float = 0.35
-    adapt_from: float = 0.5
-    window_days: float = 56.0
     keep_every: int = 6
     sample_room: int = 40_000
     ask_again_seconds: float = 7_200.0
-    exchange: Exchange = field(default_factory=Exchange)
-    steps: tuple[float, ...] = STEPS
+    settings: WaitingSettings = _SHIPPED
     forest: ForestSettings = field(default_factory=lambda: ForestSettings(trees=5))
     thresholds: tuple[float, ...] = (10_800.0, 21_600.0, 43_200.0, 86_400.0)
 
@@ -147,49 +141,36 @@ class Learned:
     ----------
     real : Simulation
         The world that counts, at its end.
-    trials : tuple of Outcome
-        Of the worlds beside it, one for each price; the first is the naive one.
-    prices : tuple of float
-        Of those worlds, core-seconds per second of waiting.
-    chosen : list of (float, int)
-        Day by day: the time, and the index of the price that held from then on.
+    price : float
+        Core-seconds that a second of waiting was worth there, once forests had grown.
     scores : WaitScores
         Of the wait model.
     """
 
     real: Simulation
-    trials: tuple[Outcome, ...]
-    prices: tuple[float, ...]
-    chosen: list[tuple[float, int]]
+    price: float
     scores: WaitScores
 
 
 class Lockstep:
-    """All worlds of one case, taken through the log day by day.
+    """Both worlds of one case, taken through the log day by day.
 
     Parameters
     ----------
     case : Case
         Log, machine, policy.
-    oracle : Outcome
-        The same jobs under the oracle.
     options : LearningOptions
         How it learns.
     """
 
-    def __init__(self, case: Case, oracle: Outcome, options: LearningOptions) -> None:
+    def __init__(self, case: Case, options: LearningOptions) -> None:
         self._case = case
         self._options = options
-        self._oracle = oracle
-        self._oracle_cost = rented_cost(oracle, case.workload, case.costs)
         self._real = case.world(Wait.MODEL, learns=True)
         self._naive = case.world(Wait.PATIENCE, keep_every=options.keep_every, room=options.sample_room)
-        self._trials = [case.world(Wait.MODEL) for _ in options.steps]
         self._waits = RollingForest(settings=options.forest)
         self._runs = RollingForest(settings=options.forest)
-        self._prices: tuple[float, ...] = (0.0,) * len(options.steps)
-        self._index = min(FIRST, len(options.steps) - 1)
-        self._chosen: list[tuple[float, int]] = []
+        self._price = 0.0
         self._scored: list[tuple[Ints, Floats]] = []
         self._scored_until = -np.inf
 
@@ -197,36 +178,24 @@ class Lockstep:
         """Go through the whole log."""
         submit = self._case.workload.submit
         learn_at = submit[int(self._options.learn_from * len(submit))]
-        adapt_at = submit[int(self._options.adapt_from * len(submit))]
         days = int(np.ceil((submit[-1] - submit[0]) / DAY)) + 1
         for day in range(1, days + 1):
             now = float(submit[0] + day * DAY)
             self._advance(now)
             if now >= learn_at and day % WEEK_DAYS == 0:
                 self._learn(now, day)
-            if now >= adapt_at:
-                self._adapt(now)
             if progress is not None:
                 progress("learning: days", day, days)
         self._score()
         self._advance(np.inf)
-        return Learned(
-            real=self._real,
-            trials=(self._naive.outcome(), *(world.outcome() for world in self._trials)),
-            prices=(0.0, *self._prices),
-            chosen=self._chosen,
-            scores=self._scores(),
-        )
+        return Learned(real=self._real, price=self._price, scores=self._scores())
 
     def _advance(self, until: float) -> None:
-        """The real world first: it forecasts run times, and the others are told."""
+        """The real world first: it forecasts run times, and the other is told."""
         waits, runs = self._waits.trees, self._runs.trees
-        self._real.advance(until, waits=waits, runs=runs, price=self._prices[self._index])
+        self._real.advance(until, waits=waits, runs=runs, price=self._price)
         self._naive.take_forecasts(self._real)
         self._naive.advance(until)
-        for world, price in zip(self._trials, self._prices, strict=True):
-            world.take_forecasts(self._real)
-            world.advance(until, waits=waits, price=price)
 
     def _learn(self, now: float, seed: int) -> None:
         """Score the week's predictions, then grow a forest of each kind."""
@@ -240,9 +209,9 @@ class Lockstep:
         start, stayed, settled = self._settled(rows, now - self._case.longest_wait_seconds)
         to_come = np.where(stayed, start - times, _LONGER_THAN_ANY * self._case.longest_wait_seconds)
         known = np.flatnonzero(settled)
-        if self._waits.grow(features[known], to_come[known], seed=seed) and not any(self._prices):
-            unit = float(self._case.workload.processors[ended].mean())
-            self._prices = tuple(step * unit for step in self._options.steps)
+        if self._waits.grow(features[known], to_come[known], seed=seed):
+            mean_processors = float(self._case.workload.processors[ended].mean())
+            self._price = self._options.settings.price_of_waiting(mean_processors)
 
     def _settled(self, rows: Ints, until: float) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
         """When jobs of the naive world started, whether on fixed cores, and whether before ``until``."""
@@ -279,35 +248,6 @@ class Lockstep:
         wait = np.where(stayed, start - self._case.workload.submit[rows], np.inf)
         happened = wait[:, None] > np.array(self._options.thresholds)
         return WaitScores(rows=rows, chance=chance, happened=happened)
-
-    def _adapt(self, now: float) -> None:
-        """Take the price that did best on the jobs that have finished."""
-        if not any(self._prices):
-            return
-        window = self._options.window_days * DAY
-        known = self._finished(now, window)
-        trials = [self._sums(known, world) for world in self._trials]
-        self._index = best(trials, self._oracle_sums(known), self._options.exchange)
-        self._chosen.append((now, self._index + 1))
-
-    def _finished(self, now: float, window: float) -> Ints:
-        """Rows of the window's jobs that have finished in the real world and are settled in every other."""
-        submit = self._case.workload.submit
-        first, last = np.searchsorted(submit, (now - window, now - 2.0 * self._case.longest_wait_seconds))
-        rows = np.arange(first, last)
-        return rows[self._real.ended(now, slice(first, last))]
-
-    def _sums(self, rows: Ints, world: Simulation) -> Trial:
-        """Cost and wait of some jobs in a world."""
-        jobs, load, costs = world.jobs[rows], self._case.workload, self._case.costs
-        rented = costs.on_demand * jobs["ondemand"] + costs.spot * jobs["spot"]
-        wait = jobs["start"] - load.submit[rows]
-        return Trial(cost=float(rented @ load.processors[rows]), wait=float(wait.sum()))
-
-    def _oracle_sums(self, rows: Ints) -> Trial:
-        """The same under the oracle."""
-        wait = self._oracle.start[rows] - self._case.workload.submit[rows]
-        return Trial(cost=float(self._oracle_cost[rows].sum()), wait=float(wait.sum()))
 
 
 def rented_cost(outcome: Outcome, workload: Workload, costs: CostModel) -> Floats:

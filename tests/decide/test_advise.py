@@ -153,9 +153,11 @@ def test_without_the_placement_gates_it_is_the_waiting_policy(processors, estima
     )
     advice = ask(make_job(processors=processors), estimates, settings=settings)
     wait, run = estimates.wait.seconds, estimates.run.seconds
-    waits_long_enough = math.isfinite(wait) and wait > 0 and wait >= b
-    short_enough = math.isinf(t) or (math.isfinite(run) and run <= t)
-    assert (advice.placement is Placement.BURST) == (waits_long_enough and short_enough)
+    would_wait = math.isfinite(wait) and wait > 0
+    is_short = math.isfinite(t) and math.isfinite(run) and run <= t
+    is_gated = b > 0 or math.isfinite(t)
+    leaves = would_wait and (is_short or (b > 0 and wait >= b) or not is_gated)
+    assert (advice.placement is Placement.BURST) == leaves
 
 
 def test_shadow_mode_decides_and_changes_nothing():

@@ -64,7 +64,7 @@ def test_whoever_might_be_harmed_is_left_alone(fields: dict[str, Any]) -> None:
     job = make_job(**fields)
     assert not may_be_brought_back(job, settings)
     assert hedge_of(job, make_cloud(), settings) is None
-    assert speculation_of(job, run_of(10.0, 100.0), 1.0, settings) is None
+    assert speculation_of(job, settings) is None
 
 
 @pytest.mark.parametrize(
@@ -230,12 +230,54 @@ def test_shadow_mode_promises_nothing() -> None:
 SPECULATE = {"speculate": True, "long_job_seconds": 900.0}
 
 
+def speculates(estimates: Estimates, *, slowdown: float = 1.0, **waiting: Any) -> bool:
+    settings = make_settings(
+        waiting=SPECULATE | waiting,
+        placement={
+            "rule": "published",
+            "use_cutoff": False,
+            "overhead_per_processor": 0.0,
+            "boot_seconds": 0.0,
+        }
+        | {"baseline": slowdown},
+    )
+    found = ask(estimates=structs.replace(estimates, wait=LONG_WAIT), settings=settings)
+    return found.hedge is not None and found.hedge.kind is HedgeKind.SPECULATION
+
+
+LONG_WAIT = Estimate(seconds=1e6, variance=1.0)
+
+
 def test_a_long_job_with_a_chance_gets_its_chance() -> None:
-    settings = make_settings(waiting=SPECULATE)
-    assert speculation_of(make_job(), run_of(*[100.0] * 3, *[9000.0] * 17), 1.0, settings) is not None
-    assert speculation_of(make_job(), run_of(100.0, *[9000.0] * 19), 1.0, settings) is None
-    assert speculation_of(make_job(), run_of(*[800.0] * 20), 1.2, settings) is None  # too slow there
-    assert speculation_of(make_job(), NOTHING_KNOWN, 1.0, settings) is not None
+    assert speculates(run_of(*[100.0] * 3, *[9000.0] * 17))
+    assert not speculates(run_of(100.0, *[9000.0] * 19))
+    assert not speculates(run_of(*[800.0] * 20), slowdown=1.2)  # too slow there
+    assert speculates(NOTHING_KNOWN)
+
+
+def test_seeds_3_a_stop_at_t_also_for_jobs_forecast_short_unless_that_is_nearly_sure() -> None:
+    """Mean 800 s, over t = 900 s with a chance of .4: it moved without any stop."""
+    likely_short = run_of(*[500.0] * 12, *[1250.0] * 8)
+    assert likely_short.run.seconds < 900.0
+    assert speculates(likely_short)
+    assert speculates(likely_short, short_wait_seconds=86_400.0)
+    assert not speculates(run_of(*[500.0] * 20))
+
+
+def test_a_trial_is_paid_for_by_the_purse_up_to_t() -> None:
+    """A trial passed by the caps: its run of 17 hours did not count, nor did its quarter of an hour."""
+    cloud = make_cloud(spot_usd_per_core_hour=1.0, on_demand_usd_per_core_hour=1.0)
+    long = structs.replace(run_of(*[100.0] * 3, *[60_000.0] * 17), wait=LONG_WAIT)
+    for cap, moves in ((2.0, True), (0.5, False)):  # 4 cores for 17 minutes with the boot: 1.13 USD
+        advice = ask(
+            estimates=long,
+            cloud=cloud,
+            settings=make_settings(
+                waiting=SPECULATE | {"daily_cap_usd": cap},
+                placement={"rule": "published", "use_cutoff": False, "boot_seconds": 120.0},
+            ),
+        )
+        assert (advice.placement is Placement.BURST) is moves, cap
 
 
 def test_speculation_is_said_and_stops_at_t() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 
+from advisor.decide import advise
 from advisor.decide.demand import cost_usd
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import sentence
-from advisor.model import Capacity, Placement, Verdict
-from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
+from advisor.model import Capacity, Estimate, Estimates, Placement, SiteState, Verdict
+from tests.decide.cases import CLUSTER, NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
 # 4 processors, s = 1, boot 0, spot at 0.10 USD a core hour, one hour: 0.40 USD.
 CHEAP = {"placement": {"overhead_per_processor": 0.0, "boot_seconds": 0.0}}
@@ -95,6 +97,81 @@ def test_reserved_nodes_cost_nothing_more():
     advice, answer = answers(make_estimates(run=NAN), cloud=cloud, daily_cap_usd=1.0)
     assert answer.reason == Reason.WORTH_PAYING
     assert advice.capacity is Capacity.RESERVED
+
+
+HOUR = 3600.0
+COMPOUND = {"short_wait_seconds": 24 * HOUR, "long_job_seconds": 900.0}
+
+
+def moves(estimates, *, waited=0.0, cloud=PRICED, price=None, **waiting):
+    settings = make_settings(**CHEAP, waiting=COMPOUND | waiting)
+    advice = advise(
+        make_job(submit_time=1000.0 - waited),
+        SiteState(time=1000.0, cluster=CLUSTER, cloud=cloud, waiting_price=price),
+        estimates,
+        settings,
+        advice_id="a",
+    )
+    return advice.placement is Placement.BURST
+
+
+def test_seeds_3_short_jobs_never_wait_and_nobody_longer_than_b():
+    """t = 15 min, b = 24 h: the paper's baseline, where the advisor did the opposite in both cases."""
+    assert moves(make_estimates(wait=2 * HOUR, run=300.0))
+    assert moves(make_estimates(wait=28 * HOUR, run=10 * HOUR))
+    assert not moves(make_estimates(wait=2 * HOUR, run=10 * HOUR))
+    # of an unknown length: it waits, and no longer than b either
+    assert not moves(make_estimates(wait=2 * HOUR, run=NAN))
+    assert moves(make_estimates(wait=28 * HOUR, run=NAN))
+
+
+def test_g17_12_nobody_waits_longer_than_b_whatever_is_forecast():
+    wrong = make_estimates(wait=60.0, run=10 * HOUR)
+    assert not moves(wrong, waited=24 * HOUR - 61.0)
+    assert moves(wrong, waited=24 * HOUR)
+    assert moves(make_estimates(wait=NAN, run=NAN), waited=24 * HOUR)
+    assert not moves(make_estimates(wait=NAN, run=NAN), waited=23 * HOUR)
+    # without b nobody is promised anything
+    assert not moves(make_estimates(wait=NAN, run=NAN), waited=999 * HOUR, short_wait_seconds=0.0)
+
+
+def test_a_cloud_slower_than_another_b_is_no_end_of_waiting():
+    slow = {"placement": {"overhead_per_processor": 1.0, "boot_seconds": 0.0}}  # 4 cores: 5 times as long
+    for hours, moved in ((5.0, True), (10.0, False)):
+        advice = advise(
+            make_job(submit_time=1000.0 - 24 * HOUR),
+            SiteState(time=1000.0, cluster=CLUSTER, cloud=PRICED),
+            make_estimates(wait=60.0, run=hours * HOUR),
+            make_settings(**slow, waiting=COMPOUND),
+            advice_id="a",
+        )
+        assert (advice.placement is Placement.BURST) is moved, hours
+
+
+def test_the_wait_gate_asks_the_distribution():
+    """P(wait > b) and not the mean: two in three start within b, the third waits for a week."""
+    waits = Estimate(seconds=60 * HOUR, variance=1.0, quantiles=(HOUR, 2 * HOUR, 168 * HOUR))
+    runs = Estimate(seconds=10 * HOUR, variance=1.0, quantiles=(9 * HOUR, 10 * HOUR, 11 * HOUR))
+    assert not moves(Estimates(wait=waits, run=runs))
+    late = replace(waits, quantiles=(HOUR, 40 * HOUR, 168 * HOUR))
+    assert moves(Estimates(wait=late, run=runs))
+
+
+def test_a_price_of_waiting_lets_small_jobs_leave_sooner():
+    estimates = make_estimates(wait=2 * HOUR, run=2 * HOUR)  # 4 cores
+    assert not moves(estimates, price=3.9)
+    assert moves(estimates, price=4.1)
+    assert not moves(estimates, price=4.1, short_wait_seconds=0.0)  # under b alone
+
+
+def test_g17_13_no_gate_leaves_a_paid_node_idle():
+    """Four reserved nodes idle: a long job, and one with a short wait, waited beside them."""
+    idle = make_cloud(reserved_free_nodes=4)
+    long, soon = make_estimates(wait=2 * HOUR, run=10 * HOUR), make_estimates(wait=600.0, run=HOUR)
+    for estimates in (long, soon):
+        assert not moves(estimates)
+        assert moves(estimates, cloud=idle)
+    assert not moves(long, cloud=make_cloud(reserved_free_nodes=3))  # of unknown size: one core each
 
 
 def test_cost_by_hand():

@@ -1,13 +1,10 @@
-"""Waiting policies as data, and the price that adapts."""
+"""Waiting policies as data."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
-
 from advisor.decide.waiting_policies import LengthFrom, WaitFrom, policies
-from advisor.decide.waiting_price import STEPS, Exchange, Trial, best
 from advisor.simulate.waiting.world import Length, Wait
 
 
@@ -41,25 +38,3 @@ def test_names_say_where_knowledge_comes_from():
 
 def test_plain_speculation_tries_every_job():
     assert policies(900.0, 86_400.0)["speculation"].skip_trial_below == 0.0
-
-
-@pytest.mark.parametrize(
-    ("trials", "chosen"),
-    [
-        ([(100, 150), (101, 120), (102, 100)], 2),  # cost within what is accepted: least wait
-        ([(100, 150), (101, 120), (150, 10)], 1),  # far too dear, whatever it saves
-        ([(90, 150), (95, 150)], 0),  # cheaper than the oracle counts for nothing more; ties to the first
-    ],
-)
-def test_best_price_weighs_cost_against_waiting(trials, chosen):
-    oracle = Trial(cost=100.0, wait=100.0)
-    assert best([Trial(cost=c, wait=w) for c, w in trials], oracle, Exchange()) == chosen
-
-
-def test_with_nothing_rented_under_the_oracle_the_lowest_price_holds():
-    assert best([Trial(cost=1.0, wait=1.0)] * 3, Trial(cost=0.0, wait=10.0), Exchange()) == 0
-
-
-def test_prices_are_tried_from_low_to_high():
-    assert list(STEPS) == sorted(STEPS)
-    assert min(STEPS) > 0.0

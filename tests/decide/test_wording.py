@@ -40,7 +40,9 @@ def test_a_reason_of_a_newer_release_is_shown_as_its_code():
 
 def test_numbers_an_old_record_lacks_are_unknown():
     answer = Answer(question=Question.WORTH_PAYING, verdict=Verdict.NO, reason=Reason.SHORT_WAIT)
-    assert sentence(answer) == "A wait of unknown is under unknown: short waits wait."
+    assert sentence(answer) == (
+        "A wait of unknown is expected, and a job waits that likely starts here before it has waited unknown."
+    )
 
 
 def test_the_user_hears_only_of_a_move():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from advisor.ec2.instances import Instance
@@ -10,6 +10,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
+from advisor.model.settings import CapacitySettings
 from advisor.service.cloud.purse import RunningNode
 from advisor.service.sight.advice_of import predicted_cloud_seconds
 from advisor.service.sight.site_view import jobs_by_node
@@ -23,6 +24,32 @@ def usd_per_hour(option: Capacity, prices: Prices) -> float:
     if option is Capacity.RESERVED:
         return 0.0
     return (prices.spot if option is Capacity.SPOT else prices.on_demand).usd_per_hour
+
+
+def reserved_in_force(settings: CapacitySettings, prices: Prices) -> int:
+    """Reserved instances that are paid for: what the setting says or what EC2 lists, whichever is more."""
+    found = prices.reserved.count if prices.reserved is not None else 0
+    return max(settings.reserved_nodes, found)
+
+
+def reserved_free(reserved: int, nodes: Iterable[Node], spot_nodes: Collection[str]) -> int:
+    """Reserved instances that no job uses.
+
+    EC2 applies a reservation to any running on-demand instance that matches it, so that the reserved ones in
+    use are ``min(reserved, busy on-demand nodes)``. Busy spot nodes use none up; an idle on-demand node is
+    there to be used. A node of which nobody knows yet what it is counts as on-demand: what is promised as
+    paid for then is.
+
+    Parameters
+    ----------
+    reserved : int
+        See `reserved_in_force`.
+    nodes : iterable of Node
+        Of the burst partition.
+    spot_nodes : collection of str
+        Those whose instance EC2 lists as spot.
+    """
+    return max(0, reserved - sum(node.is_busy and node.name not in spot_nodes for node in nodes))
 
 
 def expected_seconds(queued: QueuedJob | None) -> float:

@@ -19,7 +19,7 @@ from advisor.model.errors import TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.money import running_nodes
+from advisor.service.cloud.money import reserved_in_force, running_nodes
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.provisioning import CloudFleet
 from advisor.service.cloud.record import CloudRecord
@@ -328,7 +328,5 @@ class ReconcileLoop:
             return
         snapshot, nodes, alive = self._pairs()
         prices = self._prices()
-        reserved = self._settings.capacity.reserved_nodes
-        if prices.reserved is not None:
-            reserved = max(reserved, prices.reserved.count)
+        reserved = reserved_in_force(self._settings.capacity, prices)
         self._cloud.purse.count(running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved))

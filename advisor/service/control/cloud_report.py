@@ -96,6 +96,11 @@ class CloudReport:
             "protected": self._cloud.protected,
         }
 
+    def spot_nodes(self) -> frozenset[str]:
+        """Nodes whose instance EC2 listed as spot when it was last asked."""
+        alive = (item for item in self._reconcile.last_listed if item.is_alive)
+        return frozenset(item.node for item in alive if item.node and item.option is Capacity.SPOT)
+
     def nodes(self) -> list[dict[str, Any]]:
         """Nodes of the burst partition that have an instance or are on, and instances without a node."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +17,7 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, Cutoff, SiteState
+from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.record import AskWhetherOpen, CloudRecord
 from advisor.service.exchange import snapshot as snapshots
@@ -68,6 +69,10 @@ class LookLoop:
         The published rule's cutoff that a backtest has chosen.
     looked : callable, optional
         Called after each look that succeeded.
+    spot_nodes : callable, optional
+        Cloud nodes known to be spot: they use up no reserved instance.
+    mean_processors : callable, optional
+        Of the site's finished jobs; None while there are none.
     """
 
     name = "look"
@@ -86,6 +91,8 @@ class LookLoop:
         placement: PlacementLoop | None = None,
         cutoff: Callable[[], Cutoff | None] = lambda: None,
         looked: Callable[[], None] = lambda: None,
+        spot_nodes: Callable[[], Collection[str]] = frozenset,
+        mean_processors: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -98,6 +105,8 @@ class LookLoop:
         self._placement = placement
         self._cutoff = cutoff
         self._looked = looked
+        self._spot_nodes = spot_nodes
+        self._mean_processors = mean_processors
         self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
@@ -162,6 +171,7 @@ class LookLoop:
                     record=None if self._placement is None else self._placement.record,
                     hedge_price=None if self._placement is None else self._placement.hedge_price,
                     cutoff=self._cutoff(),
+                    waiting_price=self._waiting_price(),
                 ),
                 job_requeue=self.job_requeue,
                 counters={
@@ -176,7 +186,6 @@ class LookLoop:
         """The cloud side, from the burst partition's nodes and what was learned."""
         usable = _usable(nodes)
         up = sum(is_paid_for(node) for node in usable)
-        in_use = sum(is_paid_for(node) and node.is_busy for node in usable)
         (spent, spent_by_account), (promised, promised_by_account) = self._cloud.purse.exposure_today()
         _, on_demand_open = self._is_open()
         common = set(usable[0].features).intersection(*(n.features for n in usable)) if usable else set[str]()
@@ -184,7 +193,12 @@ class LookLoop:
         prices = self._prices()
         return CloudState(
             boot_seconds=self._boot_seconds(usable),
-            reserved_free_nodes=max(0, self._settings.capacity.reserved_nodes - in_use),
+            reserved_free_nodes=reserved_free(
+                # one that is drained uses its instance up as long as it has a job
+                reserved_in_force(self._settings.capacity, prices),
+                nodes,
+                self._spot_nodes(),
+            ),
             spot_open=self._is_spot_open(usable),
             on_demand_open=on_demand_open,
             protected=self._cloud.protected,
@@ -205,6 +219,10 @@ class LookLoop:
             ),
             steady_free_nodes=self._steady_free(usable),
         )
+
+    def _waiting_price(self) -> float | None:
+        mean = self._mean_processors()
+        return None if mean is None else self._settings.waiting.price_of_waiting(mean)
 
     def _is_spot_open(self, usable: Sequence[Node]) -> bool:
         is_open, _ = self._is_open()

@@ -123,6 +123,7 @@ class Control:
         self._prices = prices
         self._notifier = notifier or Notifier(None)
         self.placement: PlacementLoop | None = None
+        self.report: CloudReport | None = None
         if settings.placement.rule == "advisor":
             self.placement = PlacementLoop(
                 settings, store=self.store, models=models, clock=self.clock, fates=self._fate_of_place
@@ -139,6 +140,8 @@ class Control:
             placement=self.placement,
             cutoff=lambda: self.knowledge.cutoff,
             looked=self._looked,
+            spot_nodes=lambda: self.report.spot_nodes() if self.report is not None else frozenset(),
+            mean_processors=lambda: self.knowledge.mean_processors,
         )
         self.learn = LearnLoop(
             settings,
@@ -163,7 +166,6 @@ class Control:
             )
             self.runners[self.watch.name] = LoopRunner(self.watch, self.clock, errand=self.watch.errand)
         self.portfolio = self._portfolio_loop(slurm, steering)
-        self.report: CloudReport | None = None
         self.match: MatchLoop | None = None
         self.acquire: AcquireLoop | None = None
         if fleet is not None:

@@ -150,6 +150,7 @@ class RecentSubmissions:
             record=self._record(self._base.record),
             hedge_price=self._base.hedge_price,
             cutoff=self._base.cutoff,
+            waiting_price=self._base.waiting_price,
         )
 
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:

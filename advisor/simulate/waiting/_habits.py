@@ -24,6 +24,7 @@ time, last submission."""
 
 _WEIGHT: Final = 0.2  # of the newest job: about the last ten count
 _UNKNOWN: Final = -1.0
+NOT_SURE: Final = 0.9  # a few jobs make nobody sure of the next one
 _WEEK: Final = 604_800.0
 _DAY: Final = 86_400.0
 
@@ -78,4 +79,4 @@ def guess(job: Records, row: int, habits: Floats) -> None:
         known = min(known, (habit[0] + habit[1]) / 2.0)
     this.mean_run = known
     this.median_run = known
-    this.short_chance = habit[4] if habit[3] >= 2.0 else 1.0
+    this.short_chance = min(habit[4], NOT_SURE) if habit[3] >= 2.0 else NOT_SURE

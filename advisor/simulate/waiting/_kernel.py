@@ -25,20 +25,20 @@ from advisor.simulate.waiting._habits import guess, learn, look
 from advisor.simulate.waiting._observe import fade, observe, size_class
 from advisor.simulate.waiting._state import (
     DONE,
-    LEAVES,
     RENTED,
-    RENTS,
     RUNNING,
-    SPECULATES,
     SPECULATING,
     WAITING,
-    WAITS,
     Floats,
     Forest,
     Rules,
     World,
 )
 from advisor.simulate.waiting._trees import between, leaf_of, outlook
+from advisor.simulate.waiting.policy import GOES, LEAVES, RENTS, SPECULATES, by_length, by_wait
+
+_by_length = numba.njit(cache=True)(by_length)
+_by_wait = numba.njit(cache=True)(by_wait)
 
 GIVEN, FORECAST, SPECULATION = 0, 1, 2
 """How a job's length is known: its ``mode`` was given, its median run time is predicted, by trying."""
@@ -106,10 +106,16 @@ def _speculate(here: World, rules: Rules, row: int) -> None:
     this = here.job[row]
     this.where = SPECULATING
     this.start = it.now
-    length = min(this.run, rules.trial, this.revoked_after)
+    length = min(this.run, _stop_of(here, rules, row), this.revoked_after)
     heap_push(here.trial, it.trials, it.now + length, row)
     it.trials += 1
     it.speculating_cores += this.processors
+
+
+@numba.njit(cache=True)
+def _stop_of(here: World, rules: Rules, row: int) -> float:
+    """How long a trial lasts at most."""
+    return np.inf if here.job[row].mode == GOES else rules.trial
 
 
 @numba.njit(cache=True)
@@ -133,15 +139,18 @@ def _sent_away(here: World, rules: Rules, forest: Forest, row: int, scratch: Flo
     if keep != 0:
         _keep_sample(here, row, scratch)
     this = here.job[row]
-    left = rules.longest_wait - (it.now - this.submit)
+    waited = it.now - this.submit
+    left = rules.longest_wait - waited
+    in_time, to_come, price = 1.0, 0.0, 0.0
     if rules.knows_wait == MODEL:
         it.asked += 1
-        away = False
         if len(forest.roots) > 0:
             in_time, to_come = outlook(forest, scratch, left)
-            away = in_time * this.processors * this.mean_run < it.price * to_come
-    else:
-        away = rules.knows_wait == FLUID and scratch[25] > left
+            price = it.price
+    elif rules.knows_wait == FLUID:
+        in_time = 0.0 if scratch[25] > left else 1.0
+    core_seconds = this.processors * this.mean_run
+    away = _by_wait(waited, rules.longest_wait, in_time, to_come, core_seconds, price) == LEAVES
     if away:
         this.left_early = 1
         _leave(here, rules, row)
@@ -224,7 +233,7 @@ def _trials_due(here: World, rules: Rules, forest: Forest, scratch: Floats) -> N
         this = here.job[row]
         it.speculating_cores -= this.processors
         this.spot += it.now - this.start
-        if this.run <= min(rules.trial, this.revoked_after):
+        if this.run <= min(_stop_of(here, rules, row), this.revoked_after):
             this.where = RENTED
             this.end = it.now
             if rules.learns:
@@ -265,9 +274,9 @@ def _mode_of(here: World, rules: Rules, row: int) -> int:
     """What a job does that cannot start at once."""
     this = here.job[row]
     if rules.length_from == FORECAST:
-        return LEAVES if this.median_run <= rules.trial else WAITS
+        return _by_length(1.0 if this.median_run <= rules.trial else 0.0, False, 0.0)
     if rules.length_from == SPECULATION:
-        return WAITS if this.short_chance < rules.skip_below else SPECULATES
+        return _by_length(this.short_chance, True, rules.skip_below)
     return int(this.mode)
 
 
@@ -284,7 +293,7 @@ def _arrive(here: World, rules: Rules, forest: Forest, runs: Forest, row: int, s
         return
     elif this.mode == LEAVES:
         _rent(here, rules, row)
-    elif this.mode == SPECULATES:
+    elif this.mode in (SPECULATES, GOES):
         _speculate(here, rules, row)
     else:
         _join(here, rules, forest, row, scratch)

@@ -19,9 +19,6 @@ Floats = NDArray[np.float64]
 AHEAD, SPECULATING, WAITING, RUNNING, DONE, RENTED = range(6)
 """Where a job is; ``RENTED``: for good, on on-demand or (a speculation that ended in time) on spot."""
 
-WAITS, LEAVES, SPECULATES, RENTS = range(4)
-"""What a job does that cannot start at once; ``RENTS``: it does not even try."""
-
 JOB = np.dtype(
     [(name, np.float64) for name in ("submit", "run", "key", "planned", "requested", "revoked_after")]
     + [(name, np.float64) for name in ("start", "end", "queued", "planned_end", "spot", "ondemand")]

@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 from advisor.model.errors import BadInput
 from advisor.simulate.state import ENDING
 from advisor.simulate.waiting import _kernel
-from advisor.simulate.waiting._habits import HABIT, RUN_FEATURES
+from advisor.simulate.waiting._habits import HABIT, NOT_SURE, RUN_FEATURES
 from advisor.simulate.waiting._observe import FEATURES
 from advisor.simulate.waiting._state import (
     JOB,
-    LEAVES,
     RENTED,
-    RENTS,
     RUNNING,
     SIZE_CLASSES,
-    SPECULATES,
-    WAITS,
     WORLD,
     Floats,
     Forest,
@@ -29,6 +25,7 @@ from advisor.simulate.waiting._state import (
     World,
     heap,
 )
+from advisor.simulate.waiting.policy import GOES, LEAVES, RENTS, SPECULATES, WAITS
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -74,6 +71,8 @@ class Mode(enum.IntEnum):
     SPECULATES = SPECULATES
     RENTS = RENTS
     """It is rented for without even trying: known never to start on fixed cores."""
+    GOES = GOES
+    """All but surely short: tried out without a stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,9 +240,7 @@ class Simulation:
         waits, runs : Forest, optional
             Trained forests of waits and of run times; none knows nothing.
         price : float
-            Core-seconds worth paying to save a job one second of waiting: a job leaves when its chance to
-            start on fixed cores in time, times its predicted core-seconds, is less than this times the
-            seconds it is expected to wait yet. 0: nobody leaves early.
+            Core-seconds worth paying to save a job one second of waiting (`policy.by_wait`).
         """
         self._world.world["price"] = price
         nothing = no_trees()
@@ -306,7 +303,7 @@ class Simulation:
             job[name] = getattr(load, name)
         job["planned"] = job["mean_run"] = job["median_run"] = load.requested
         job["queue_code"] = load.queue
-        job["short_chance"] = 1.0
+        job["short_chance"] = NOT_SURE
         job["start"] = job["end"] = job["queued"] = np.nan
         if self.rules.dispatch is Dispatch.SJF:
             job["key"] = load.run * load.processors
@@ -335,7 +332,7 @@ class Simulation:
 
 def _held(modes: Ints | None, count: int) -> int:
     """Room for the jobs that may be tried out."""
-    return 1 if modes is None else min(count, int(np.count_nonzero(modes == SPECULATES))) + 1
+    return 1 if modes is None else min(count, int(np.isin(modes, (SPECULATES, GOES)).sum())) + 1
 
 
 def refuse_unsound(workload: Workload, cores: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.decide.admin_comment import admin_comment
+from advisor.ec2.prices import Prices, Quote, Reserved
 from advisor.model import ClusterState, Node
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.site import TrackRecord
@@ -43,6 +44,9 @@ class Placement:
 
 
 def make_loop(folder: Path, placement: Any, *, open_now: tuple[bool, bool], **settings: Any) -> LookLoop:
+    parts = {
+        name: settings.pop(name) for name in ("prices", "spot_nodes", "mean_processors") if name in settings
+    }
     hands = Hands()
     cloud = CloudRecord(folder / "cloud.json", hands.clock)
     for seconds in (40.0, 50.0, 60.0):
@@ -57,6 +61,7 @@ def make_loop(folder: Path, placement: Any, *, open_now: tuple[bool, bool], **se
         status=dict,
         clock=hands.clock,
         placement=placement,
+        **parts,
     )
 
 
@@ -94,3 +99,44 @@ def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
     broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
     cloud = loop.cloud_state([*usable, *broken])
     assert (cloud.nodes_total, cloud.nodes_up, cloud.features) == (1, 1, ("spot",))
+
+
+def test_seeds_r1_busy_spot_nodes_use_up_no_reserved_instance(tmp_path: Path) -> None:
+    """Four reserved, three busy spot nodes and one busy on-demand one: three are free, not none."""
+    prices = Prices(Quote(0.1), Quote(0.3), Reserved(count=4, usd_per_hour=0.1, time=1.0))
+    loop = make_loop(
+        tmp_path,
+        None,
+        open_now=(True, True),
+        prices=lambda: prices,
+        spot_nodes=lambda: {"burst1", "burst2", "burst3"},
+    )
+    busy = [make_node(f"burst{number}", "ALLOCATED") for number in range(1, 5)]
+    idle = make_node("burst5", "IDLE")
+    assert loop.cloud_state([*busy, idle]).reserved_free_nodes == 3
+    # one of which nobody knows what it is counts as on-demand; a drained one has its job all the same
+    unknown = make_node("burst6", "MIXED", "DRAIN")
+    assert loop.cloud_state([*busy, idle, unknown]).reserved_free_nodes == 2
+
+
+@pytest.mark.parametrize(("setting", "listed", "free"), [(0, 4, 4), (6, 4, 6), (2, None, 2)])
+def test_seeds_r1_discovered_reservations_count_in_decisions(
+    tmp_path: Path, setting: int, listed: int | None, free: int
+) -> None:
+    """Bills went by what EC2 lists, decisions by the setting alone."""
+    found = None if listed is None else Reserved(count=listed, usd_per_hour=0.1, time=1.0)
+    prices = Prices(Quote(0.1), Quote(0.3), found)
+    loop = make_loop(
+        tmp_path, None, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
+    )
+    assert loop.cloud_state(NODES).reserved_free_nodes == free
+
+
+@pytest.mark.parametrize(("mean", "price"), [(None, None), (40.0, 2.0)])
+def test_a_second_of_waiting_is_worth_a_share_of_the_mean_job(
+    tmp_path: Path, mean: float | None, price: float | None
+) -> None:
+    loop = make_loop(tmp_path, None, open_now=(True, True), mean_processors=lambda: mean)
+    for step in (loop.look, loop.publish):
+        step()
+    assert snapshots.read(tmp_path / "snapshot.msgpack").state.waiting_price == price

@@ -25,7 +25,7 @@ JOBS = st.lists(
         st.integers(0, 20),  # seconds after the job before
         st.integers(1, 40),  # run
         st.integers(1, 6),  # processors
-        st.sampled_from([Mode.WAITS, Mode.LEAVES, Mode.SPECULATES, Mode.RENTS]),
+        st.sampled_from(list(Mode)),
         st.sampled_from([3.0, 7.0, 1000.0]),  # life of a spot node
     ),
     min_size=1,
@@ -165,7 +165,13 @@ def constant_forest(in_time_seconds):
 
 @pytest.mark.parametrize(
     ("forecast", "price", "leaves"),
-    [(90_000.0, 0.01, True), (90_000.0, 0.0, False), (3_600.0, 0.01, False), (3_600.0, 2.0, True)],
+    [
+        (90_000.0, 0.01, True),
+        (90_000.0, 0.0, True),  # short waits wait, as published
+        (3_600.0, 0.0, False),
+        (3_600.0, 0.01, False),
+        (3_600.0, 2.0, True),
+    ],
 )
 def test_leaves_when_the_wait_costs_more_than_the_cores(by_hand, forecast, price, leaves):
     load = by_hand([(0, 80_000, 1), (1, 4_000, 1)])
