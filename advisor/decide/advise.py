@@ -120,28 +120,39 @@ def _answers(
     # Where there is none nothing will be paid; question 4 says why.
     chosen, fourth = choose(job, cloud_run, cloud, settings, state.time)
     cost = 0.0 if chosen is None else cost_usd(job, cloud_run, chosen, cloud, settings)
-    trial, trial_cost = speculation_of(job, settings), math.nan
-    if trial is not None and chosen is not None:
-        seconds = trial.stop_seconds if math.isnan(cloud_run) else min(cloud_run, trial.stop_seconds)
-        trial_cost = cost_usd(job, seconds, chosen, cloud, settings)
-    third, tries = worth_paying(
-        WaitingCase(
-            job=job,
-            estimates=estimates,
-            capacity=chosen,
-            cost_usd=cost if math.isfinite(cost) else math.nan,
-            trial=trial,
-            trial_cost_usd=trial_cost,
-            waited_seconds=waited,
-            price=state.waiting_price,
-            performance_ratio=case.performance_ratio,
-        ),
-        cloud,
-        settings.waiting,
-    )
+    trial = speculation_of(job, settings)
+    third, tries = _worth(job, state, estimates, (chosen, cost, trial), settings)
     if third.verdict in STAYS:
         return (first, second, third), None, None
     return (first, second, third, fourth), chosen, trial if tries else hedge
+
+
+def _worth(
+    job: Job,
+    state: SiteState,
+    estimates: Estimates,
+    offer: tuple[Capacity | None, float, Hedge | None],
+    settings: Settings,
+) -> tuple[Answer, bool]:
+    """Question 3 of a job that may have a capacity at a cost, or a trial; and whether it gets the trial."""
+    chosen, cost, trial = offer
+    ratio, trial_cost = settings.placement.performance_ratio(job.processors), math.nan
+    if trial is not None and chosen is not None:
+        run = ratio * estimates.run.seconds
+        seconds = trial.stop_seconds if math.isnan(run) else min(run, trial.stop_seconds)
+        trial_cost = cost_usd(job, seconds, chosen, state.cloud, settings)
+    case = WaitingCase(
+        job=job,
+        estimates=estimates,
+        capacity=chosen,
+        cost_usd=cost if math.isfinite(cost) else math.nan,
+        trial=trial,
+        trial_cost_usd=trial_cost,
+        waited_seconds=max(0.0, state.time - job.submit_time),
+        price=state.waiting_price,
+        performance_ratio=ratio,
+    )
+    return worth_paying(case, state.cloud, settings.waiting)
 
 
 def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:

@@ -3,8 +3,8 @@
 Long jobs wait (LJW): a job that likely runs at most ``t`` is short and never waits. Short waits wait (SWW):
 nobody waits longer than ``b``, and a job that likely would goes at once. With both, short jobs never wait and
 all others wait at most b. `advisor.simulate.waiting.policy` says which it is; ``advisor replay waiting``
-calls it as well. Nodes that are paid for already are never left idle by it. Then the site's purse: what was spent
-today and what this job would add.
+calls it as well. Nodes that are paid for already are never left idle by it. Then the site's purse: what was
+spent today and what this job would add.
 """
 
 from __future__ import annotations

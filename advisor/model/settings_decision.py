@@ -122,15 +122,13 @@ class PlacementSettings(Section):
 
 
 class WaitingSettings(Section):
-    """Question 3: is it worth paying for? Long jobs wait (t), nobody longer than b (Ambati et al. 2021).
-
-    With both, short jobs never wait and all others wait at most b; each half alone works as well.
-    """
+    """Question 3: is it worth paying for? Long jobs wait (t), nobody longer than b (Ambati et al. 2021)."""
 
     short_wait_seconds: float = setting(
         0.0,
         "b: nobody waits longer than this; a job that likely would goes at once, one that would not waits, "
-        "unless it is short (`long_job_seconds`). 0 switches this half off.",
+        "unless it is short (`long_job_seconds`). 0 switches this half off: long jobs then wait without a "
+        "bound.",
         unit="s",
         ge=0.0,
     )
@@ -142,7 +140,7 @@ class WaitingSettings(Section):
         gt=0.0,
     )
     second_of_waiting: float = setting(
-        0.05,
+        0.065,
         "What a second of a job's waiting is worth under b, as a share of the site's mean job rented for a "
         "second: a job leaves sooner where that is more than its cores. 0: only b counts, as published.",
         ge=0.0,

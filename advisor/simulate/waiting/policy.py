@@ -24,8 +24,8 @@ end, and then queues. ``GOES``: it is all but surely short, so it is tried out w
 
 SHORT: Final = 0.5
 """A job is taken to be short from this chance on, where it cannot be tried out."""
-SURELY_SHORT: Final = 0.98
-"""A trial needs no stop at t from this chance on: a stop would end one such job in fifty."""
+SURELY_SHORT: Final = 0.995
+"""A trial needs no stop at t from this chance on: a stop would end one such job in two hundred."""
 SKIP_TRIAL_BELOW: Final = 0.1
 """A job that is short with less than this chance is not tried out: it would nearly always be restarted."""
 IN_TIME: Final = 0.5

@@ -226,6 +226,7 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         record=record,
         hedge_price=0.25,
         cutoff=Cutoff(scale=9.0, decay=0.5),
+        waiting_price=0.5,
     )
     said = structs.asdict(base)
     assert all(said[field.name] != field.default for field in structs.fields(SiteState))
