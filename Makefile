@@ -25,13 +25,14 @@ demo: setup  ## the main job on a real one-machine Slurm, or on the simulated cl
 test: setup system  ## every test; nothing is skipped
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(PYTEST)
 
-check: setup  ## formatting, lint, types, layers, dependencies, shell and Lua
+check: setup  ## formatting, lint, types, layers, dependencies and their known vulnerabilities, shell and Lua
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry advisor
 	./tools/check_scripts
+	$(BIN)/python tools/audit_dependencies
 
 bench: setup  ## every benchmark, JSON to benchmarks/results/
 	$(BIN)/python -m benchmarks

@@ -15,6 +15,7 @@ from advisor.history.store import HistoryStore
 from advisor.model import Placement
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.replay.sources import load_table
+from advisor.service.running.logs import configure as configure_logs
 from demo import simulated
 from demo.live import Played, Stage
 from demo.plan import Plan, make_plan
@@ -53,6 +54,7 @@ def _ratio(text: str) -> float:
 def main() -> int:
     """Play it; exit code 0 when every job completed exactly once."""
     arguments = parse_arguments()
+    configure_logs()
     try:
         plan = make_plan(load_table(arguments.trace), compression=arguments.compression)
         missing = missing_tools()

@@ -109,7 +109,7 @@ def test_command_is_understood(page: Path, value: str) -> None:
     parse(shlex.split(value, comments=True)[1:])
 
 
-@pytest.mark.parametrize("wrong", ["frobnicate", "config frobnicate", "why twelve", "ledger --sense 7d"])
+@pytest.mark.parametrize("wrong", ["frobnicate", "config frobnicate", "why 12 --sense", "ledger --sense 7d"])
 def test_wrong_commands_are_not_understood(wrong: str) -> None:
     with pytest.raises((LookupError, USAGE_ERROR)):
         parse(wrong.split())

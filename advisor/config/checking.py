@@ -172,14 +172,6 @@ def _burst(loaded: LoadedSettings) -> Iterator[Finding]:
             "0.05 s is ample",
             warn=True,
         )
-    for account, cap in settings.waiting.account_daily_cap_usd.items():
-        if cap < 0:
-            yield _finding(
-                loaded,
-                "waiting.account_daily_cap_usd",
-                f"{account}: {cap} USD is below 0",
-                "0 means no cap; rules.deny_accounts keeps an account out of the cloud",
-            )
 
 
 def _web(loaded: LoadedSettings) -> Iterator[Finding]:

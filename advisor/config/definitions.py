@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import annotated_types
 from pydantic import BaseModel
@@ -159,6 +159,8 @@ def _kind_of(annotation: Any) -> str:
             return f"list of {_kind_of(arguments[0])}" + optional
         case builtin if builtin is dict:
             return f"table of name = {_kind_of(arguments[1])}" + optional
+        case builtin if builtin is Annotated:
+            return _kind_of(arguments[0]) + optional
     return _KIND[inner] + optional
 
 

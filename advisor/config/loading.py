@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from advisor.config.definitions import RENAMED, Definition, by_key, section_models, variable_of
 from advisor.model.errors import BadInput
-from advisor.model.settings import Settings
+from advisor.model.settings import DEFAULT_CLUSTER_NAME, Settings
 
 DEFAULT_PATH: Final = Path("/etc/advisor/advisor.toml")
 PATH_VARIABLE: Final = "ADVISOR_CONFIG"
@@ -202,6 +202,13 @@ def _read(path: Path) -> str:
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
+    except RecursionError:
+        raise BadInput(
+            "its lists or tables are nested too deeply",
+            where=str(path),
+            mend="No setting needs more than a list or table of plain values",
+            code="config.toml",
+        ) from None
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         where = f"{path}:{match[1]}:{match[2]}" if match else f"{path}:{text.count(chr(10)) + 1}"
@@ -296,7 +303,7 @@ def _value_of(definition: Definition, text: str, variable: str) -> Any:
         return None if text == "" and definition.default is None else text
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         if definition.kind.startswith("list"):
             return [item.strip() for item in text.split(",") if item.strip()]
         raise BadInput(
@@ -312,7 +319,7 @@ def _validate(
 ) -> Settings:
     _refuse_nan_and_booleans(values, origins)
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         location = [str(part) for part in first["loc"]]
@@ -327,6 +334,20 @@ def _validate(
             mend=f"It must be: {describe(definition)}" if definition else "See docs/settings.md",
             code="config.value",
         ) from None
+    _refuse_a_shared_name(settings, origins)
+    return settings
+
+
+def _refuse_a_shared_name(settings: Settings, origins: Mapping[str, Origin]) -> None:
+    """Refuse the default owner tag where a cloud is set up: all who keep it would own each other's nodes."""
+    if settings.ec2.image_id and settings.cluster.name == DEFAULT_CLUSTER_NAME:
+        raise BadInput(
+            f"the cluster's name is {DEFAULT_CLUSTER_NAME!r}, the default, though ec2.image_id is set; "
+            "two clusters of one name in an AWS account end each other's nodes",
+            where=f"{origins['cluster.name']}, cluster.name",
+            mend="Set a name that no other cluster in the account has, such as Slurm's ClusterName",
+            code="config.value",
+        )
 
 
 def _refuse_nan_and_booleans(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, Origin]) -> None:

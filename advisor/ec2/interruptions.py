@@ -19,7 +19,7 @@ import structlog
 
 from advisor.ec2.clients import client
 from advisor.ec2.errors import failure_of
-from advisor.ec2.tags import CLUSTER_TAG
+from advisor.ec2.tags import CLUSTER_TAG, has_tags
 from advisor.model.settings import Ec2Settings
 
 _LONG_POLL_SECONDS: Final = 5  # a round must end soon when the service is stopped; a message ends it at once
@@ -185,6 +185,7 @@ class Interruptions:
         AdvisorError
             They can't be read to the end.
         """
+        owner = {CLUSTER_TAG: self._cluster}
         filters = [
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._cluster]},
             {"Name": "status-code", "Values": [_MARKED, *(f"{begin}*" for begin in _ENDED_BY_EC2)]},
@@ -193,8 +194,8 @@ class Interruptions:
         request: dict[str, Any] = {"Filters": filters}
         while True:
             answer = self._ask("describe_spot_instance_requests", **request)
-            rows = map(_notice_of_request, answer.get("SpotInstanceRequests", []))
-            notices += [notice for notice in rows if notice is not None]
+            ours = [row for row in answer.get("SpotInstanceRequests", []) if has_tags(row, owner)]
+            notices += [notice for notice in map(_notice_of_request, ours) if notice is not None]
             if not answer.get("NextToken"):
                 return notices
             request["NextToken"] = answer["NextToken"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.ec2.errors import failure_of
-from advisor.ec2.tags import as_mapping
+from advisor.ec2.tags import has_tags
 
 
 def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
     """Every instance with exactly these tags, terminated ones included as long as EC2 lists them.
 
-    EC2 takes ``*`` and ``?`` in a filter's value for wildcards, so what it lists is compared once more.
+    EC2 reads `*` and `?` in a filter's value as wildcards, so the tags of what it lists are compared again.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
             for page in pages
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
-            if tags.items() <= as_mapping(instance.get("Tags", ())).items()
+            if has_tags(instance, tags)
         ]
     except Exception as error:
         failure = failure_of(error)

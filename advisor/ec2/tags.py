@@ -65,6 +65,12 @@ def as_mapping(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {tag["Key"]: tag.get("Value", "") for tag in raw}
 
 
+def has_tags(raw: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
+    """Whether something that EC2 lists carries exactly these tags, letter by letter."""
+    found = as_mapping(raw.get("Tags") or ())
+    return all(found.get(name) == value for name, value in tags.items())
+
+
 def node_of(tags: Mapping[str, str], launch_index: int) -> str | None:
     """Node an instance was launched for; None when its tags do not say."""
     if tags.get(NODE_TAG):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from advisor.history.log_file import iter_bytes
+from advisor.history.log_file import MAX_LINE_BYTES, iter_bytes, unreadable, whole_lines
+from advisor.model.errors import BadInput
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*(.*)")
 _FIRST_NUMBER = re.compile(r"[+-]?\d{1,15}")
 _NAMED_NUMBER = re.compile(r"(-?\d{1,9})\s+(.*)")
 _MAX_COMMENTS = 10_000
+_MAX_HEADER_BYTES = 16 * 1024 * 1024  # a longer one is none: blank lines, or a text without line ends
 MAX_COMMENT_CHARACTERS = 1000
 
 
@@ -58,15 +61,39 @@ def read_header(path: str | Path) -> SwfHeader:
     BadInput
         The file cannot be read or is compressed in a way that is not gzip.
     """
+    path = Path(path)
+    _refuse_what_cannot_be_read_twice(path)
     comments: list[str] = []
-    held = b""
-    for block in iter_bytes(Path(path)):
-        *lines, held = (held + block).split(b"\n")
-        for line in lines:
+    for block in whole_lines(_beginning(iter_bytes(path)), MAX_LINE_BYTES):
+        for line in block.split(b"\n"):
             if line.strip() and not _take_comment(line, comments):
                 return _header_of(comments)
-    _take_comment(held, comments)
     return _header_of(comments)
+
+
+def _beginning(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """As much of a file as may be its header."""
+    bytes_left = _MAX_HEADER_BYTES
+    for block in blocks:
+        yield block
+        bytes_left -= len(block)
+        if bytes_left <= 0:
+            return
+
+
+def _refuse_what_cannot_be_read_twice(path: Path) -> None:
+    """A log is read once for its header and once for its jobs; a pipe would wait, or begin in the middle."""
+    try:
+        is_plain = path.is_file() or not path.exists()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if not is_plain and not path.is_dir():
+        raise BadInput(
+            "not a plain file, but a pipe or a device",
+            where=str(path),
+            mend="Write it into a file first: a log is read twice",
+            code="trace.unreadable",
+        )
 
 
 def _take_comment(line: bytes, comments: list[str]) -> bool:

@@ -15,7 +15,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.history.log_file import Malformed, MalformedLine, Progress, Report, iter_bytes
+from advisor.history.log_file import (
+    MAX_LINE_BYTES,
+    Malformed,
+    MalformedLine,
+    Progress,
+    Report,
+    iter_bytes,
+    whole_lines,
+)
 from advisor.model.errors import BadInput
 
 COLUMNS = (
@@ -41,8 +49,13 @@ COLUMNS = (
 """The format's eighteen columns, in order."""
 
 _WHOLE_COLUMNS = np.array([0, 4, 7, 10, 11, 12, 13, 14, 15])
-_MAX_LINE_BYTES = 8192  # real lines have under 150; comments under 500
+_MAX_BYTES_WITHOUT_A_ROW = 256 * 1024 * 1024  # blank lines, comments or one endless line: this is no log
+_MAX_SECONDS = 3.2e8  # ten years: no job waits or runs longer, and its core-hours would hide everybody else's
+_MAX_PROCESSORS = 1e8  # ten times what the largest machine has
 _MAX_MAGNITUDE = 1e15  # exact in a float64 and far beyond any time, id or byte count of a job
+_LIMITS = np.full(len(COLUMNS), _MAX_MAGNITUDE)
+_LIMITS[[2, 3]] = _MAX_SECONDS
+_LIMITS[[4, 7]] = _MAX_PROCESSORS
 _MAX_ROWS = 100_000_000  # a gzip bomb ends here, not in the machine's memory
 _NOT_SWF_AFTER = 1000  # so many malformed lines before the first good one: this is some other file
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
@@ -63,6 +76,7 @@ class _Judge:
     path: Path
     malformed: Malformed
     report: Report | None
+    bytes_seen: int = 0
     rows: int = 0
     rejected: int = 0
     first: MalformedLine | None = None
@@ -102,12 +116,25 @@ class _Judge:
             code="trace.not_swf",
         )
 
-    def finish(self, *, bytes_seen: bool) -> None:
+    def watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass the file's bytes on, and refuse a file that goes on and on without a job."""
+        for block in blocks:
+            self.bytes_seen += len(block)
+            if not self.rows and self.bytes_seen > _MAX_BYTES_WITHOUT_A_ROW:
+                raise BadInput(
+                    f"no job in the first {_MAX_BYTES_WITHOUT_A_ROW >> 20} MiB",
+                    where=str(self.path),
+                    mend="Give a log with 18 numbers a line",
+                    code="trace.not_swf",
+                )
+            yield block
+
+    def finish(self) -> None:
         if self.rows:
             return
         if self.rejected:
             self.not_swf()
-        what = "no job lines, only comments" if bytes_seen else "the file is empty"
+        what = "no job lines, only comments" if self.bytes_seen else "the file is empty"
         raise BadInput(what, where=str(self.path), mend="Give a log with jobs", code="trace.empty")
 
 
@@ -120,8 +147,8 @@ def iter_rows(
 ) -> Iterator[NDArray[np.float64]]:
     """Job lines as blocks of shape (n, 18), in file order; see :data:`COLUMNS`.
 
-    Every number is finite and at most 1e15 in magnitude; job number, processors, status and the nominal
-    columns are whole.
+    Every number is finite and at most 1e15 in magnitude, waits and run times at most ten years. Job number,
+    processors, status and the nominal columns are whole.
 
     Raises
     ------
@@ -130,30 +157,13 @@ def iter_rows(
     """
     judge = _Judge(path, malformed, report)
     next_line = 1
-    seen = False
-    for block in _whole_lines(iter_bytes(path, progress)):
-        seen = True
+    for block in whole_lines(judge.watched(iter_bytes(path, progress)), MAX_LINE_BYTES):
         rows, lines = _parse(block, next_line, judge)
         next_line += lines
         if len(rows):
             judge.accept(len(rows))
             yield rows
-    judge.finish(bytes_seen=seen)
-
-
-def _whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut blocks at line ends. A line without end is never held in memory: it is cut short."""
-    held = b""
-    for block in blocks:
-        end = block.rfind(b"\n")
-        if end < 0:
-            # one byte more than is allowed stays, so that the line is found too long later
-            held = (held + block)[: _MAX_LINE_BYTES + 1]
-            continue
-        yield held + block[: end + 1]
-        held = block[end + 1 :][: _MAX_LINE_BYTES + 1]
-    if held:
-        yield held + b"\n"
+    judge.finish()
 
 
 def _parse(block: bytes, first_line: int, judge: _Judge) -> tuple[NDArray[np.float64], int]:
@@ -193,7 +203,7 @@ def _survey(block: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
     tokens = np.flatnonzero(~space & (before >= _SPACE))
     per_line = np.diff(np.searchsorted(tokens, ends), prepend=0)
-    odd = (per_line != len(COLUMNS)) | (ends - starts > _MAX_LINE_BYTES)
+    odd = (per_line != len(COLUMNS)) | (ends - starts > MAX_LINE_BYTES)
     strange = (kind == _BAD) | ((kind == _MINUS) & ((before < _SPACE) | (after != _DIGIT)))
     strange |= (kind == _DOT) & (before != _DIGIT)
     odd[np.searchsorted(ends, np.flatnonzero(strange))] = True
@@ -224,9 +234,9 @@ def _bulk(
 
 def _careful(line: bytes, number: int, judge: _Judge) -> list[float] | None:
     """One odd line: None for blank lines, comments and (after telling the judge) malformed ones."""
-    if len(line) > _MAX_LINE_BYTES:
+    if len(line) > MAX_LINE_BYTES:
         if not line.lstrip().startswith(b";"):
-            judge.reject(number, f"longer than {_MAX_LINE_BYTES} bytes", line)
+            judge.reject(number, f"longer than {MAX_LINE_BYTES} bytes", line)
         return None
     words = line.split()
     if not words or words[0].startswith(b";"):
@@ -244,14 +254,14 @@ def _careful(line: bytes, number: int, judge: _Judge) -> list[float] | None:
 def _plausible(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Rows whose numbers are in range (infinity is not) and whole where they must be."""
     whole = values[:, _WHOLE_COLUMNS]
-    in_range = np.all(np.abs(values) <= _MAX_MAGNITUDE, axis=1)
+    in_range = np.all(np.abs(values) <= _LIMITS, axis=1)
     good: NDArray[np.bool_] = in_range & np.all(whole == np.floor(whole), axis=1) & (values[:, 1] >= 0)
     return good
 
 
 def _why_implausible(row: NDArray[np.float64]) -> str:
     for index, name in enumerate(COLUMNS):
-        if not abs(row[index]) <= _MAX_MAGNITUDE:
+        if not abs(row[index]) <= _LIMITS[index]:
             return f"{name} is out of range"
         if index in _WHOLE_COLUMNS and row[index] != np.floor(row[index]):
             return f"{name} is not a whole number"

@@ -14,6 +14,7 @@ from typing import IO, Literal, TypeAlias
 from advisor.model.errors import BadInput
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 8192  # real lines have under 150, comments under 500
 _OTHER_FORMATS = {b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
 
 Malformed: TypeAlias = Literal["skip", "refuse"]
@@ -112,3 +113,21 @@ def iter_bytes(path: Path, progress: Progress | None = None, *, skip: int = 0) -
         ) from None
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def whole_lines(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[bytes]:
+    """Cut blocks at line ends, so that each has whole lines only.
+
+    A line without end is never held in memory: one byte more than `max_line_bytes` of it stays, by which it
+    is found too long later.
+    """
+    held = b""
+    for block in blocks:
+        end = block.rfind(b"\n")
+        if end < 0:
+            held = (held + block)[: max_line_bytes + 1]
+            continue
+        yield held + block[: end + 1]
+        held = block[end + 1 :][: max_line_bytes + 1]
+    if held:
+        yield held + b"\n"

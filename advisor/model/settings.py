@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Final
 
 from pydantic import model_validator
 
@@ -51,10 +52,19 @@ __all__ = [
 ]
 
 
+DEFAULT_CLUSTER_NAME: Final = "cluster"
+
+
 class ClusterSettings(Section):
     """Which partitions are which."""
 
-    name: str = setting("cluster", "Owner tag of every instance; one name per Slurm cluster.", min_length=1)
+    name: str = setting(
+        DEFAULT_CLUSTER_NAME,
+        "Owner tag of every instance. Two clusters of one name in an AWS account end each other's nodes: a "
+        "site with a cloud (`ec2.image_id`) must set it; Slurm's ClusterName is a good one.",
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
+        max_length=63,
+    )
     on_premise_partitions: tuple[str, ...] = setting(
         ("onprem",), "Partitions whose jobs the advisor may move; the first is where moved-back jobs go."
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from advisor.model.settings_section import Fraction, Section, setting
+from advisor.model.settings_section import Dollars, Fraction, Section, setting
 
 
 class CapacitySettings(Section):
@@ -182,8 +182,8 @@ class Ec2Settings(Section):
     key_name: str | None = setting(None, "SSH key pair, if wanted.")
     instance_profile: str | None = setting(None, "IAM instance profile of the nodes.")
     user_data_file: Path | None = setting(None, "cloud-init user data; carries no secret.")
-    on_demand_usd_per_hour: float = setting(0.17, "Price until the price list was read.", unit="USD", ge=0.0)
-    spot_usd_per_hour: float = setting(0.07, "Price until the spot history was read.", unit="USD", ge=0.0)
+    on_demand_usd_per_hour: Dollars = setting(0.17, "Price until the price list was read.", unit="USD")
+    spot_usd_per_hour: Dollars = setting(0.07, "Price until the spot history was read.", unit="USD")
     interruption_queue_url: str = setting(
         "",
         "SQS queue that EventBridge puts EC2's events of this account into; empty: spot requests are asked "

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Final, Literal
 
-from advisor.model.settings_section import Fraction, Section, setting
+from advisor.model.settings_section import Dollars, Fraction, Section, setting
 from advisor.model.site import Cutoff
 
 _UNTUNED_SCALE: Final = 1.0e9
@@ -151,10 +151,10 @@ class WaitingSettings(Section):
         "A job that is not all but surely short runs in the cloud for `long_job_seconds`, then comes back to "
         "its place on-premise. Needs what `hedge.enabled` needs.",
     )
-    daily_cap_usd: float = setting(
-        0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD", ge=0.0
+    daily_cap_usd: Dollars = setting(
+        0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD"
     )
-    account_daily_cap_usd: dict[str, float] = setting({}, "The same per account.", unit="USD")
+    account_daily_cap_usd: dict[str, Dollars] = setting({}, "The same per account.", unit="USD")
     ask_again_seconds: float = setting(
         600.0,
         "Waiting jobs are asked again this often, and when the queue has changed much; those that should go "
@@ -183,9 +183,7 @@ class HedgeSettings(Section):
     stop_loss_core_hours: float = setting(
         64.0, "Most a hedge may use in the cloud before its local slot comes.", unit="core-h", gt=0.0
     )
-    stop_loss_usd: float = setting(
-        0.0, "The same in money; 0 leaves it to the core hours.", unit="USD", ge=0.0
-    )
+    stop_loss_usd: Dollars = setting(0.0, "The same in money; 0 leaves it to the core hours.", unit="USD")
     budget: float = setting(
         1.0,
         "What hedges may use in the cloud, as a multiple of what a clairvoyant would: the price of time "

@@ -21,6 +21,8 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
+Dollars = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+"""An amount of money; infinity would read as a cap and be none."""
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 AnySection = TypeVar("AnySection", bound=Section)

@@ -47,7 +47,6 @@ def test_good_settings_have_no_findings(settings):
         ('[rules]\nopt_out_comment = "stay here"\n', "rules.opt_out_comment", "error", "one word"),
         ('[cluster]\ndefault_mode = "act"\n', "ec2.image_id", "warning", "AMI"),
         ("[submit]\nbudget_seconds = 0.4\n", "submit.budget_seconds", "warning", "0.05"),
-        ("[waiting.account_daily_cap_usd]\nchem = -1\n", "waiting.account_daily_cap_usd", "error", "0 means"),
     ],
 )
 def test_findings(settings, text, key, severity, mend):

@@ -203,3 +203,34 @@ def test_loading_reads_nothing_from_this_process(file):
     before = dict(os.environ)
     load(file(""), {})
     assert dict(os.environ) == before
+
+
+def test_d7_the_default_name_is_refused_where_there_is_a_cloud(tmp_path: Path) -> None:
+    config = tmp_path / "advisor.toml"
+    config.write_text('[ec2]\nimage_id = "ami-1"\n')
+    with pytest.raises(BadInput, match="end each other's nodes") as caught:
+        load(config, {})
+    assert "cluster.name" in caught.value.where
+    config.write_text('[ec2]\nimage_id = "ami-1"\n[cluster]\nname = "c1"\n')
+    assert load(config, {}).settings.cluster.name == "c1"
+
+
+@pytest.mark.parametrize("name", ["lab?", "lab*", "", "-lab", "a b", "x" * 64, "lab\n"])
+def test_d7_a_name_that_ec2_reads_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput, match=r"match pattern|at most"):
+        load(None, {"ADVISOR_CLUSTER__NAME": name})
+
+
+def test_d12_an_infinite_cap_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "advisor.toml"
+    for text in ("daily_cap_usd = inf", "account_daily_cap_usd = { chem = inf }"):
+        config.write_text(f"[waiting]\n{text}\n")
+        with pytest.raises(BadInput, match="finite"):
+            load(config, {})
+
+
+def test_d12_lists_nested_without_end_are_refused(tmp_path: Path) -> None:
+    config = tmp_path / "advisor.toml"
+    config.write_text("a = " + "[" * 100_000)
+    with pytest.raises(BadInput, match="nested"):
+        load(config, {})

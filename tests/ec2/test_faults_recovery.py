@@ -329,3 +329,13 @@ def test_f12_an_instance_whose_node_was_asked_for_since_the_look_is_no_orphan(em
     clock.pass_by(1.0)
     assert fleet.collect(orphans, clock.steady) == [item.instance_id for item in orphans]
     assert alive(emulator) == []
+
+
+@pytest.mark.parametrize("pattern", ["c?", "*", "c*"])
+def test_d7_a_name_with_wildcards_owns_nothing_of_others(emulator, start_fleet, pattern):
+    """EC2 reads `*` and `?` in a filter as wildcards: what it lists is compared again, letter by letter."""
+    (foreign,) = start_fleet().resume(["burst1"]).launched
+    other = start_fleet(cluster=pattern)
+    assert other.instances() == []
+    other.suspend(["burst1"])
+    assert foreign.instance_id in alive(emulator)

@@ -104,6 +104,14 @@ def test_f24_a_lost_message_is_found_by_asking(
 
 
 @pytest.mark.ec2
+def test_d7_a_name_with_wildcards_hears_nothing_of_others(emulator: Ec2Emulator, fleet: Fleet) -> None:
+    (launched,) = fleet.resume(["burst1"], capacity_of=SPOT).launched
+    emulator.reclaim(launched.instance_id, notice_s=0.3)
+    assert len(Interruptions(emulator.settings(), "c1").poll()) == 1
+    assert Interruptions(emulator.settings(), "c?").poll() == []
+
+
+@pytest.mark.ec2
 def test_what_we_ended_ourselves_is_no_news(emulator: Ec2Emulator, fleet: Fleet) -> None:
     fleet.resume(["burst1"], capacity_of=SPOT)
     fleet.suspend(["burst1"])

@@ -10,7 +10,7 @@ hook works with an older server; another version number is refused.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -26,6 +26,9 @@ METRICS_BYTES: Final = 1_048_576
 """Longest reply to ``metrics``."""
 
 _UINT53_MAX: Final = 2**53
+
+Number = Annotated[int, msgspec.Meta(ge=-_UINT53_MAX, le=_UINT53_MAX)]
+"""A whole number of a request: Slurm has none beyond, and one of 400 digits would fail far from here."""
 
 
 class ProtocolError(AdvisorError):
@@ -79,10 +82,10 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         Questions of the hook that failed, or that its open breaker did not ask, since the last answer.
     """
 
-    v: int
-    seq: int = 0
-    uid: int | None = None
-    gid: int | None = None
+    v: Number
+    seq: Number = 0
+    uid: Number | None = None
+    gid: Number | None = None
     user: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -99,37 +102,37 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     array: str | None = None
     requeue: bool | None = None
     interactive: bool = False
-    time_limit: int | None = None
-    partition_time_limit: int | None = None
-    min_cpus: int | None = None
-    num_tasks: int | None = None
-    cpus_per_task: int | None = None
-    min_nodes: int | None = None
-    ntasks_per_node: int | None = None
-    memory_per_cpu: int | None = None
-    memory_per_node: int | None = None
-    begin_time: int | None = None
+    time_limit: Number | None = None
+    partition_time_limit: Number | None = None
+    min_cpus: Number | None = None
+    num_tasks: Number | None = None
+    cpus_per_task: Number | None = None
+    min_nodes: Number | None = None
+    ntasks_per_node: Number | None = None
+    memory_per_cpu: Number | None = None
+    memory_per_node: Number | None = None
+    begin_time: Number | None = None
     held: bool = False
     burst_buffer: str | None = None
     dry: bool = False
     compact: bool = False
     framed: bool = False
-    hook_failed: int = 0
-    hook_skipped: int = 0
+    hook_failed: Number = 0
+    hook_skipped: Number = 0
 
 
 class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):
     """Is anybody there, and what do you know?"""
 
-    v: int
-    seq: int = 0
+    v: Number
+    seq: Number = 0
 
 
 class MetricsRequest(msgspec.Struct, frozen=True, tag_field="op", tag="metrics", gc=False):
     """The server's metrics in Prometheus text format (``advisor control`` shows them on its own page)."""
 
-    v: int
-    seq: int = 0
+    v: Number
+    seq: Number = 0
 
 
 Request = AdviseRequest | PingRequest | MetricsRequest

@@ -41,6 +41,8 @@ _RECEIVE_BYTES: Final = 8192
 """Most questions fit; each call allocates so much before it knows how little has come."""
 _HALF_LINE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 5.0
+_SILENT_SECONDS: Final = 2.0
+"""A connection that has asked nothing for so long makes room for a new one where all are taken."""
 _TIMEVAL: Final = struct.Struct("@ll")
 
 log = structlog.get_logger(__name__)
@@ -79,7 +81,7 @@ class SubmitServer:
         self._metrics = metrics
         self._announcer = announcer
         self._allowed_uids = allowed_uids
-        self._connections: set[socket.socket] = set()
+        self._asked_at: dict[socket.socket, float] = {}
         self._threads: set[threading.Thread] = set()
         self._guard = threading.Lock()
         self._stopping = threading.Event()
@@ -98,7 +100,7 @@ class SubmitServer:
         _shut(self._listener, socket.SHUT_RDWR)
         self._listener.close()
         with self._guard:
-            connections, threads = list(self._connections), list(self._threads)
+            connections, threads = list(self._asked_at), list(self._threads)
         for connection in connections:
             _shut(connection, socket.SHUT_RD)
         deadline = time.monotonic() + timeout
@@ -127,14 +129,27 @@ class SubmitServer:
     def _why_refused(self, connection: socket.socket) -> str:
         if peer_uid(connection) not in self._allowed_uids:
             return NOT_ALLOWED
+        return "" if self._has_room() else "server.busy"
+
+    def _has_room(self) -> bool:
+        """Whether one more connection may begin, if need be in the place of the one that is silent longest.
+
+        Clients that connect and ask nothing would else keep slurmctld out for `submit.idle_seconds`.
+        """
         with self._guard:
-            busy = len(self._connections) >= self._holder.current.settings.submit.max_connections
-        return "server.busy" if busy else ""
+            if len(self._asked_at) < self._holder.current.settings.submit.max_connections:
+                return True
+            silent = min(self._asked_at, key=lambda connection: self._asked_at[connection])
+            if time.perf_counter() - self._asked_at[silent] < _SILENT_SECONDS:
+                return False
+            del self._asked_at[silent]
+        _shut(silent, socket.SHUT_RD)
+        return True
 
     def _begin(self, connection: socket.socket) -> None:
         thread = threading.Thread(target=self._serve, args=(connection,), name="connection", daemon=True)
         with self._guard:
-            self._connections.add(connection)
+            self._asked_at[connection] = time.perf_counter()
             self._threads.add(thread)
         thread.start()
 
@@ -148,7 +163,7 @@ class SubmitServer:
             log.exception("connection.failed")
         finally:
             with self._guard:
-                self._connections.discard(connection)
+                self._asked_at.pop(connection, None)
                 self._threads.discard(threading.current_thread())
             connection.close()
 
@@ -158,6 +173,8 @@ class SubmitServer:
         buffer = b""
         while received := connection.recv(_RECEIVE_BYTES):
             arrived = time.perf_counter()
+            if connection in self._asked_at:
+                self._asked_at[connection] = arrived
             had_half_a_line = bool(buffer)
             buffer = buffer + received if buffer else received
             while (end := buffer.find(b"\n") + 1) > 0:
@@ -247,7 +264,7 @@ class SubmitServer:
                     float(pong.placement_version is not None),
                     "1: the advisor's own placement rule decides; 0: the published one.",
                 ),
-                "connections": (float(len(self._connections)), "Open connections."),
+                "connections": (float(len(self._asked_at)), "Open connections."),
                 "spool_waiting": (float(self._spool.waiting), "Records not yet written."),
             },
             counters={

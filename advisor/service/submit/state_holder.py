@@ -212,7 +212,7 @@ class StateHolder:
             gid = self._unknown_groups.pop()
             try:
                 names[gid] = grp.getgrgid(gid).gr_name
-            except KeyError:
+            except (KeyError, OverflowError):  # no group has a number beyond 32 bits
                 names[gid] = str(gid)
         with self._swap:
             self.current = replace(self.current, group_names=MappingProxyType(names))

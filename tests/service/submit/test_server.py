@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from advisor.service.exchange.protocol import encode_line
 from advisor.service.exchange.socket_file import SocketFile
 from advisor.service.exchange.spool import SpoolWriter, complete_files
 from advisor.service.running.metrics import ServeMetrics
+from advisor.service.submit import server as server_module
 from advisor.service.submit.server import SubmitServer
 from tests.service.site import FixedEstimator, ask, make_answerer, make_settings, make_snapshot
 
@@ -225,10 +227,38 @@ def test_no_more_connections_than_allowed(serve: Callable[..., Running]) -> None
         assert first.advise().ok
         second.close()
         pause = threading.Event()
-        while len(running.server._connections) > 1:
+        while len(running.server._asked_at) > 1:
             pause.wait(0.005)
         with running.client() as next_one:
             assert next_one.ping().ok
+
+
+def test_d12_connections_that_ask_nothing_make_room(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty-four of them kept slurmctld out for ten minutes."""
+    monkeypatch.setattr(server_module, "_SILENT_SECONDS", 0.0)
+    running = serve(max_connections=3)
+    with ExitStack() as open_ones:
+        silent = [open_ones.enter_context(running.connect()) for _ in range(20)]
+        asking = open_ones.enter_context(running.client())
+        assert asking.advise().ok
+        assert silent[0].recv(10) == b"", "the one that is silent longest has made room"
+        assert len(running.server._asked_at) <= 4
+
+
+@pytest.mark.parametrize("field", ["seq", "gid", "time_limit", "begin_time", "min_cpus", "v"])
+@pytest.mark.parametrize("digits", ["9" * 400, "-" + "9" * 400, "9" * 5000, "9" * 19])
+def test_d12_a_number_of_400_digits_is_answered_with_a_refusal(
+    serve: Callable[..., Running], field: str, digits: str
+) -> None:
+    running = serve()
+    question = {"op": "advise", "v": 1, "seq": 1} | {field: "number"}
+    with running.connect() as client:
+        client.sendall(json.dumps(question).replace('"number"', digits).encode() + b"\n")
+        assert read_line(client)["error"].startswith("protocol.")
+        client.sendall(b'{"op":"ping","v":1,"seq":2}\n')
+        assert read_line(client)["ok"] is True
 
 
 def test_a_stranger_is_refused(serve: Callable[..., Running]) -> None:
