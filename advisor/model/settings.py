@@ -105,7 +105,7 @@ class SubmitSettings(Section):
     budget_seconds: float = setting(
         0.05, "Longest the hook ever waits; slurmctld holds locks meanwhile.", unit="s", gt=0.0, le=0.5
     )
-    breaker_failures: int = setting(5, "Failures in a row that open the hook's breaker.", ge=1, le=1000)
+    breaker_failures: int = setting(2, "Failures in a row that open the hook's breaker.", ge=1, le=1000)
     breaker_seconds: float = setting(10.0, "How long the breaker stays open.", unit="s", gt=0.0, le=3600.0)
     max_line_bytes: int = setting(
         65536, "Longest request the server reads.", unit="bytes", ge=1024, le=1_048_576

@@ -9,6 +9,7 @@ from typing import Final
 from advisor.model.errors import BadInput
 
 HOOK: Final = "job_submit.lua"
+HOOK_MODULE: Final = "advisor_submit.lua"
 CLOUD_PROGRAMS: Final = ("resume", "suspend", "resume_fail")
 PROLOG: Final = "prolog_slurmctld"
 

@@ -361,6 +361,9 @@ class Lab:
         hook.unlink(missing_ok=True)
         if self.options.hook is not None:
             shutil.copyfile(self.options.hook, hook)
+            module = self.options.hook.with_name("advisor_submit.lua")
+            if module.exists():
+                shutil.copyfile(module, etc / module.name)
             lines = [f"{name} = {value}" for name, value in self.options.hook_settings.items()]
             (etc / "advisor_hook.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         source = files("advisor.testing") / "lab_files" / "cloud_stand_in.py"

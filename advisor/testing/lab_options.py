@@ -39,7 +39,7 @@ class LabOptions:
         Folder with a ready database to copy; made there by the first lab when it is missing. It saves
         every later lab six seconds.
     hook : Path or None
-        job_submit.lua to install.
+        job_submit.lua to install, with the advisor_submit.lua beside it if there is one.
     hook_settings : mapping
         Lines of ``advisor_hook.conf`` beside it.
     cloud_programs : Path or None

@@ -171,6 +171,7 @@ def test_second_run_changes_nothing(played: Played) -> None:
         ("etc/advisor", 0o755),
         ("etc/advisor/advisor.toml", 0o644),
         ("etc/slurm/job_submit.lua", 0o644),
+        ("etc/slurm/advisor_submit.lua", 0o644),
         ("etc/slurm/advisor_hook.conf", 0o644),
         ("etc/systemd/system/advisor-serve.service", 0o644),
         ("etc/systemd/system/advisor-retrain.timer", 0o644),
@@ -237,7 +238,8 @@ def test_what_the_doctor_finds_is_told(played: Played) -> None:
 
 
 def test_programs_are_this_releases(played: Played) -> None:
-    assert hook_files.is_ours(played.host.root / "etc" / "slurm" / "job_submit.lua", hook_files.HOOK)
+    for name in (hook_files.HOOK, hook_files.HOOK_MODULE):
+        assert hook_files.is_ours(played.host.root / "etc" / "slurm" / name, name)
     for name in (*hook_files.CLOUD_PROGRAMS, hook_files.PROLOG):
         path = played.host.root / "usr" / "local" / "lib" / "advisor" / name
         assert hook_files.is_ours(path, name)

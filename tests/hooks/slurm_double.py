@@ -82,8 +82,8 @@ function make_job(values)
     end,
   }), changes
 end
-function make_partition(values)
-  return setmetatable({}, {__index = function(_, name)
+function make_partition(values, record)
+  return setmetatable({}, {_part_rec_ptr = record, __index = function(_, name)
     if not partition_fields[name] then violate("read of partition." .. tostring(name)) end
     return values[name]
   end})
@@ -183,15 +183,26 @@ class SlurmDouble:
     """One Lua state with the hook loaded, as slurmctld keeps it."""
 
     def __init__(
-        self, lua: str, network: Network, folder: Path, conf: str | None = None, *, with_socket: bool = True
+        self,
+        lua: str,
+        network: Network,
+        folder: Path,
+        conf: str | None = None,
+        *,
+        with_socket: bool = True,
+        script: str | None = None,
     ) -> None:
         self.network = network
+        self.generation = 0  # of slurmctld's configuration: its records are made anew with each
         self.violations: list[str] = []
         self.logs: list[str] = []
         self.messages: list[str] = []
         self.connections: list[Connection] = []
         path = folder / "job_submit.lua"
-        shutil.copy(HOOK, path)
+        for name in ("job_submit.lua", "advisor_submit.lua"):
+            shutil.copy(HOOK.with_name(name), folder / name)
+        if script is not None:
+            path.write_text(script)
         if conf is not None:
             (folder / "advisor_hook.conf").write_text(conf)
         self.runtime = importlib.import_module(f"lupa.{lua}").LuaRuntime(
@@ -261,7 +272,10 @@ class SlurmDouble:
         values = {name: value for name, value in {**PLAIN_JOB, **job}.items() if value is not None}
         job_desc, changes = names["make_job"](self._table(values))
         part_list = self._table(
-            {name: names["make_partition"](self._table(fields)) for name, fields in partitions.items()}
+            {
+                name: names["make_partition"](self._table(fields), f"{name} {self.generation}")
+                for name, fields in partitions.items()
+            }
         )
         before, heard = self.network.now, len(self.messages)
         code = names["slurm_job_submit"](job_desc, part_list, 1000.0)

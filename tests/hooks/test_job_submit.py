@@ -178,6 +178,7 @@ def test_what_the_user_did_not_say_is_absent(lua: str, tmp_path: Path) -> None:
     sent = json.loads(network.requests[-1])
     assert set(sent) == {
         "v", "op", "compact", "framed", "seq", "uid", "user", "gid", "default_partition", "min_cpus",
+        "configured_at",
     }  # fmt: skip
     assert request_of(network).interactive is False
     assert slurm.violations == []
@@ -327,9 +328,10 @@ def test_reports_its_own_failures_with_the_next_question(lua: str, tmp_path: Pat
         slurm.submit({})
     network.refuse = None
     network.now += 60
+    slurm.submit({})  # leaves a question
     slurm.submit({})
     asked = request_of(network)
-    assert (asked.hook_failed, asked.hook_skipped) == (5, 2)
+    assert (asked.hook_failed, asked.hook_skipped, asked.dry) == (2, 6, False)
     slurm.submit({})
     assert request_of(network).hook_failed == 0
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.service.exchange import protocol
-from tests.hooks.slurm_double import LUA_VERSIONS, PLAIN_JOB, Network, SlurmDouble
+from tests.hooks.slurm_double import LUA_VERSIONS, PARTITIONS, PLAIN_JOB, Network, SlurmDouble
 
 BUDGET_SECONDS = 0.05
 GOOD = {
@@ -28,6 +28,10 @@ def seq_of(line: bytes) -> Any:
 
 def good_line(line: bytes, **changed: Any) -> bytes:
     return json.dumps({**GOOD, "seq": seq_of(line), **changed}).encode() + b"\n"
+
+
+def answer_line(line: bytes, **fields: Any) -> bytes:
+    return json.dumps({"v": 1, "ok": True, "seq": seq_of(line), **fields}).encode() + b"\n"
 
 
 def unharmed(slurm: SlurmDouble) -> None:
@@ -75,6 +79,7 @@ def test_bad_answers_change_nothing(lua: str, tmp_path: Path, kind: str) -> None
     assert len(network.requests) == asked, "the breaker is open"
     network.now += 10.01
     network.answer = good_line
+    unharmed(slurm)  # leaves a question that it does not wait for
     assert set(slurm.submit({}).changes) == SET_BY_GOOD, "and closes when all is well again"
 
 
@@ -116,17 +121,51 @@ def test_a_refusal_is_no_failure(lua: str, tmp_path: Path) -> None:
     assert network.connects == 1
 
 
-def test_silence_costs_the_budget_five_times_and_then_nothing(lua: str, tmp_path: Path) -> None:
+def test_d6_silence_costs_all_submissions_together_two_budgets_and_then_nothing(
+    lua: str, tmp_path: Path
+) -> None:
+    """With the default settings. slurmctld runs one hook at a time: waits of who submits at once add up."""
     network = Network(good_line)
     network.silent = True
     slurm = SlurmDouble(lua, network, tmp_path)
     spent = [slurm.submit({}).seconds for _ in range(50)]
-    assert spent[:5] == pytest.approx([BUDGET_SECONDS] * 5)
-    assert spent[5:] == [0.0] * 45
+    assert spent[:2] == pytest.approx([BUDGET_SECONDS] * 2)
+    assert spent[2:] == [0.0] * 48
+    for _ in range(20):
+        network.now += 10.01
+        assert slurm.submit({}).seconds == 0.0, "nobody waits for a probe"
+    assert network.open == 1, "the probe's, of which there is one at a time"
+    assert len(network.requests) == 3
+    assert json.loads(network.requests[-1])["dry"] is True
+
+
+def test_a_probes_answer_closes_the_breaker_and_is_no_jobs_advice(lua: str, tmp_path: Path) -> None:
+    network = Network(lambda line: [(20.0, good_line(line))])
+    slurm = SlurmDouble(lua, network, tmp_path)
+    unharmed(slurm)
+    unharmed(slurm)
     network.now += 10.01
-    assert slurm.submit({}).seconds == pytest.approx(BUDGET_SECONDS), "one probe"
-    assert slurm.submit({}).seconds == 0.0
-    assert network.open == 0, "no connection is kept on which an answer may still come"
+    unharmed(slurm)  # leaves a question
+    network.now += 15.0
+    unharmed(slurm)  # not answered yet
+    network.now += 10.0
+    network.answer = lambda line: good_line(line, partition="onprem")
+    assert slurm.submit({}).changes["partition"] == "onprem", "asked by itself, on another connection"
+    assert network.open == 1
+
+
+def test_a_server_that_answers_probes_only_costs_one_budget_a_probe(lua: str, tmp_path: Path) -> None:
+    def late(line: bytes) -> Any:
+        return good_line(line) if json.loads(line).get("dry") else [(0.06, good_line(line))]
+
+    slurm = SlurmDouble(lua, Network(late), tmp_path)
+    unharmed(slurm)
+    unharmed(slurm)
+    for _ in range(3):
+        slurm.network.now += 10.01
+        assert slurm.submit({}).seconds == 0.0  # leaves a question
+        assert slurm.submit({}).seconds == pytest.approx(BUDGET_SECONDS)
+        assert [slurm.submit({}).seconds for _ in range(5)] == [0.0] * 5
 
 
 def test_an_answer_that_comes_late_is_never_taken_for_the_next(lua: str, tmp_path: Path) -> None:
@@ -148,6 +187,62 @@ def test_a_kept_connection_the_server_closed_is_opened_again_once(lua: str, tmp_
     assert network.connects == 2
 
 
+def test_d11_features_stand_beside_a_partition_that_was_looked_at(lua: str, tmp_path: Path) -> None:
+    """The hook cannot see what nodes have: slurmctld rejects a job whose features nobody has."""
+    for beside in ({"features": "nosuch"}, {"prefer": "nosuch"}, {"features": "x", "prefer": "y"}):
+        slurm = SlurmDouble(lua, Network(lambda line, told=beside: answer_line(line, **told)), tmp_path)
+        assert slurm.submit({}).changes == {}
+        assert slurm.submit({"partition": "burst"}).changes == {}
+        assert any("beside no partition" in line for line in slurm.logs)
+
+
+@pytest.mark.parametrize("names", [",", ",burst", "burst,", "burst,,onprem", ",,"])
+def test_d11_a_list_with_an_empty_name_is_not_set(lua: str, tmp_path: Path, names: str) -> None:
+    slurm = SlurmDouble(lua, Network(lambda line: answer_line(line, partition=names)), tmp_path)
+    unharmed(slurm)
+    slurm.network.answer = lambda line: answer_line(line, partition="burst,onprem")
+    assert slurm.submit({}).changes == {"partition": "burst,onprem"}
+
+
+@pytest.mark.parametrize(
+    ("job", "partition"),
+    [
+        ({"time_limit": 4294967295.0}, {"max_time": 1440.0}),  # --time=UNLIMITED
+        ({"max_nodes": 1.0, "min_nodes": 1.0}, {"min_nodes": 2.0}),
+        ({"min_mem_per_node": 5000.0}, {"max_mem_per_node": 4000.0}),
+        ({"min_mem_per_cpu": 5000.0}, {"max_mem_per_cpu": 4000.0}),
+        ({"alloc_node": "login2"}, {"allow_alloc_nodes": "login1,login3"}),
+    ],
+)
+def test_d2_a_job_over_another_limit_of_the_partition_stays(
+    lua: str, tmp_path: Path, job: dict[str, Any], partition: dict[str, Any]
+) -> None:
+    slurm = SlurmDouble(lua, Network(lambda line: answer_line(line, partition="burst")), tmp_path)
+    partitions = {**PARTITIONS, "burst": {**PARTITIONS["burst"], **partition}}
+    assert slurm.submit(job, partitions).changes == {}
+    assert slurm.submit({"max_nodes": 2.0, "alloc_node": "login1"}, partitions).changes != {}
+    assert slurm.violations == []
+
+
+def test_d2_the_server_is_told_since_when_slurmctld_is_configured_as_it_is(lua: str, tmp_path: Path) -> None:
+    network = Network(good_line)
+    slurm = SlurmDouble(lua, network, tmp_path)
+
+    def told() -> int:
+        slurm.submit({})
+        return int(json.loads(network.requests[-1])["configured_at"])
+
+    loaded = told()
+    assert network.now < loaded <= network.now + 1
+    network.now += 100.5
+    assert told() == loaded
+    slurm.generation += 1  # scontrol reconfigure: slurmctld has made its records anew
+    assert network.now < told() <= network.now + 1
+    again = told()
+    network.now -= 1000.0  # a clock that is set back
+    assert told() <= network.now + 1 < again
+
+
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 def test_a_clock_that_is_set_neither_stalls_nor_locks_the_hook_out(
     lua: str, tmp_path: Path, step: float
@@ -159,6 +254,7 @@ def test_a_clock_that_is_set_neither_stalls_nor_locks_the_hook_out(
         slurm.submit({})
     network.silent = False
     network.now += step
+    unharmed(slurm)
     assert set(slurm.submit({}).changes) == SET_BY_GOOD
 
 

@@ -39,6 +39,7 @@ class HookProcess:
     def __init__(self, folder: Path, path: Path, **settings: object) -> None:
         hook = folder / "job_submit.lua"
         shutil.copy(HOOK, hook)
+        shutil.copy(HOOK.with_name("advisor_submit.lua"), folder)
         lines = [f"{name} = {value}\n" for name, value in {"socket": path, **settings}.items()]
         (folder / "advisor_hook.conf").write_text("".join(lines))
         self._process = subprocess.Popen(

@@ -10,18 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from advisor.decide.admin_comment import parse_admin_comment
-from advisor.history.models import ModelStore
-from advisor.model import Job, JobOutcome, TellAdmin, TimeLimit
-from advisor.model.settings import Settings
-from advisor.predict.features import Encoder, FeatureSchema
-from advisor.predict.knn import KnnParameters
-from advisor.predict.predictor import Predictor
+from advisor.model import TellAdmin, TimeLimit
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.control.looking import LookLoop
 from advisor.service.exchange import snapshot
@@ -29,104 +23,25 @@ from advisor.service.exchange.protocol import AdviseRequest
 from advisor.service.running.clock import Clock
 from advisor.service.sight.view import SharedView
 from advisor.service.submit.answering import Answerer
-from advisor.service.submit.models import PREDICTOR_KIND
 from advisor.slurm.cli import CliBackend
-from advisor.testing.lab import Lab, LabOptions
-from tests.hooks.slurm_double import HOOK
-from tests.service.processes import ServeProcess
-from tests.service.site import FixedEstimator, make_answerer, make_cluster, make_settings, make_snapshot
+from tests.service.site import FixedEstimator, make_answerer, make_settings
+from tests.slurm.submit_site import LONG, NARROW, SHORT, Site, advised_site
 
 pytestmark = pytest.mark.slurm
 
-LONG, SHORT = "--time=120", "--time=1"  # jobs like these waited two hours, and not at all
-NARROW = ("--time=1", "--ntasks=2")  # a minute's job of two processors waited two hours as well
-CLOUD_SLOWNESS = 1.5
 LONGEST_SECONDS = 100.0  # slurmctld looks for jobs over their limit every 30 s
-
-
-def teach(settings: Settings) -> None:
-    """A history in which long jobs and those of two processors waited for two hours, and others did not."""
-    encoder = Encoder(FeatureSchema("test", ("user", "requested_time", "processors")))
-    untuned = KnnParameters.untuned(encoder.schema, k=8)
-    predictor = Predictor(untuned, untuned, encoder=encoder)
-    now = time.time()
-    for number in range(200):
-        minutes, wait, processors = ((120, 7200.0, 1), (1, 0.0, 1), (1, 7200.0, 2))[number % 3]
-        submit = now - 86400 - 60 * number
-        job = Job(
-            job_id=number + 1,
-            submit_time=submit,
-            processors=processors,
-            user="root",
-            queue="onprem",
-            requested_time=60.0 * minutes,
-        )
-        outcome = JobOutcome(job=job, start_time=submit + wait, end_time=submit + wait + 30.0 * minutes)
-        predictor.learn(outcome, make_cluster(time=submit))
-    arrays, meta = predictor.to_arrays()
-    settings.paths.state.chmod(0o755)
-    ModelStore(folder=settings.paths.models).save(PREDICTOR_KIND, arrays, meta)
-
-
-@dataclass
-class Site:
-    """A lab with an advisor."""
-
-    lab: Lab
-    advisor: ServeProcess
-    settings: Settings
-    runners: dict[str, int] = field(default_factory=dict)
-
-    def submit(self, *options: str, script: str = "true") -> tuple[dict[str, str], str]:
-        """Submit a held job; what Slurm shows of it and what the user was told."""
-        done = self.lab.sbatch("--hold", *options, script=script)
-        return self.lab.job(done.job_id), done.message
-
-    def ask(self, *options: str, script: str = "true") -> tuple[dict[str, str], str]:
-        """The same, of a job that the advisor has answered for: the hook waits for none that is late."""
-        for _ in range(100):
-            job, message = self.submit(*options, script=script)
-            if "AdminComment" in job:
-                return job, message
-            self.lab.run("scancel", job["JobId"])
-            threading.Event().wait(0.1)
-        raise AssertionError(f"the advisor's word is not heard: {job}")
-
-    def until_advised(self) -> None:
-        for _ in range(100):
-            job, _ = self.submit(LONG)
-            if job["Partition"] == "burst":
-                return
-            threading.Event().wait(0.05)
-        raise AssertionError(f"the advisor's word is not heard: {job.get('AdminComment')}")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("s")
-    settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
-    teach(settings)
-    snapshot.write(settings.paths.snapshot, make_snapshot(now=time.time(), features=("cloud", "spot", "x86")))
-    hook_settings = {
-        "socket": str(settings.paths.submit_socket), "breaker_failures": "3", "breaker_seconds": "0.5",
-        "budget_ms": "500",
-    }  # fmt: skip
-    options = LabOptions(
-        nodes=1, hook=HOOK, hook_settings=hook_settings, burst_features=("cloud", "x86", "spot")
-    )
-    config = folder / "advisor.toml"
-    config.write_text(f"[placement]\nbaseline = {CLOUD_SLOWNESS}\n[rules]\nmove_deferred = true\n")
-    with ServeProcess(settings, config=config) as advisor, Lab.temporary(options) as lab:
-        advisor.start()
-        site = Site(lab, advisor, settings)
-        site.until_advised()
+    with advised_site(folder, breaker_failures="3", breaker_seconds="0.5") as site:
         # two jobs that outlive a limit of one minute, while the other tests run
         for name, word, seconds in (("moved", "", LONGEST_SECONDS), ("kept", "no-burst", 900.0)):
             job, _ = site.ask(*NARROW, f"--comment={word}", script=f"sleep {seconds}")
-            lab.run("scontrol", "release", job["JobId"])
+            site.lab.run("scontrol", "release", job["JobId"])
             site.runners[name] = int(job["JobId"])
         yield site
-        assert advisor.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -305,15 +220,15 @@ def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
     site.until_advised()
     site.advisor.freeze()
     try:
-        for _ in range(8):
-            job, message = site.submit(LONG)
-            assert (job["Partition"], message) == ("onprem", "")
+        done = site.together(10, LONG)
+        assert [job["Partition"] for job in done] == ["onprem"] * 10
     finally:
         os.kill(site.advisor.pid, signal.SIGCONT)
     site.until_advised()
-    # of eight submissions three waited for the budget, and the open breaker let the others pass
+    # of ten submissions at once three waited for the budget, and the open breaker let the others pass
     log = (site.lab.folder / "log" / "slurmctld.log").read_text()
-    assert "failure 3 in a row, breaker open" in log
+    assert log.count("failure 3 in a row, breaker open") == 1
+    assert "failure 4 in a row" not in log
     assert "advisor answers again" in log
 
 
@@ -368,6 +283,11 @@ def in_its_place(site: Site, answer: Callable[[bytes], bytes]) -> Iterator[None]
         lambda line: good(line, partition=["burst"]),
         lambda line: good(line, partition="nowhere"),
         lambda line: good(line, partition="burst", site_factor="high"),
+        # what slurmctld itself would reject (attack.md, D11)
+        lambda line: good(line, partition=","),
+        lambda line: good(line, partition="burst,,onprem"),
+        lambda line: good(line, features="nosuch"),
+        lambda line: good(line, prefer="nosuch"),
     ],
 )
 def test_garbage_changes_nothing(site: Site, garbage: Callable[[bytes], bytes]) -> None:

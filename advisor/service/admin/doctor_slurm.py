@@ -9,24 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from advisor.config.hook import hook_values
 from advisor.decide.capacity import is_never_spot
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
+from advisor.service.admin.doctor_hook import hook, told_by
 from advisor.slurm import hook_files
 from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import Partition, SlurmBackend
 
-_LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
 _OLDEST: Final = (22, 5)
-_HOOK_DEFAULTS: Final = {
-    "socket": "/run/advisor/submit.sock",
-    "budget_ms": "50",
-    "breaker_failures": "5",
-    "breaker_seconds": "10",
-}
-"""The hook's own, where its file says nothing."""
 _PROGRAMS_CONF: Final = "advisor_programs.conf"
 _PROGRAM_DEFAULTS: Final = {
     "control_socket": "/run/advisor/control.sock",
@@ -34,7 +26,6 @@ _PROGRAM_DEFAULTS: Final = {
     "burst_partition": "burst",
 }
 """The same of resume, suspend, resume_fail and prolog_slurmctld."""
-_SWITCHED_OFF: Final = ("false", "no", "0")
 
 
 class SlurmExamination:
@@ -146,43 +137,7 @@ class SlurmExamination:
 
     def _hook(self) -> Iterator[Diagnosis]:
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
-        path = conf.parent / hook_files.HOOK
-        ours = hook_files.is_ours(path, hook_files.HOOK)
-        if ours is None:
-            yield error(
-                "hook", f"{path} cannot be read", f"Copy {hook_files.folder() / hook_files.HOOK} there"
-            )
-        elif ours:
-            yield ok("hook", f"{path} is this release's")
-        else:
-            yield warning(
-                "hook", f"{path} is another version", f"Copy {hook_files.folder() / hook_files.HOOK} there"
-            )
-        yield from self._hook_settings(conf.parent / "advisor_hook.conf")
-        if not any(list(Path(folder).glob("5.*/socket.lua")) for folder in _LUA_SOCKET):
-            yield error(
-                "hook", "lua-socket is not installed", "apt-get install lua-socket (on slurmctld's host)"
-            )
-
-    def _hook_settings(self, path: Path) -> Iterator[Diagnosis]:
-        """Whether the hook's own file says what the settings say: it is written by hand, once."""
-        told = _told(path)
-        for name, wanted in hook_values(self._settings).items():
-            found = told.get(name, _HOOK_DEFAULTS[name])
-            if name == "socket" and found != wanted:
-                yield error(
-                    "hook",
-                    f"it asks {found}, the server listens on {wanted}",
-                    f"Set `socket = {wanted}` in {path}",
-                )
-            elif name != "socket" and not _is_same_number(found, wanted):
-                yield warning(
-                    "hook",
-                    f"its {name} is {found}, by the settings {wanted}",
-                    f"advisor config hook > {path} && touch {path.parent / hook_files.HOOK}",
-                )
-        if told.get("enabled") in _SWITCHED_OFF:
-            yield warning("hook", f"{path} switches it off: nobody is advised", "Take `enabled` out of it")
+        yield from hook(conf.parent, self._settings)
 
     def _cloud_programs(self) -> Iterator[Diagnosis]:
         for setting, name in zip(
@@ -215,7 +170,7 @@ class SlurmExamination:
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
         places = [folder / _PROGRAMS_CONF for folder in (own, conf.parent, Path("/etc/slurm"))]
         path = next((place for place in places if place.is_file()), places[0])
-        told = _told(path)
+        told = told_by(path)
         paths = self._settings.paths
         wanted = {
             "control_socket": str(paths.control_socket),
@@ -318,20 +273,3 @@ class SlurmExamination:
                 "all have the feature on-demand or reserved: none ever becomes a spot instance",
                 "Take it off some of them in slurm.conf, or set capacity.use_spot = false",
             )
-
-
-def _told(path: Path) -> dict[str, str]:
-    """What a file tells the hook; nothing where there is none: the defaults hold then."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition("=") for line in lines)
-    return {key.strip(): value.strip() for key, found, value in pairs if found}
-
-
-def _is_same_number(one: str, other: str) -> bool:
-    try:
-        return math.isclose(float(one), float(other))
-    except ValueError:
-        return False

@@ -78,6 +78,9 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         The asker reads the compact reply.
     framed : bool
         The asker wants to be told the compact reply's length before it (:func:`encode_reply`).
+    configured_at : int or None
+        Since when slurmctld has run with its present configuration, as far as the hook can tell; seconds
+        since the epoch, rounded up. None: it cannot tell, or no hook asks.
     hook_failed, hook_skipped : int
         Questions of the hook that failed, or that its open breaker did not ask, since the last answer.
     """
@@ -117,6 +120,7 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     dry: bool = False
     compact: bool = False
     framed: bool = False
+    configured_at: Number | None = None
     hook_failed: Number = 0
     hook_skipped: Number = 0
 
@@ -148,7 +152,7 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     placement, mode, reason : str
         The decision and its decisive reason's code, for people and for the benchmark; the hook ignores them.
     partition, features, prefer, admin_comment : str or None
-        Slurm fields.
+        Slurm fields. With features or a preference there is a partition, also where the job is in it already.
     site_factor : int or None
         Priority the site gives the job (small jobs first).
     nice : int or None

@@ -70,6 +70,8 @@ class ServeMetrics:
     def advised(self, request: AdviseRequest, reply: AdviseReply, seconds: float) -> None:
         """Count one advice."""
         self._tally.add((reply.placement, reply.reason, reply.mode), seconds)
+        if request.dry:  # the hook says its failures again with the next question that it waits for
+            return
         if request.hook_failed > 0:
             self._hook_failed.inc(request.hook_failed)
         if request.hook_skipped > 0:

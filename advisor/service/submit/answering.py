@@ -72,7 +72,7 @@ class Answerer:
         knowledge = self._holder.current
         with self._lock:
             now = self._clock()
-            state = self._site_state(knowledge, now)
+            state = self._site_state(knowledge, now, request.configured_at)
             job = self._job(request, knowledge, now)
             estimates = self._estimates(knowledge, job, state)
             advice_id = f"{self._id_prefix}{next(self._ids):x}"
@@ -94,13 +94,13 @@ class Answerer:
         self._repeated.keep(asked, answered, values)
         return answered
 
-    def _site_state(self, knowledge: KnownNow, now: float) -> SiteState:
+    def _site_state(self, knowledge: KnownNow, now: float, configured_at: int | None) -> SiteState:
         snapshot = knowledge.snapshot
         if snapshot is not self._recent_base:
             self._recent_base = snapshot
             self._recent.rebase(None if snapshot is None else snapshot.state)
         state = self._recent.state(now)
-        if is_believable(snapshot, now, knowledge.settings):
+        if is_believable(snapshot, now, knowledge.settings) and not is_outdated(snapshot, configured_at):
             return state
         return SiteState(time=now, cluster=None, cloud=state.cloud)
 
@@ -138,6 +138,11 @@ class Answerer:
 def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> bool:
     """Whether a snapshot is young enough; one from the future (the clock was set back) is not believed."""
     return snapshot is not None and abs(now - snapshot.state.time) <= settings.submit.snapshot_max_age_seconds
+
+
+def is_outdated(snapshot: Snapshot | None, configured_at: int | None) -> bool:
+    """Whether slurmctld was configured anew since the look: what it saw may be gone, and is not named."""
+    return snapshot is not None and configured_at is not None and snapshot.state.time < configured_at
 
 
 def starts_hedged(advice: Advice) -> bool:
@@ -209,7 +214,8 @@ def reply_to(
         placement=advice.placement,
         mode=advice.mode,
         reason=advice.decisive.reason,
-        partition=partition,
+        # features stand beside the partition whose nodes have them, or the hook does not set them
+        partition=partition or (settings.cluster.burst_partition if features or prefer else None),
         features=features,
         prefer=prefer,
         # raising a priority is the site's to do (site factor); lowering it is what any user may (nice)

@@ -13,7 +13,8 @@ from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import CapacitySettings, ClusterSettings, Settings
 from advisor.service.admin.doctor import Diagnosis, Level
-from advisor.service.admin.doctor_slurm import _HOOK_DEFAULTS, _PROGRAM_DEFAULTS, SlurmExamination
+from advisor.service.admin.doctor_hook import HOOK_DEFAULTS
+from advisor.service.admin.doctor_slurm import _PROGRAM_DEFAULTS, SlurmExamination
 from advisor.slurm import hook_files
 from advisor.slurm.protocol import Partition, SlurmSnapshot
 from tests.service.doubles import make_look, make_node
@@ -126,7 +127,7 @@ def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, lev
     ("told", "level", "said"),
     [
         (None, None, ""),
-        ("budget_ms = 50.0\n# a word\nbreaker_failures=5\n", None, ""),
+        ("budget_ms = 50.0\n# a word\nbreaker_failures=2\n", None, ""),
         ("budget_ms = 20\n", Level.WARNING, "its budget_ms is 20, by the settings 50"),
         ("breaker_seconds = soon\n", Level.WARNING, "its breaker_seconds is soon, by the settings 10"),
         ("enabled = false\n", Level.WARNING, "switches it off"),
@@ -170,8 +171,8 @@ def test_the_defaults_are_those_of_the_programs_themselves() -> None:
         text = (hook_files.folder() / name).read_text()
         for key, value in _PROGRAM_DEFAULTS.items():
             assert f'"{key}": "{value}"' in text or f'"{key}"' not in text
-    lua = (hook_files.folder() / "job_submit.lua").read_text()
-    for key, value in _HOOK_DEFAULTS.items():
+    lua = (hook_files.folder() / "advisor_submit.lua").read_text()
+    for key, value in HOOK_DEFAULTS.items():
         assert f"  {key} = {value}," in lua or f'  {key} = "{value}",' in lua
 
 

@@ -1,0 +1,910 @@
+--[[
+Burst Advisor's part of job_submit: asks `advisor serve` where a job should start, and never lets the
+answer, or its absence, hurt a submission.
+
+A module: it sets no global variable and returns a table of functions. Copy it beside slurm.conf. The
+job_submit.lua that comes with it loads it; a site that has its own job_submit.lua ends it with
+
+  local loaded, advisor = pcall(dofile, "/etc/slurm/advisor_submit.lua")
+  if loaded then slurm_job_submit = advisor.around(slurm_job_submit) end
+
+Lua 5.1 to 5.4; needs lua-socket only. Settings: `advisor_hook.conf` beside this file, `key = value` lines
+(see DEFAULTS). slurmctld looks at the time of job_submit.lua only, so `touch` that after a change of this
+file or of its settings.
+
+slurmctld holds locks while this runs. Therefore:
+ * one exchange, connecting included, never takes longer than `budget_ms`;
+ * after `breaker_failures` failures in a row nobody waits any more: every `breaker_seconds` a question is
+   left with the server, and only when its answer has arrived is a job's question waited for again;
+ * whatever goes wrong, the job is accepted as it was submitted (Slurm 26.05 rejects a job whose hook
+   raises an error, so everything runs inside pcall, and fields are set last, all or none);
+ * what the user said explicitly stays; heterogeneous jobs are not touched at all;
+ * nothing is set that could not be checked: see `fits` and `configured_at`.
+--]]
+
+local PROTOCOL = 1
+local ANSWER_BYTES = 16384  -- longest answer read
+local REQUEST_BYTES = 61440 -- longest request sent; the server reads 65536
+local DECISIVE_BYTES = 16384 -- a longer comment or constraint might hide an opt-out: job left alone
+local COSMETIC_BYTES = 256  -- names are cut to this
+
+local DEFAULTS = {
+  socket = "/run/advisor/submit.sock",
+  budget_ms = 50,
+  breaker_failures = 2,
+  breaker_seconds = 10,
+  enabled = true,
+}
+local LIMITS = {budget_ms = {1, 500}, breaker_failures = {1, 1000}, breaker_seconds = {0.1, 3600}}
+
+local SUCCESS = slurm.SUCCESS or 0
+local find, match = string.find, string.match
+local floor, min = math.floor, math.min
+
+-- Logging must not be able to fail either.
+local function log(level, text)
+  pcall(function() slurm["log_" .. level]("%s", "advisor hook: " .. text) end)
+end
+
+-- ---------------------------------------------------------------------------------- settings
+
+local function own_directory()
+  local source = debug and debug.getinfo(1, "S").source or ""
+  local directory = source:match("^@(.*/)[^/]*$")
+  if not directory then directory = (os.getenv("SLURM_CONF") or ""):match("^(.*/)[^/]*$") end
+  return directory or "/etc/slurm/"
+end
+
+local function read_setting(settings, key, value)
+  local default, limits = DEFAULTS[key], LIMITS[key]
+  if default == nil then
+    log("info", "unknown setting " .. key .. " ignored")
+  elseif type(default) == "boolean" then
+    settings[key] = value ~= "false" and value ~= "no" and value ~= "0"
+  elseif limits then
+    local number = tonumber(value)
+    if number and number >= limits[1] and number <= limits[2] then
+      settings[key] = number
+    else
+      log("error", ("%s must be %g to %g; using %g"):format(key, limits[1], limits[2], default))
+    end
+  else
+    settings[key] = value
+  end
+end
+
+local function read_settings()
+  local settings = {}
+  for key, value in pairs(DEFAULTS) do settings[key] = value end
+  pcall(function()
+    local file = io.open(own_directory() .. "advisor_hook.conf")
+    if not file then return end
+    for line in file:lines() do
+      local key, value = line:match("^%s*([%w_]+)%s*=%s*(.-)%s*$")
+      if key then read_setting(settings, key, value) end
+    end
+    file:close()
+  end)
+  return settings
+end
+
+local settings = read_settings()
+local has_socket, socket = pcall(require, "socket")
+local has_unix, unix = pcall(require, "socket.unix")
+if not (has_socket and has_unix) then log("error", "lua-socket is missing: no advice will be asked for") end
+
+-- -------------------------------------------------------------------------- JSON, flat objects: the request;
+-- and the answer of a server that knows no other, or that refuses
+
+local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
+
+local function escaped(char)
+  return ESCAPES[char] or ("\\u%04x"):format(char:byte())
+end
+
+local function utf8_bytes(code)
+  if code < 0x80 then return string.char(code) end
+  local tail = string.char(0x80 + code % 0x40)
+  code = math.floor(code / 0x40)
+  if code < 0x20 then return string.char(0xC0 + code) .. tail end
+  tail = string.char(0x80 + code % 0x40) .. tail
+  code = math.floor(code / 0x40)
+  if code < 0x10 then return string.char(0xE0 + code) .. tail end
+  return string.char(0xF0 + math.floor(code / 0x40), 0x80 + code % 0x40) .. tail
+end
+
+local UNESCAPES = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
+
+local found_wrong_escape = false
+local KNOWN_ESCAPES = setmetatable({}, {__index = function() found_wrong_escape = true end})
+for char, meaning in pairs(UNESCAPES) do KNOWN_ESCAPES[char] = meaning end
+
+local function decode_with_codes(text)
+  local parts, at = {}, 1
+  while true do
+    local backslash = text:find("\\", at, true)
+    if not backslash then
+      parts[#parts + 1] = text:sub(at)
+      return table.concat(parts)
+    end
+    parts[#parts + 1] = text:sub(at, backslash - 1)
+    local char = text:sub(backslash + 1, backslash + 1)
+    if char == "u" then
+      local code = tonumber(text:match("^%x%x%x%x", backslash + 2) or "", 16)
+      at = backslash + 6
+      if code and code >= 0xD800 and code < 0xDC00 then
+        local low = tonumber(text:match("^\\u(%x%x%x%x)", at) or "", 16)
+        if not low or low < 0xDC00 or low > 0xDFFF then return nil end
+        code, at = 0x10000 + (code - 0xD800) * 0x400 + (low - 0xDC00), at + 6
+      elseif code and code >= 0xDC00 and code < 0xE000 then
+        return nil
+      end
+      if not code then return nil end
+      parts[#parts + 1] = utf8_bytes(code)
+    else
+      if not UNESCAPES[char] then return nil end
+      parts[#parts + 1] = UNESCAPES[char]
+      at = backslash + 2
+    end
+  end
+end
+
+-- text between quotes -> string, or nil when an escape is wrong
+local function decode_string(text)
+  if text:find("\\u", 1, true) then return decode_with_codes(text) end
+  found_wrong_escape = false
+  local decoded = text:gsub("\\(.)", KNOWN_ESCAPES)
+  if found_wrong_escape then return nil end
+  return decoded
+end
+
+-- position of the opening quote -> what stands between the quotes, position after the closing one
+local function scan_raw(line, at)
+  local raw, after = line:match('^"(.-[^\\])"()', at)
+  -- without an escaped backslash in it, a quote after a backslash is an escaped one
+  if raw and not raw:find("\\\\", 1, true) then return raw, after end
+  local quote = at
+  repeat
+    quote = line:find('"', quote + 1, true)
+    if not quote then return nil end
+    local backslashes = 0
+    while line:byte(quote - 1 - backslashes) == 92 do backslashes = backslashes + 1 end
+  until backslashes % 2 == 0
+  return line:sub(at + 1, quote - 1), quote + 1
+end
+
+-- position of the opening quote -> string, position after the closing quote
+local function scan_string(line, at)
+  local value, after = line:match('^"([^"\\%c]*)"()', at)
+  if value or line:byte(at) ~= 34 then return value, after end
+  value, after = scan_raw(line, at)
+  value = value and decode_string(value) -- control characters: judged in what is to be set
+  if not value then return nil end -- no position either: a bad string is not a null
+  return value, after
+end
+
+local LITERALS = {["true"] = true, ["false"] = false}
+
+local function scan_value(line, at)
+  if line:byte(at) == 34 then return scan_string(line, at) end
+  local word = line:match("^%l+", at)
+  if word == "null" then return nil, at + 4 end
+  if word then
+    if LITERALS[word] == nil then return nil end
+    return LITERALS[word], at + #word
+  end
+  local digits = line:match("^%-?%d+%.?%d*[eE]?[+-]?%d*", at)
+  local number = digits and tonumber(digits)
+  if not number or number ~= number or number == math.huge or number == -math.huge then return nil end
+  return number, at + #digits
+end
+
+-- one flat object of strings, numbers, booleans and nulls -> table; anything else -> nil
+local function decode(line)
+  local at = line:match("^%s*{%s*()")
+  if not at then return nil end
+  local object = {}
+  if line:match("^}%s*$", at) then return object end
+  for _ = 1, 64 do
+    local key, after = line:match('^%s*"([^"\\%c]*)"%s*:%s*()', at) -- no name of ours needs an escape
+    if not key then return nil end
+    local value, mark
+    value, after = scan_value(line, after)
+    if not after then return nil end
+    object[key] = value
+    mark, at = line:match("^%s*([,}])()", after)
+    if mark == "}" then return line:match("^%s*$", at) and object end
+    if not mark then return nil end
+  end
+  return nil
+end
+
+-- The compact answer, which the server gives to who asks for it: no quotes, no escapes, fields by place, ""
+-- for what is not to be set. One match tells that it is whole and free of control characters; a newer server
+-- may say more at the end. Reading JSON instead cost as much as all the rest of this file.
+local TEXT, SIGNED, COUNT = "\t([^%c]*)", "\t(%-?%d*)", "\t(%d*)"
+local COMPACT = "^(%d+)" .. COUNT .. TEXT:rep(3) .. SIGNED .. COUNT:rep(2) .. TEXT:rep(2) .. "[\t\n]"
+
+local function unless_empty(value)
+  if value ~= "" then return value end
+  return nil
+end
+
+local compact = {ok = true, is_compact = true} -- one table for all: see `parts`
+
+local function decode_compact(line)
+  local v, seq, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
+    = match(line, COMPACT)
+  if not v or site_factor == "-" then return nil end
+  local answer = compact
+  answer.v, answer.seq = tonumber(v), tonumber(seq)
+  answer.partition, answer.features = unless_empty(partition), unless_empty(features)
+  answer.prefer = unless_empty(prefer)
+  answer.site_factor, answer.nice = tonumber(site_factor), tonumber(nice) -- of "" it is nil
+  answer.time_limit = tonumber(time_limit)
+  answer.message, answer.admin_comment = unless_empty(message), unless_empty(admin_comment)
+  return answer
+end
+
+-- ------------------------------------------------------------------- one bounded exchange
+
+local gettime = has_socket and socket.gettime
+
+local connection -- kept between submissions: 20 us instead of 200 us a question
+
+local function drop()
+  if connection then pcall(connection.close, connection) end
+  connection = nil
+end
+
+local BUDGET = settings.budget_ms / 1000
+
+-- seconds left, never more than the budget even when somebody sets the clock back; nil: time is up
+local function remaining(deadline)
+  local left = min(deadline - gettime(), BUDGET)
+  if left <= 0 then return nil end
+  return left
+end
+
+-- A call's timeout on a kept connection, of which most need no other: lua-socket counts it from the beginning
+-- of each call, and setting it costs a submission with cold caches as much as the call itself.
+local MOST_SECONDS = 0.98 * BUDGET
+
+local function connect(deadline)
+  local left = remaining(deadline)
+  if not left then return nil, "timeout" end
+  local client = (unix.stream or unix)()
+  client:settimeout(left, "t")
+  local ok, err = client:connect(settings.socket)
+  if not ok then
+    client:close()
+    return nil, err
+  end
+  client:settimeout(MOST_SECONDS, "t")
+  return client
+end
+
+-- so many bytes, before the deadline
+local function receive(client, count, deadline)
+  local left, rest = deadline - gettime(), nil
+  if left >= MOST_SECONDS and left <= BUDGET then
+    local text, err, partial = client:receive(count)
+    if text or err ~= "timeout" then return text, err, partial end
+    rest = partial or "" -- and what is left of the budget is waited for as well
+    count = count - #rest
+  end
+  left = remaining(deadline)
+  if not left then return nil, "timeout", rest end
+  client:settimeout(left, "t")
+  local text, err, partial = client:receive(count)
+  client:settimeout(MOST_SECONDS, "t")
+  if text and rest then text = rest .. text end
+  return text, err, partial
+end
+
+-- A server that does not say how long its answer is: receive("*l") reads without limit, so this waits for one
+-- byte and takes what has arrived
+local function receive_line(client, deadline, first)
+  local parts, size = {}, 0
+  while size < ANSWER_BYTES do
+    if not first then
+      local one, err = receive(client, 1, deadline)
+      if not one then return nil, err end
+      first = one
+    end
+    client:settimeout(0, "t")
+    local rest, _, partial = client:receive(ANSWER_BYTES - size)
+    client:settimeout(MOST_SECONDS, "t")
+    local chunk = first .. (rest or partial or "")
+    first = nil
+    size = size + #chunk
+    parts[#parts + 1] = chunk
+    local newline = chunk:find("\n", 1, true)
+    if newline == #chunk then return #parts == 1 and chunk or table.concat(parts) end
+    if newline then return nil, "more than one line" end
+  end
+  return nil, "answer too long"
+end
+
+-- "=" and five digits say how long the line is that follows: it is all that is read
+local function receive_answer(client, deadline)
+  local head, err = receive(client, 6, deadline)
+  if not head then return nil, err end
+  local size = tonumber(match(head, "^=(%d%d%d%d%d)$"))
+  if not size then return receive_line(client, deadline, head) end
+  if size > ANSWER_BYTES then return nil, "answer too long" end
+  local line
+  line, err = receive(client, size, deadline)
+  if line and find(line, "\n", 1, true) ~= size then return nil, "more than one line" end
+  return line, err
+end
+
+local function exchange(line)
+  local deadline = gettime() + BUDGET
+  local left = BUDGET
+  while true do
+    local kept, err, answer = connection ~= nil, nil, nil
+    if not kept then
+      connection, err = connect(deadline)
+      left = remaining(deadline)
+    end
+    if not connection then return nil, err end
+    if left then
+      if left < MOST_SECONDS then connection:settimeout(left, "t") end
+      local sent, failure = connection:send(line)
+      if sent then answer, err = receive_answer(connection, deadline) else err = failure end
+    else
+      err = "timeout"
+    end
+    if answer then return answer end
+    drop() -- never reuse a connection on which an answer may still arrive
+    -- a kept connection that the server closed (it was restarted) is opened again, once
+    if not kept or err ~= "closed" and not tostring(err):find("[Pp]ipe") then return nil, err end
+  end
+end
+
+-- --------------------------------------------------------------------------------- breaker
+
+local breaker = {failures = 0, retry_at = 0, failed = 0, skipped = 0}
+
+local probe -- a connection on which a question was left that nobody waits for
+
+local function drop_probe()
+  if probe then pcall(probe.close, probe) end
+  probe = nil
+end
+
+-- Whether a job's question may be waited for: the breaker is closed, or what was left has been answered.
+function breaker.allows()
+  if breaker.failures < settings.breaker_failures then return true end
+  if not probe then return false end
+  local answered, err = probe:receive(1)
+  if answered or err ~= "timeout" then drop_probe() end
+  return answered ~= nil
+end
+
+-- Time to leave another question with a server that did not answer, or the clock was set
+function breaker.is_probe_due()
+  breaker.skipped = breaker.skipped + 1
+  local left = breaker.retry_at - gettime()
+  return not probe and (left <= 0 or left > settings.breaker_seconds)
+end
+
+-- Leaves a question without waiting: a server that hangs costs a probe nothing, neither does a full backlog.
+function breaker.leave(line)
+  breaker.retry_at = gettime() + settings.breaker_seconds
+  probe = (unix.stream or unix)()
+  probe:settimeout(0, "t")
+  if not (probe:connect(settings.socket) and probe:send(line)) then drop_probe() end
+end
+
+function breaker.failure(reason)
+  breaker.failures = breaker.failures + 1
+  breaker.failed = breaker.failed + 1
+  if breaker.failures >= settings.breaker_failures then
+    breaker.retry_at = gettime() + settings.breaker_seconds
+  end
+  local state = breaker.failures >= settings.breaker_failures and ", breaker open" or ""
+  log("info", ("no advice (%s), failure %d in a row%s"):format(tostring(reason), breaker.failures, state))
+end
+
+function breaker.success()
+  if breaker.failures >= settings.breaker_failures then log("info", "advisor answers again") end
+  breaker.failures, breaker.failed, breaker.skipped = 0, 0, 0
+end
+
+-- ---------------------------------------------------------------------- describing the job
+
+-- Slurm's "not set" depends on the field's width: 65534 is a number of processors, but no cpus_per_task
+local UNSET_FROM = {[16] = 65534, [32] = 4294967294, [64] = 2 ^ 53}
+local INFINITE = 4294967295
+
+local function number(value, bits)
+  if type(value) ~= "number" or value ~= value or value < 0 or value >= UNSET_FROM[bits] then return nil end
+  return floor(value)
+end
+
+local function text(value)
+  if type(value) == "string" and value ~= "" then return value end
+  return nil
+end
+
+-- Time limit that will hold when the user gave none, minutes
+local function partition_limit(partition)
+  if not partition then return nil end
+  return number(partition.default_time, 32) or number(partition.max_time, 32)
+end
+
+-- What is asked for besides processors and memory: since 23.11 sbatch says `-c 4` as tres_per_task=cpu=4 too
+local function besides_processors(tres)
+  tres = text(tres)
+  if not tres then return nil end
+  for part in tres:gmatch("[^,]+") do
+    local kind = part:match("^%s*(%a+)[=:]")
+    if kind ~= "cpu" and kind ~= "mem" then return tres end
+  end
+  return nil
+end
+
+-- It goes round, so that its words are kept as well (`as_text`); no connection outlives a failure, on which
+-- an older answer could arrive.
+local MOST_SEQUENCE = 500
+local sequence = 0
+
+-- The request under way. One table for all: a new one each time is work for the garbage collector of
+-- slurmctld's Lua, which has all of its job records to look through.
+local parts, count, too_long = {}, 0, nil
+local asked = {} -- what of it `fits` looks at once more
+
+-- Fields that are sent as they are, looked at in one loop: with cold caches a submission pays for each line
+-- of program that it comes by. Slurm's name; ours; from where on the number means "not set".
+local NUMBERS = {
+  "user_id", ',"uid":', UNSET_FROM[32],
+  "group_id", ',"gid":', UNSET_FROM[32],
+  "num_tasks", ',"num_tasks":', UNSET_FROM[32],
+  "cpus_per_task", ',"cpus_per_task":', UNSET_FROM[16],
+  "ntasks_per_node", ',"ntasks_per_node":', UNSET_FROM[16],
+  "min_mem_per_cpu", ',"memory_per_cpu":', UNSET_FROM[64],
+  "min_mem_per_node", ',"memory_per_node":', UNSET_FROM[64],
+  "time_limit", ',"time_limit":', UNSET_FROM[32],
+  "min_cpus", ',"min_cpus":', UNSET_FROM[32],
+  "min_nodes", ',"min_nodes":', UNSET_FROM[32],
+}
+-- Slurm's name; ours; whether it may hold a word that decides.
+local TEXTS = {
+  "user_name", ',"user":"', false,
+  "name", ',"name":"', false,
+  "comment", ',"comment":"', true,
+  "features", ',"features":"', true,
+  "licenses", ',"licenses":"', false,
+  "reservation", ',"reservation":"', false,
+  "dependency", ',"dependency":"', false,
+  "req_nodes", ',"req_nodes":"', false,
+  "burst_buffer", ',"burst_buffer":"', false,
+  "array_inx", ',"array":"', true,
+}
+
+-- Numbers as text, kept: most come again, and writing one costs the cold half of printf.
+local MOST_WRITTEN = 2000
+local written, kept = {}, 0
+
+local function as_text(value)
+  local said = written[value]
+  if said then return said end
+  if kept == MOST_WRITTEN then written, kept = {}, 0 end
+  -- "%.0f": Lua 5.3+ refuses "%d" for a float, Lua 5.1 prints big numbers in exponent form
+  said = ("%.0f"):format(value)
+  written[value], kept = said, kept + 1
+  return said
+end
+
+local function put(fragment)
+  count = count + 1
+  parts[count] = fragment
+end
+
+local function put_number(key, value)
+  parts[count + 1], parts[count + 2] = key, as_text(value)
+  count = count + 2
+end
+
+-- The key brings the opening quote.
+local function put_text(key, value, is_decisive)
+  if is_decisive then
+    if #value > DECISIVE_BYTES then too_long = key:match("%l+") end
+  elseif #value > COSMETIC_BYTES then
+    value = value:sub(1, COSMETIC_BYTES)
+  end
+  if find(value, '[%c"\\]') then value = value:gsub('[%c"\\]', escaped) end
+  parts[count + 1], parts[count + 2], parts[count + 3] = key, value, '"'
+  count = count + 3
+end
+
+local function generic_resources(job)
+  return besides_processors(job.tres_per_node) or besides_processors(job.tres_per_job)
+    or besides_processors(job.tres_per_task) or besides_processors(job.tres_per_socket)
+end
+
+local default_name -- of the partition that was the default last time: there is one at most
+
+local function default_partition(part_list)
+  local last = default_name and part_list[default_name]
+  if last and last.flag_default == 1 then return default_name, last end
+  for name, partition in pairs(part_list) do
+    if partition.flag_default == 1 then
+      default_name = name
+      return name, partition
+    end
+  end
+  return nil
+end
+
+-- What the user of the job under way had said before the site's own rules changed it (`before`)
+local words = {}
+
+-- Where the job will go if it is not moved, and the limit that will hold there; both only where they matter.
+-- A partition that the site's rules gave it is no word of its user's: it is its default.
+local function put_partition(job, part_list)
+  local partition = text(job.partition)
+  local its_own = partition and part_list[partition]
+  if partition then
+    local is_routed = words.job == job and not words.partition
+    put_text(is_routed and ',"default_partition":"' or ',"partition":"', partition, true)
+  end
+  if not partition or not asked.time_limit and not its_own then
+    local name, default = default_partition(part_list)
+    its_own = its_own or default
+    if not partition and name then put_text(',"default_partition":"', name, true) end
+  end
+  local limit = not asked.time_limit and partition_limit(its_own)
+  if limit then put_number(',"partition_time_limit":', limit) end
+end
+
+-- Since when slurmctld has run with the configuration it has now, as far as can be told from here: no advice
+-- from an older picture of the cluster may be followed, for it may name what slurm.conf has dropped since. A
+-- slurmctld that was restarted, and from 23.11 on one that was told `scontrol reconfigure`, loads this file
+-- anew. An older one keeps it, but makes its records of all partitions anew while the old ones are still
+-- there, so their addresses differ. A partition met for the first time may be new.
+local records, watched = {}, nil -- address by partition; the partition looked at, one is enough
+local configured_at = 0 -- whole seconds, rounded up
+
+local function note_configuration()
+  configured_at = floor(gettime and gettime() or os.time()) + 1
+end
+
+local function look_at_configuration(part_list)
+  if configured_at > gettime() + 1 then note_configuration() end -- the clock was set back
+  local partition = watched and part_list[watched]
+  if not partition then watched, partition = next(part_list) end
+  if not partition then return end
+  local meta = getmetatable(partition)
+  local record = meta and meta._part_rec_ptr
+  if record == records[watched] then return end
+  if records[watched] then records = {} end
+  records[watched] = record
+  note_configuration()
+end
+
+local HEAD = ('{"v":%d,"op":"advise","compact":true,"framed":true,"seq":'):format(PROTOCOL)
+
+-- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through
+-- its hundred field names, so each is read once, and only what the server looks at.
+local function describe(job, part_list)
+  sequence = sequence % MOST_SEQUENCE + 1
+  parts[1], parts[2] = HEAD, as_text(sequence)
+  count, too_long = 2, nil
+  asked.time_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil
+  asked.min_mem_per_cpu, asked.min_mem_per_node, asked.is_endless = nil, nil, nil
+  for i = 1, #NUMBERS, 3 do
+    local name, unset = NUMBERS[i], NUMBERS[i + 2]
+    local value = job[name]
+    if value ~= nil and value ~= unset and type(value) == "number" and value >= 0 and value < unset then
+      value = floor(value)
+      asked[name] = value
+      put_number(NUMBERS[i + 1], value)
+    elseif value == INFINITE and name == "time_limit" then
+      asked.is_endless = true
+    end
+  end
+  for i = 1, #TEXTS, 3 do
+    local value = job[TEXTS[i]]
+    if value ~= nil and text(value) then put_text(TEXTS[i + 1], value, TEXTS[i + 2]) end
+  end
+  asked.account = text(job.account) or text(job.default_account)
+  if asked.account then put_text(',"account":"', asked.account) end
+  asked.qos = text(job.qos) or text(job.default_qos)
+  if asked.qos then put_text(',"qos":"', asked.qos) end
+  local resources = generic_resources(job)
+  if resources then put_text(',"generic_resources":"', resources) end
+  put_partition(job, part_list)
+  local requeue = number(job.requeue, 16)
+  if requeue then put(requeue == 0 and ',"requeue":false' or ',"requeue":true') end
+  local begin = number(job.begin_time, 64)
+  if begin and begin > 0 then put_number(',"begin_time":', begin) end
+  if number(job.priority, 32) == 0 then put(',"held":true') end
+  if job.script == nil then put(',"interactive":true') end
+  put_number(',"configured_at":', configured_at)
+  if breaker.failed > 0 then put_number(',"hook_failed":', breaker.failed) end
+  if breaker.skipped > 0 then put_number(',"hook_skipped":', breaker.skipped) end
+  if too_long then return nil, too_long .. " too long" end
+  put("}\n")
+  local line = table.concat(parts, "", 1, count)
+  if #line > REQUEST_BYTES then return nil, "request too long" end
+  return line
+end
+
+-- ------------------------------------------------------------------------ judging the answer
+
+local FEATURES = "^[%w_.:=&|,%-%[%]()*]+$"
+local TEXT_LIMITS = { -- most bytes, and what they may be
+  "partition", 256, "^[%w_.,+-]+$",
+  "features", 512, FEATURES,
+  "prefer", 512, FEATURES,
+  "admin_comment", 4096, false,
+  "message", 512, false,
+}
+local NUMBER_LIMITS = {
+  "site_factor", -2000000000, 2000000000,
+  "nice", 0, 2000000000, -- only ever later in the queue: that is what anybody may ask for
+  "time_limit", 1, 4294967293,
+}
+
+-- which field of an answer cannot be set, among those that the hook knows; others are for newer hooks
+local function unfit_field(answer)
+  for i = 1, #TEXT_LIMITS, 3 do
+    local value, pattern = answer[TEXT_LIMITS[i]], TEXT_LIMITS[i + 2]
+    if value ~= nil and (type(value) ~= "string" or #value == 0 or #value > TEXT_LIMITS[i + 1]
+      or pattern and not find(value, pattern)) then
+      return TEXT_LIMITS[i]
+    end
+  end
+  for i = 1, #NUMBER_LIMITS, 3 do
+    local value = answer[NUMBER_LIMITS[i]]
+    if value ~= nil and (type(value) ~= "number" or value ~= floor(value)
+      or value < NUMBER_LIMITS[i + 1] or value > NUMBER_LIMITS[i + 2]) then
+      return NUMBER_LIMITS[i]
+    end
+  end
+  return nil
+end
+
+local function field_with_control(answer)
+  for _, limits in ipairs({TEXT_LIMITS, NUMBER_LIMITS}) do
+    for i = 1, #limits, 3 do
+      local value = answer[limits[i]]
+      if value ~= nil and tostring(value):find("%c") then return limits[i] end
+    end
+  end
+  return nil
+end
+
+-- The answer; or nil and what is wrong with it; or the answer and which field of it cannot be set. The last
+-- is no failure of the server's: fields repeat words of the user's own, who must not open
+-- the breaker for all.
+local function judge(answer)
+  if answer.v ~= PROTOCOL then return nil, "protocol version" end
+  if answer.seq ~= sequence then return nil, "answer to another question" end
+  if type(answer.ok) ~= "boolean" then return nil, "neither ok nor refused" end
+  if not answer.is_compact then
+    local bad = field_with_control(answer)
+    if bad then return nil, "bad " .. bad end
+  end
+  return answer, nil, unfit_field(answer)
+end
+
+local function is_listed(list, name)
+  return ("," .. list:lower() .. ","):find("," .. name:lower() .. ",", 1, true) ~= nil
+end
+
+-- whether a partition's lists let an account or a QOS in; one that is not known is let in by no list
+local function admits(name, allowed, denied)
+  allowed, denied = text(allowed), text(denied)
+  if allowed and allowed:lower() ~= "all" and not (name and is_listed(allowed, name)) then return false end
+  return not denied or name ~= nil and not is_listed(denied, name)
+end
+
+local function over(wanted, partition, name)
+  local limit = wanted and number(partition[name], 32)
+  return limit and wanted > limit
+end
+
+local function is_over_limits(job, partition)
+  if over(asked.time_limit, partition, "max_time") or over(asked.min_cpus, partition, "total_cpus")
+    or over(asked.min_nodes, partition, "max_nodes") or over(asked.min_nodes, partition, "total_nodes")
+    or over(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
+    or over(asked.min_mem_per_node, partition, "max_mem_per_node") then
+    return true
+  end
+  if asked.is_endless and number(partition.max_time, 32) then return true end
+  local fewest = number(partition.min_nodes, 32) or 0
+  return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
+end
+
+-- Would slurmctld reject or park the job there? Then it stays where it is.
+local function fits(job, partition, name)
+  if not partition then return false, "partition " .. name .. " is not open to this user" end
+  if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
+  if is_over_limits(job, partition) then
+    return false, "job is over the limits of partition " .. name
+  end
+  if not admits(asked.account, partition.allow_accounts, partition.deny_accounts) then
+    return false, "partition " .. name .. " does not take this account"
+  end
+  if not admits(asked.qos, partition.allow_qos, partition.deny_qos) then
+    return false, "partition " .. name .. " does not take this QOS"
+  end
+  if not admits(text(job.alloc_node), partition.allow_alloc_nodes) then
+    return false, "partition " .. name .. " does not take jobs from this host"
+  end
+  return true
+end
+
+-- Every name of a list; a list with an empty name in it is no list
+local function fits_all(job, part_list, partitions)
+  if part_list[partitions] then return fits(job, part_list[partitions], partitions) end
+  for name in (partitions .. ","):gmatch("([^,]*),") do
+    local possible, reason = fits(job, part_list[name], name)
+    if not possible then return false, reason end
+  end
+  return true
+end
+
+-- A moved job's longer limit: never shorter than the user's, never where he gave none (INFINITE is none as
+-- well), never above MaxTime of a partition it may start in.
+local function raised_limit(part_list, answer)
+  local limit = answer.time_limit
+  if not (asked.time_limit and limit and answer.partition) then return nil end
+  local only = part_list[answer.partition]
+  if only then
+    limit = min(limit, number(only.max_time, 32) or limit)
+  else
+    for name in answer.partition:gmatch("[^,]+") do
+      limit = min(limit, number(part_list[name].max_time, 32) or limit)
+    end
+  end
+  return limit > asked.time_limit and limit or nil
+end
+
+-- A constraint of the user's may only be narrowed, and Slurm uses his --prefer instead of the constraint
+local function may_require(job, features)
+  local own = text(job.features)
+  return not text(job.prefer) and (not own or features:sub(1, #own + 1) == own .. "&")
+end
+
+local changes, last = {}, 0 -- name, value, name, value; one table for all: see `parts`
+
+local function change(name, value)
+  changes[last + 1], changes[last + 2] = name, value
+  last = last + 2
+end
+
+-- what to set, in order; what the user set himself is not in it
+local function gather_changes(job, part_list, answer)
+  last = 0
+  if answer.partition then change("partition", answer.partition) end
+  if answer.features then change("features", answer.features) end
+  if answer.prefer and not text(job.prefer) then change("prefer", answer.prefer) end
+  if answer.site_factor and not number(job.site_factor, 32) then change("site_factor", answer.site_factor) end
+  if answer.nice and answer.nice > 0 and not number(job.nice, 32) then
+    change("nice", slurm.NICE_OFFSET + answer.nice)
+  end
+  if answer.admin_comment and not text(job.admin_comment) then
+    change("admin_comment", answer.admin_comment)
+  end
+  local limit = raised_limit(part_list, answer)
+  if limit then change("time_limit", limit) end
+end
+
+-- ---------------------------------------------------------------------------------- the hook
+
+local function ask(job, part_list)
+  local line, reason = describe(job, part_list)
+  if not line then
+    log("info", "job left alone: " .. reason)
+    return nil
+  end
+  local raw, err = exchange(line)
+  if not raw then return nil, err end
+  local answer, unfit = decode_compact(raw) or decode(raw), nil
+  if answer then answer, err, unfit = judge(answer) else err = "not an answer" end
+  if not answer then
+    drop()
+    return nil, err
+  end
+  breaker.success()
+  if unfit then
+    log("info", "job left alone: " .. unfit .. " of the answer cannot be set")
+    return nil
+  end
+  if answer.ok then return answer end
+  log("info", "no advice: the server says " .. tostring(answer.error))
+  return nil
+end
+
+local is_on = settings.enabled and has_socket and has_unix
+local is_asking = false -- an error now is the exchange's
+
+local function submit(job, part_list)
+  local offset = job.het_job_offset
+  if offset ~= UNSET_FROM[32] and number(offset, 32) then return end
+  look_at_configuration(part_list)
+  if not breaker.allows() then
+    if breaker.is_probe_due() then
+      local line = describe(job, part_list)
+      if line then breaker.leave('{"dry":true,' .. line:sub(2)) end
+    end
+    return
+  end
+  is_asking = true
+  local answer, err = ask(job, part_list)
+  is_asking = false
+  if err then breaker.failure(err) end
+  if not answer then return end
+  if (answer.features or answer.prefer) and not answer.partition then
+    -- what nodes there have is not known here: only the partition can be looked at
+    log("info", "job left alone: features of the answer stand beside no partition")
+    return
+  end
+  if answer.features and not may_require(job, answer.features) then
+    -- without it the job could start where it must not (spot, and it may not be requeued)
+    log("info", "job left alone: " .. answer.features .. " cannot be asked for beside the user's own words")
+    return
+  end
+  if answer.partition then
+    local possible, reason = fits_all(job, part_list, answer.partition)
+    if not possible then
+      log("info", "job left alone: " .. reason)
+      return
+    end
+  end
+  gather_changes(job, part_list, answer)
+  for at = 1, last, 2 do job[changes[at]] = changes[at + 1] end
+  if answer.partition and answer.message then slurm.log_user("%s", answer.message) end
+end
+
+local function failed(err)
+  if is_asking then
+    is_asking = false
+    drop()
+    breaker.failure(err)
+  else
+    log("error", tostring(err))
+  end
+end
+
+local function remember(job)
+  words.job, words.partition = job, text(job.partition)
+end
+
+local advisor = {}
+
+-- First in the site's own slurm_job_submit: what stands in the job now are its user's words.
+function advisor.before(job_desc)
+  words.job = nil
+  if is_on then pcall(remember, job_desc) end
+end
+
+-- Last in it, once the site's rules have accepted the job. Returns slurm.SUCCESS, always.
+function advisor.submit(job_desc, part_list, submit_uid) -- luacheck: no unused args
+  if is_on then
+    local fine, err = pcall(submit, job_desc, part_list)
+    if not fine then pcall(failed, err) end
+    words.job = nil
+  end
+  return SUCCESS
+end
+
+-- Both around a slurm_job_submit of the site's own: what it refuses is refused, nobody is asked then.
+function advisor.around(own)
+  if type(own) ~= "function" then return advisor.submit end
+  return function(job_desc, part_list, submit_uid)
+    advisor.before(job_desc)
+    local code = own(job_desc, part_list, submit_uid)
+    if code ~= SUCCESS then return code end
+    return advisor.submit(job_desc, part_list, submit_uid)
+  end
+end
+
+note_configuration()
+log("info", ("loaded, socket %s, %g ms"):format(tostring(settings.socket), settings.budget_ms))
+return advisor
