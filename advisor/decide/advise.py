@@ -12,6 +12,7 @@ from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_o
 from advisor.decide.placement import PlacementCase, as_case, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
+from advisor.decide.room import room_here
 from advisor.decide.rules import may_move
 from advisor.decide.steady import steady_wish
 from advisor.decide.time_limit import stretched
@@ -93,6 +94,8 @@ def _answers(
         return (first,), None, None
     if state.cluster is None:
         return (first, state_unknown()), None, None
+    if settings.placement.stay_where_room and (here := room_here(job, state)) is not None:
+        return (first, here), None, None
     ratio = settings.placement.performance_ratio(job.processors)
     cloud_run = ratio * estimates.run.seconds
     there = 0.0

@@ -57,7 +57,14 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "(±{run_deviation}); booting {boot} and running {performance_ratio} times as long in the cloud "
             "would not finish it sooner."
         ),
-        Reason.STATE_UNKNOWN: "There is no recent picture of the cluster: doubt means on-premise.",
+        Reason.ROOM_HERE: (
+            "There is room here: {free_processors} are free that nobody waits for, and it asks for "
+            "{processors}."
+        ),
+        Reason.STATE_UNKNOWN: (
+            "There is no picture of the cluster that is recent and newer than its configuration: doubt means "
+            "on-premise."
+        ),
         Reason.WAIT_UNKNOWN: "Nothing in the history tells its wait: doubt means on-premise.",
         Reason.RUN_UNKNOWN: "Nothing in the history tells its run time: doubt means on-premise.",
         Reason.TOO_UNCERTAIN: (
@@ -175,7 +182,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
         **dict.fromkeys(("predicted_cost", "spent_today", "promised", "daily_cap"), "USD"),
         **dict.fromkeys(("price",), "USD/core-h"),
-        **dict.fromkeys(("processors", "max_processors"), "cores"),
+        **dict.fromkeys(("processors", "max_processors", "free_processors"), "cores"),
         **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
         **dict.fromkeys(("memory", "burst_memory"), "MiB"),
     }
@@ -216,6 +223,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "price": "price",
         "processors": "processors asked for",
         "max_processors": "most that may move",
+        "free_processors": "free here, and nobody waits for them",
         "nodes_needed": "nodes needed",
         "burst_nodes": "nodes of the burst partition",
         "memory": "memory asked for",

@@ -38,6 +38,7 @@ class Reason(enum.StrEnum):
     # Question 2: is the cloud faster, and are we sure?
     CLOUD_FASTER = "turnaround.cloud_faster"
     CLOUD_NOT_FASTER = "turnaround.cloud_not_faster"
+    ROOM_HERE = "turnaround.room_here"
     STATE_UNKNOWN = "turnaround.state_unknown"
     WAIT_UNKNOWN = "turnaround.wait_unknown"
     RUN_UNKNOWN = "turnaround.run_unknown"

@@ -45,6 +45,11 @@ class PlacementSettings(Section):
         0.01, "o of s(c) = o*c + i: what each further processor costs on the cloud network.", ge=0.0
     )
     baseline: float = setting(1.0, "i of s(c) = o*c + i: speed of one cloud core.", gt=0.0)
+    stay_where_room: bool = setting(
+        True,
+        "A job stays where as many processors are free here as it asks for, beside those that waiting jobs "
+        "ask for, on nodes it may use; whatever a forecast says.",
+    )
     boot_seconds: float = setting(
         120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0
     )

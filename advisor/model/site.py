@@ -196,6 +196,30 @@ class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decay: float
 
 
+class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """On-premise nodes on which jobs may start, alike in what they have to give.
+
+    Attributes
+    ----------
+    nodes : int
+        How many are alike.
+    processors : int
+        Processors of each that no job holds, at least 1.
+    memory_mb : int
+        Memory of each in MiB; 0 on nodes that run jobs, for what those use is not known.
+    features : tuple of str
+        Features that each has now.
+    partitions : tuple of str
+        On-premise partitions that each is in.
+    """
+
+    nodes: int
+    processors: int
+    memory_mb: int = 0
+    features: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud as one submission meets them.
 
@@ -215,6 +239,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         The published rule's cutoff as a backtest on the site's jobs has chosen it; None: none has.
     waiting_price : float or None
         Core-seconds worth paying to save a job one second of waiting; None where none is known.
+    free_nodes : tuple of FreeNodes, or None
+        Nodes with free processors at the last look; None where only their sum is known.
     """
 
     time: float
@@ -224,3 +250,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hedge_price: float | None = None
     cutoff: Cutoff | None = None
     waiting_price: float | None = None
+    free_nodes: tuple[FreeNodes, ...] | None = None

@@ -277,6 +277,7 @@ def _published(factor: float, options: PlacementOptions) -> PlacementSettings:
         overhead_per_processor=factor,
         baseline=options.baseline,
         boot_seconds=0.0,
+        stay_where_room=False,  # as published
     )
 
 

@@ -89,7 +89,11 @@ def killed(database_template: Path) -> Iterator[tuple[Site, Fates]]:
         )
         settings = {
             "hedge": {"enabled": True},
-            "placement": {"baseline": 3.0, "boot_seconds": 5.0},  # a slow cloud: whose turn comes, goes
+            "placement": {
+                "baseline": 3.0,
+                "boot_seconds": 5.0,
+                "stay_where_room": False,
+            },  # a slow cloud: whose turn comes, goes
             "paths": {"slurm_bin": str(fates.commands)},
         }
         site = Site(folder, SiteOptions(lab=lab, settings=settings, boot_seconds=1.2))

@@ -38,7 +38,7 @@ def a_site(**portfolio: Any) -> Iterator[Site]:
         resume_timeout_seconds=120,
     )
     settings: dict[str, dict[str, Any]] = {
-        "placement": {"boot_seconds": 5.0},
+        "placement": {"boot_seconds": 5.0, "stay_where_room": False},
         "portfolio": {"enabled": True, "period_seconds": 0.5, "policies": "paper", **portfolio},
     }
     with tempfile.TemporaryDirectory(prefix="port-") as folder:

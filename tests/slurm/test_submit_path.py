@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.reasons import Reason
 from advisor.model import TellAdmin, TimeLimit
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.control.looking import LookLoop
@@ -50,7 +52,10 @@ def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
     folder = tmp_path_factory.mktemp("l")
     settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
     settings = settings.model_copy(
-        update={"paths": settings.paths.model_copy(update={"slurm_conf": site.lab.conf})}
+        update={
+            "paths": settings.paths.model_copy(update={"slurm_conf": site.lab.conf}),
+            "placement": settings.placement.model_copy(update={"stay_where_room": False}),
+        }
     )
     clock = Clock(wall=time.time, monotonic=time.monotonic)
     loop = LookLoop(
@@ -218,6 +223,8 @@ def test_a_killed_advisor_is_not_missed(site: Site) -> None:
 
 def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
     site.until_advised()
+    log = site.lab.folder / "log" / "slurmctld.log"
+    before = len(log.read_text())
     site.advisor.freeze()
     try:
         done = site.together(10, LONG)
@@ -226,10 +233,10 @@ def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
         os.kill(site.advisor.pid, signal.SIGCONT)
     site.until_advised()
     # of ten submissions at once three waited for the budget, and the open breaker let the others pass
-    log = (site.lab.folder / "log" / "slurmctld.log").read_text()
-    assert log.count("failure 3 in a row, breaker open") == 1
-    assert "failure 4 in a row" not in log
-    assert "advisor answers again" in log
+    said = log.read_text()[before:]
+    assert said.count("failure 3 in a row, breaker open") == 1
+    assert "failure 4 in a row" not in said
+    assert "advisor answers again" in said
 
 
 def good(line: bytes, **fields: Any) -> bytes:
@@ -317,6 +324,31 @@ def test_what_no_cloud_node_of_the_live_cluster_can_run_stays(
     """Three burst nodes of four processors and 4000 MiB, powered down, as a real slurmctld shows them."""
     advice = looked.answer(AdviseRequest(v=1, user="root", time_limit=120, **{"min_cpus": 1} | asked)).record
     assert advice.advice.answers[-1].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_room"),
+    [
+        ({"min_cpus": 1}, True),
+        ({"min_cpus": 2, "features": "x86"}, True),
+        ({"min_cpus": 1, "array": "1-2"}, True),
+        ({"min_cpus": 1, "array": "1-3"}, False),
+        ({"min_cpus": 3}, False),  # a running job holds two of the four
+        ({"min_cpus": 1, "features": "infiniband"}, False),
+        ({"min_cpus": 2, "min_nodes": 2}, False),
+        ({"min_cpus": 1, "memory_per_node": 100}, False),  # what the running job uses is not known
+    ],
+)
+def test_day_one_2_room_on_the_live_cluster_keeps_a_job(
+    looked: Answerer, tmp_path: Path, asked: dict[str, Any], *, has_room: bool
+) -> None:
+    """One on-premise node of four processors, on which a job of two runs, as a real slurmctld shows it."""
+    settings = make_settings(tmp_path, submit={"snapshot_max_age_seconds": 3600.0})
+    seen = looked._holder.current.snapshot
+    assert seen is not None
+    answerer, _ = make_answerer(settings, seen, FixedEstimator())
+    advice = answerer.answer(AdviseRequest(v=1, user="root", time_limit=120, **asked)).record.advice
+    assert (Reason.ROOM_HERE in [answer.reason for answer in advice.answers]) is has_room
 
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:

@@ -32,6 +32,7 @@ from advisor.service.sight.site_view import (
     active_features,
     burst_nodes,
     cluster_state,
+    free_nodes,
     is_paid_for,
     without_doubles,
 )
@@ -172,6 +173,7 @@ class LookLoop:
                     hedge_price=None if self._placement is None else self._placement.hedge_price,
                     cutoff=self._cutoff(),
                     waiting_price=self._waiting_price(),
+                    free_nodes=free_nodes(snapshot, self._settings),
                 ),
                 job_requeue=self.job_requeue,
                 counters={

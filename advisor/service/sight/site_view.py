@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import bisect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
+from advisor.model.site import FreeNodes
 from advisor.predict.tracker import ClusterTracker, SnapshotRow
 from advisor.service.sight.placeholders import standing_for_others
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
+_HAS_ROOM: Final = frozenset({"IDLE", "MIXED"})
+_TAKES_JOBS: Final = _HAS_ROOM | {"DYNAMIC_NORM"}
+_MOST_GROUPS: Final = 64
+"""Groups of free nodes told to the submit server: it goes through them while sbatch waits."""
 _REMEMBERED: Final = 120_960
 """States kept: a week of looks every five seconds."""
 
@@ -35,6 +40,30 @@ def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
     rows = (row for job in here for row in _rows(job))
     tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
     return tracker.state(snapshot.time)
+
+
+def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, ...]:
+    """On-premise nodes with processors that no job holds, those that are alike together.
+
+    A node that is down, drained, reserved, planned for a waiting job, powered down, or in a state nobody
+    knows has nothing to give.
+    """
+    fixed = set(settings.cluster.on_premise_partitions)
+    jobs = jobs_by_node(snapshot)
+    groups: Counter[tuple[int, int, tuple[str, ...], tuple[str, ...]]] = Counter()
+    for node in snapshot.nodes:
+        here = fixed & set(node.partitions)
+        if not here or not node.states <= _TAKES_JOBS or not node.states & _HAS_ROOM:
+            continue
+        running = jobs.get(node.name, [])
+        free = node.processors - sum(map(processors_on_a_node, running))
+        if free > 0:
+            memory = 0 if running else node.memory_mb
+            groups[free, memory, active_features(node), tuple(sorted(here))] += 1
+    return tuple(
+        FreeNodes(nodes=count, processors=free, memory_mb=memory, features=features, partitions=partitions)
+        for (free, memory, features, partitions), count in groups.most_common(_MOST_GROUPS)
+    )
 
 
 def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:

@@ -149,6 +149,7 @@ class RecentSubmissions:
             cloud=self._cloud(self._base.cloud),
             record=self._record(self._base.record),
             hedge_price=self._base.hedge_price,
+            free_nodes=self._base.free_nodes,
             cutoff=self._base.cutoff,
             waiting_price=self._base.waiting_price,
         )
