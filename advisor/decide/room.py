@@ -26,8 +26,8 @@ def room_here(job: Job, state: SiteState) -> Answer | None:
     job : Job
         The submission.
     state : SiteState
-        As it meets it. Without ``free_nodes`` (a replayed log) only processors are counted; with it what else the
-        job asks for of nodes is looked at.
+        As it meets it. Without ``free_nodes`` (a replayed log) processors are only counted; with them
+        what else the job asks of its nodes is looked at.
 
     Returns
     -------
