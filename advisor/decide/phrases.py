@@ -58,8 +58,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "would not finish it sooner."
         ),
         Reason.ROOM_HERE: (
-            "There is room here: {free_processors} are free that nobody waits for, and it asks for "
-            "{processors}."
+            "There is room here: {free_processors} are free and nobody waits; it asks for {processors}."
         ),
         Reason.STATE_UNKNOWN: (
             "There is no picture of the cluster that is recent and newer than its configuration: doubt means "
@@ -223,7 +222,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "price": "price",
         "processors": "processors asked for",
         "max_processors": "most that may move",
-        "free_processors": "free here, and nobody waits for them",
+        "free_processors": "processors free here",
         "nodes_needed": "nodes needed",
         "burst_nodes": "nodes of the burst partition",
         "memory": "memory asked for",

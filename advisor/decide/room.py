@@ -1,8 +1,9 @@
 """Question 2, before any forecast: is there room here? Pure.
 
-Where the processors a job asks for are free, beside those that waiting jobs ask for, it starts at once, and
-no cloud node boots as fast. A forecast knows less than that: learned from months in which jobs like this one
-waited, it sees a wait on an idle cluster, too.
+Where the processors a job asks for are free and nobody waits, it starts at once, and no cloud node boots as
+fast. A forecast knows less than that: learned from months in which jobs like this one waited, it sees a wait
+on an idle cluster, too. Where somebody waits although processors are free, something else is short, and whether
+this job needs it nobody can tell (docs/designs/0004-decision.md has what six logs say of both).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Final
 
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
-from advisor.model.cluster import ClusterState
 from advisor.model.job import Job
 from advisor.model.site import FreeNodes, SiteState
 
@@ -35,10 +35,9 @@ def room_here(job: Job, state: SiteState) -> Answer | None:
         None where there is no room, or nobody can tell.
     """
     cluster = state.cluster
-    if cluster is None:
+    if cluster is None or cluster.queue_size > 0:
         return None
-    needed = job.processors * job.array_tasks
-    free = cluster.free_processors - _waited_for(cluster)
+    needed, free = job.processors * job.array_tasks, cluster.free_processors
     if needed > free or not (state.free_nodes is None or _has_nodes(job, state.free_nodes)):
         return None
     return Answer(
@@ -50,12 +49,6 @@ def room_here(job: Job, state: SiteState) -> Answer | None:
             ("free_processors", Quantity(float(free), "cores")),
         ),
     )
-
-
-def _waited_for(cluster: ClusterState) -> int:
-    """Processors that waiting jobs ask for; a mean times a number, so rounded up to whole ones."""
-    waiting = cluster.queue_size * cluster.waiting_mean_processors
-    return int(waiting + 0.999)
 
 
 def _has_nodes(job: Job, free_nodes: tuple[FreeNodes, ...]) -> bool:

@@ -47,8 +47,8 @@ class PlacementSettings(Section):
     baseline: float = setting(1.0, "i of s(c) = o*c + i: speed of one cloud core.", gt=0.0)
     stay_where_room: bool = setting(
         True,
-        "A job stays where as many processors are free here as it asks for, beside those that waiting jobs "
-        "ask for, on nodes it may use; whatever a forecast says.",
+        "A job stays where nobody waits and as many processors are free as it asks for, on nodes it may use; "
+        "whatever a forecast says.",
     )
     boot_seconds: float = setting(
         120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0

@@ -158,7 +158,12 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
                 "without_cutoff": _sent(cases, placement.model_copy(update={"use_cutoff": False})),
                 "with_cutoff": _sent(cases, placement, learned),
                 "advisor": sent_by_the_advisor(
-                    table, states, own, placement.model_copy(update={"rule": "advisor", "use_cutoff": False})
+                    table,
+                    states,
+                    own,
+                    placement.model_copy(
+                        update={"rule": "advisor", "use_cutoff": False, "stay_where_room": True}
+                    ),
                 )[recorded:],
             }
             hedged = hedge_rows(table, own, recorded, factor, options.baseline, options.budgets)
