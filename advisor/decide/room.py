@@ -2,8 +2,8 @@
 
 Where the processors a job asks for are free and nobody waits, it starts at once, and no cloud node boots as
 fast. A forecast knows less than that: learned from months in which jobs like this one waited, it sees a wait
-on an idle cluster, too. Where somebody waits although processors are free, something else is short, and whether
-this job needs it nobody can tell (docs/designs/0004-decision.md has what six logs say of both).
+on an idle cluster, too. Where somebody waits although processors are free, something else is short, and
+whether this job needs it nobody can tell (docs/designs/0004-decision.md has what logs say of both).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""day-one.md, finding 2: with room here a job stays, by whatever rule."""
+"""First-day finding 2: with room here a job stays, by whatever rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""attack.md, D2: slurm.conf drops what the last look saw, while `advisor control` is away.
+"""Finding D2: slurm.conf drops what the last look saw, while `advisor control` is away.
 
 A slurmctld without a hook takes each of these jobs; with the hook each is taken as well, as submitted.
 """

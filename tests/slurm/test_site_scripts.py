@@ -1,4 +1,4 @@
-"""day-one.md, finding 1: the hook as a module in a site's own job_submit.lua, on a real slurmctld.
+"""First-day finding 1: the hook as a module in a site's own job_submit.lua, on a real slurmctld.
 
 What is loaded are the lines that docs/install.md tells a site to write.
 """

@@ -290,7 +290,7 @@ def in_its_place(site: Site, answer: Callable[[bytes], bytes]) -> Iterator[None]
         lambda line: good(line, partition=["burst"]),
         lambda line: good(line, partition="nowhere"),
         lambda line: good(line, partition="burst", site_factor="high"),
-        # what slurmctld itself would reject (attack.md, D11)
+        # what slurmctld itself would reject (finding D11)
         lambda line: good(line, partition=","),
         lambda line: good(line, partition="burst,,onprem"),
         lambda line: good(line, features="nosuch"),
