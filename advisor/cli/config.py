@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +12,12 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.tables import print_table
+from advisor.cli.tables import print_facts, print_table
 
 if TYPE_CHECKING:
     from advisor.config import Finding, LoadedSettings
 
-config_app = typer.Typer(no_args_is_help=True, help="Settings: show, check, explain, change.")
+config_app = typer.Typer(no_args_is_help=True, help="Settings: show, explain, check, change.")
 
 
 def register(app: typer.Typer) -> None:
@@ -26,30 +27,26 @@ def register(app: typer.Typer) -> None:
 
 @config_app.command("show")
 def show(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SECTION|SECTION.NAME]...", help="Only these, with what they are for; all by default."
+        ),
+    ] = None,
     config: ConfigOption = None,
     origin: Annotated[bool, typer.Option("--origin", help="Also where each value comes from.")] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Print every setting in force."""
-    from advisor.config.definitions import definitions
-    from advisor.config.redacting import redacted
-    from advisor.config.reference import toml_text, values_of
+    """Print the settings in force; explain those that are named."""
+    from advisor.config.reference import toml_text
 
     loaded = loaded_settings(config)
-    values = values_of(loaded.settings)
-    rows = [
-        {
-            "key": definition.key,
-            "value": redacted(values[definition.key]),
-            "unit": definition.unit,
-            "default": definition.default,
-            "source": loaded.origins[definition.key].source,
-            "origin": str(loaded.origins[definition.key]),
-        }
-        for definition in definitions()
-    ]
+    rows = _rows(loaded, names or [])
 
     def draw(console: Console) -> None:
+        if names:
+            _explain(console, rows)
+            return
         headings = ("setting", "unit", *(("from",) if origin else ()), "value")
         cells = [
             (row["key"], row["unit"], *((row["origin"],) if origin else ()), toml_text(row["value"]))
@@ -59,6 +56,57 @@ def show(
         print_table(console, headings, cells, text="value", bold_rows=changed)
 
     emit({"path": loaded.path, "settings": [_json_row(row) for row in rows]}, output, draw)
+
+
+def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Settings in force: all, or those of the sections and keys that are named."""
+    from advisor.config.definitions import definitions
+    from advisor.config.loading import describe, did_you_mean
+    from advisor.config.redacting import redacted
+    from advisor.config.reference import values_of
+    from advisor.model.errors import BadInput
+
+    known = [word for one in definitions() for word in (one.section, one.key)]
+    for name in names:
+        if name not in known:
+            raise BadInput(
+                f"there is no section and no setting {name[:80]}",
+                where="config show",
+                mend=did_you_mean(name, dict.fromkeys(known)),
+                code="config.unknown",
+            )
+    values = values_of(loaded.settings)
+    return [
+        {
+            "key": definition.key,
+            "value": redacted(values[definition.key]),
+            "unit": definition.unit,
+            "default": definition.default,
+            "source": loaded.origins[definition.key].source,
+            "origin": str(loaded.origins[definition.key]),
+            "kind": definition.kind,
+            "limits": describe(definition),
+            "reason": definition.reason,
+        }
+        for definition in definitions()
+        if not names or definition.section in names or definition.key in names
+    ]
+
+
+def _explain(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    from advisor.config.reference import toml_text
+
+    for at, row in enumerate(rows):
+        if at:
+            console.print()
+        unit = f" {row['unit']}" if row["unit"] else ""
+        default = "" if row["origin"] == "default" else f"; default {toml_text(row['default'])}"
+        facts = [
+            (row["key"], f"{toml_text(row['value'])}{unit} ({row['origin']}{default})"),
+            ("may be", row["limits"]),
+            ("what for", row["reason"]),
+        ]
+        print_facts(console, facts)
 
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -157,12 +205,41 @@ def sample() -> None:
 def set_values(
     changes: Annotated[list[str], typer.Argument(help="section.name=VALUE, the value as TOML.")],
     config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
 ) -> None:
-    """Change settings in the file, keeping its comments."""
-    from advisor.config.editing import parse_changes, write_back
+    """Change settings in the file, keeping its comments; say what was written and what makes it count."""
+    from advisor.config.editing import parse_changes, to_take_effect, write_back
 
     loaded = loaded_settings(config)
-    write_back(config or loaded.path or _default_path(), parse_changes(changes))
+    before = {row["key"]: row for row in _rows(loaded, [])}
+    path = config or loaded.path or _default_path()
+    asked = parse_changes(changes)
+    write_back(path, asked)
+    rows = [
+        {**row, "before": before[row["key"]]["value"], "written": asked[row["key"]]}
+        for row in _rows(loaded_settings(config), list(asked))
+        if row["key"] in asked
+    ]
+    result = {
+        "path": path,
+        "settings": [_json_row(row) for row in rows],
+        "to_take_effect": to_take_effect(asked, loaded.settings.paths.slurm_conf.parent),
+    }
+    emit(result, output, lambda console: _tell_written(console, result, rows))
+
+
+def _tell_written(console: Console, result: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+    from advisor.config.redacting import redacted
+    from advisor.config.reference import toml_text
+
+    for row in rows:
+        written, was = toml_text(redacted(row["written"])), toml_text(row["before"])
+        console.print(Text(f"{row['key']} = {written} (was {was})"))
+        if row["source"] == "environment":
+            console.print(Text(f"  but {row['origin']} in the environment holds instead here", "yellow"))
+    console.print(Text(f"Written to {result['path']}. For it to count:"))
+    for line in result["to_take_effect"]:
+        console.print(Text(f"  {line}"))
 
 
 def _default_path() -> Path:

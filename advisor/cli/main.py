@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from advisor import __version__
 from advisor.cli.output import stderr, with_wide
+from advisor.cli.progress import tells_steps
 from advisor.model.errors import AdvisorError, BadInput
 
 # Each module has `register(app)`. Order is the order of `advisor --help`.
@@ -102,7 +104,11 @@ def run() -> None:
     try:
         app()
     except BadInput as error:
-        _complain(f"error: {error}")
+        if tells_steps():
+            parts = {"what": error.what, "where": error.where, "mend": error.mend, "code": error.code}
+            stderr.file.write(json.dumps({"error": parts}) + "\n")
+        else:
+            _complain(f"error: {error}")
         sys.exit(2)
     except AdvisorError as error:
         _complain(f"error ({error.code}): {error}")

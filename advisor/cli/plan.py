@@ -13,6 +13,7 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
 
 _ROWS = 15
 _SPOT_MEAN_HOURS = 24.0
@@ -32,9 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     *,
-    trace: Annotated[
-        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
-    ],
+    trace: TraceOption,
     node_cores: Annotated[int, typer.Option(min=1, help="Cores of a reserved node.")] = 1,
     short: Annotated[float, typer.Option(min=0.0, help="t: jobs up to this never wait, seconds.")] = 900.0,
     longest_wait: Annotated[float, typer.Option(min=0.0, help="b: nobody waits longer, seconds.")] = 86_400.0,

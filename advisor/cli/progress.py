@@ -19,6 +19,11 @@ SILENCE_SECONDS: Final = 5.0
 """Longest time without a word."""
 
 
+def tells_steps() -> bool:
+    """Whether the program that started this one reads what is being done, and what is wrong, as JSON."""
+    return os.environ.get("ADVISOR_PROGRESS") == "json"
+
+
 @contextmanager
 def ticking(beginning: str = "starting") -> Iterator[Tick]:
     """Yield ``tick(what, done, total)``: on a terminal a bar for each step, else a line every five seconds.
@@ -32,7 +37,7 @@ def ticking(beginning: str = "starting") -> Iterator[Tick]:
     beginning : str
         What is being done until the first tick.
     """
-    if os.environ.get("ADVISOR_PROGRESS") == "json":
+    if tells_steps():
         yield _tell_steps()
     elif stderr.is_terminal:
         with _bars(beginning) as tick:

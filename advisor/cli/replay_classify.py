@@ -13,6 +13,7 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
 
 if TYPE_CHECKING:
     from advisor.predict.size_features import Flavour
@@ -31,9 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def classify(
-    trace: Annotated[
-        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
-    ],
+    trace: TraceOption,
     mode: Annotated[
         list[Mode] | None, typer.Option(help="Only this classifier; may be repeated. Both by default.")
     ] = None,

@@ -16,6 +16,7 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
 from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from advisor.replay.placement import PlacementOptions
     from advisor.replay.placement_results import EstimatorQuality, Outcome, PlacementReplay
 
+_SKIP = 10_000
+"""Rows before the window of the paper's tables."""
 WAYS = ("optimal", "without_cutoff", "with_cutoff", "advisor")
 
 
@@ -33,8 +36,11 @@ def register(app: typer.Typer) -> None:
 
 def placement(
     *,
-    trace: Annotated[Path, typer.Option(help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")],
-    skip: Annotated[int, typer.Option(min=0, help="Rows of the log before the window.")] = 10_000,
+    trace: TraceOption,
+    skip: Annotated[
+        int | None,
+        typer.Option(min=0, help="Rows of the log before the window; 10,000, or half of a shorter log."),
+    ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, help="Rows of the window; those that never ran drop out.")
     ] = 10_000,
@@ -69,18 +75,21 @@ def placement(
     from advisor.replay.sources import load_table
 
     begun = time.perf_counter()
+    factor_list = FACTORS if factors is None else parse_factors(factors)
+    baseline = _positive(baseline, "--baseline")
+    budget_list = _budgets(budgets, BUDGETS) if hedge or budgets is not None else ()
+    with phase("reading the log", 1):
+        table = load_table(trace, keep="all")
     options = PlacementOptions(
-        skip=skip,
+        skip=min(_SKIP, len(table) // 2) if skip is None else skip,
         jobs=jobs,
-        factors=FACTORS if factors is None else parse_factors(factors),
-        baseline=_positive(baseline, "--baseline"),
+        factors=factor_list,
+        baseline=baseline,
         tune=tune,
         generations=generations,
         seed=seed,
-        budgets=_budgets(budgets, BUDGETS) if hedge or budgets is not None else (),
+        budgets=budget_list,
     )
-    with phase("reading the log", 1):
-        table = load_table(trace, keep="all")
     found = replay_placement(table, options, phase)
     seconds = time.perf_counter() - begun
     result = result_of(trace, options, found, seconds)
@@ -133,13 +142,13 @@ def phase(name: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def result_of(
-    trace: Path, options: PlacementOptions, found: PlacementReplay, seconds: float
+    trace: str, options: PlacementOptions, found: PlacementReplay, seconds: float
 ) -> dict[str, Any]:
     """What ``advisor replay placement --format json`` prints."""
     from dataclasses import asdict
 
     return {
-        "trace": trace.name,
+        "trace": Path(trace).name,
         "jobs": found.jobs,
         "estimator": _quality(found.quality),
         "published_estimator": _quality(found.published_quality),
@@ -195,9 +204,9 @@ def _cell(outcome: Outcome, way: str) -> str:
     return f"{text}  {'-' if fraction is None else f'{fraction:.2f}'}"
 
 
-def draw(console: Console, trace: Path, found: PlacementReplay, seconds: float) -> None:
+def draw(console: Console, trace: str, found: PlacementReplay, seconds: float) -> None:
     """Draw the paper's table, in millions of seconds and fractions of the optimum."""
-    console.print(f"{trace.name}: {found.jobs:,} jobs", markup=False)
+    console.print(f"{Path(trace).name}: {found.jobs:,} jobs", markup=False)
     headings = ("o", *(way.replace("_", " ") for way in WAYS))
     rows = [(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS)) for row in found.rows]
     print_table(console, headings, rows, numbers=headings)

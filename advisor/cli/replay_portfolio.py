@@ -14,6 +14,7 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
 
 if TYPE_CHECKING:
     from advisor.replay.portfolio_progress import Progress
@@ -51,9 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 def portfolio(  # noqa: PLR0917  (typer passes options by name)
-    trace: Annotated[
-        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
-    ],
+    trace: TraceOption,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="First jobs only; all that ran on at most 64 processors by default."),

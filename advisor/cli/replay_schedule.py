@@ -13,6 +13,7 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
 
 
 def register(app: typer.Typer) -> None:
@@ -21,9 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def schedule(
-    trace: Annotated[
-        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
-    ],
+    trace: TraceOption,
     cores: Annotated[
         int | None, typer.Option(min=1, help="Size of the machine; the log's by default.")
     ] = None,

@@ -15,6 +15,7 @@ from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
 
 OPTIMAL = "optimal"
 
@@ -57,9 +58,7 @@ def fixed_cores_of(text: str) -> int | None:
 
 def waiting(
     *,
-    trace: Annotated[
-        str, typer.Option("--trace", metavar="FILE", help="Log (.swf, .swf.gz), or synthetic[:jobs[:seed]].")
-    ],
+    trace: TraceOption,
     fixed_cores: Annotated[
         str, typer.Option(help="On-premise and reserved cores, or `optimal`: the cheapest number.")
     ] = OPTIMAL,

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.replay.traces import FOLDER, find_trace
 
 traces = typer.Typer(no_args_is_help=True, help="Public workload logs by name.")
 
@@ -20,11 +22,25 @@ def register(app: typer.Typer) -> None:
     app.add_typer(traces, name="traces")
 
 
+def log_there(spec: Any) -> Any:
+    """Say at once that a log is not there: what reads it takes seconds to be imported."""
+    return None if spec is None else type(spec)(find_trace(str(spec)))
+
+
+TraceOption = Annotated[
+    str,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        callback=log_there,
+        help="Log (.swf, .swf.gz), a name of `advisor traces list`, or synthetic[:jobs[:seed]].",
+    ),
+]
 FolderOption = Annotated[Path, typer.Option(help="Where the logs are kept.", file_okay=False)]
 
 
 @traces.command("list")
-def list_traces(folder: FolderOption = Path("traces"), output: FormatOption = Format.TEXT) -> None:
+def list_traces(folder: FolderOption = FOLDER, output: FormatOption = Format.TEXT) -> None:
     """List the logs that can be fetched, and which are there already."""
     from advisor.replay.traces import ACKNOWLEDGEMENT, CATALOGUE, is_good
 
@@ -54,31 +70,23 @@ def list_traces(folder: FolderOption = Path("traces"), output: FormatOption = Fo
 @traces.command("get")
 def get_trace(
     name: Annotated[str, typer.Argument(help="As `advisor traces list` shows it.")],
-    folder: FolderOption = Path("traces"),
+    folder: FolderOption = FOLDER,
     archive_url: Annotated[
         str | None, typer.Option(help="Another copy of the archive.", envvar="ADVISOR_ARCHIVE_URL")
     ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Fetch a log, check it, and say whom to acknowledge. A broken transfer goes on where it stopped."""
-    from rich.progress import DownloadColumn, Progress
-
     from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, get, named
 
     trace = named(name)
-    with Progress(
-        *Progress.get_default_columns(),
-        DownloadColumn(),
-        console=stderr,
-        transient=True,
-        disable=not stderr.is_terminal,
-    ) as progress:
-        task = progress.add_task(trace.name, total=trace.size_bytes)
+    what = f"fetching {trace.name}, bytes"
+    with ticking(what) as tick:
         path = get(
             trace,
             folder,
             archive_url=archive_url or ARCHIVE_URL,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            progress=lambda done, total: tick(what, done, total),
         )
     result: dict[str, Any] = {
         "name": trace.name,

@@ -16,6 +16,7 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking, working
 from advisor.cli.tables import print_table
+from advisor.cli.traces import log_there
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,10 @@ def register(app: typer.Typer) -> None:
 def tune(
     *,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Tune on this log (.swf, .swf.gz) instead of the history.")
+        Path | None,
+        typer.Option(
+            "--trace", callback=log_there, help="Tune on this log (.swf, .swf.gz) instead of the history."
+        ),
     ] = None,
     at: Annotated[
         int | None,

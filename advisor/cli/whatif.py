@@ -14,8 +14,9 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import ticking
+from advisor.cli.progress import ticking, working
 from advisor.cli.tables import print_table
+from advisor.cli.traces import log_there
 from advisor.model.errors import BadInput
 from advisor.model.site import SiteState
 from advisor.service.admin.since import clock_text, parse_since
@@ -53,7 +54,10 @@ def whatif(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history."),
+        typer.Option(
+            callback=log_there,
+            help="Jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history.",
+        ),
     ] = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
@@ -74,11 +78,12 @@ def whatif(
     if asked:
         settings[_CHANGED] = changed(loaded, asked).settings
     seen = SiteState(time=begun, cluster=None) if trace is not None else _seen(loaded.settings)
-    jobs, begin, name = _jobs(trace, since, loaded.settings, seen)
+    jobs, wanted, begin, name = _jobs(trace, since, loaded.settings, seen)
     rows, optimum = _rows(jobs, begin, settings, seen)
     result = {
         "history": name,
         "since": begin,
+        "asked_since": wanted,
         "changes": asked,
         "jobs": rows[_IN_FORCE].jobs,
         "left_out_cloud_jobs": jobs.in_cloud,
@@ -104,21 +109,34 @@ def _expanded(changes: dict[str, Any]) -> dict[str, Any]:
     return limit | {key: value for key, value in changes.items() if key != "placement.cutoff"}
 
 
-def _jobs(trace: Path | None, since: str, settings: Settings, seen: SiteState) -> tuple[OwnJobs, float, str]:
-    """The jobs, the window's first moment (epoch seconds), and where the jobs come from."""
+def _jobs(
+    trace: Path | None, since: str, settings: Settings, seen: SiteState
+) -> tuple[OwnJobs, float, float, str]:
+    """The jobs, the window's first moment as asked for and as it can be, and where the jobs come from.
+
+    Moments are epoch seconds; a young history is judged from its first forecasts on.
+    """
     from advisor.history.store import HistoryStore
-    from advisor.replay.own_history import jobs_of_log, jobs_of_store
+    from advisor.replay.own_history import jobs_of_log, jobs_of_store, window_begin
     from advisor.replay.sources import load_table
 
     if trace is not None:
         with ticking() as tick:
             table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         end = table.start_of_log + float((table.submit + table.wait.clip(0.0) + table.run).max())
-        return jobs_of_log(table), parse_since(since, end), table.name
-    begin = parse_since(since, time.time())
-    with HistoryStore(settings.paths.history_url, read_only=True) as store:
-        processors = 0 if seen.cluster is None else seen.cluster.total_processors
-        return jobs_of_store(store, settings, begin, processors=processors), begin, "history"
+        wanted = parse_since(since, end)
+        return jobs_of_log(table), wanted, window_begin(table, wanted), table.name
+    wanted = parse_since(since, time.time())
+    processors = 0 if seen.cluster is None else seen.cluster.total_processors
+    with (
+        HistoryStore(settings.paths.history_url, read_only=True) as store,
+        working("reading the history"),
+    ):
+        jobs = jobs_of_store(store, settings, wanted, processors=processors)
+        begin = window_begin(jobs.table, wanted)
+        if begin > wanted:
+            jobs = jobs_of_store(store, settings, begin, processors=processors)
+    return jobs, wanted, begin, "history"
 
 
 def _seen(settings: Settings) -> SiteState:
@@ -202,16 +220,21 @@ def _row(which: str, row: WhatIfRow, optimum: float) -> dict[str, Any]:
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
+    from advisor.decide.display import duration
+
     begin = clock_text(result["since"])
     console.print(Text(f"{result['jobs']:,} on-premise jobs of {result['history']} since {begin}"))
-    headings = ("settings", "moved", "slower", "hours saved", "turnaround", "USD", "USD, top day")
+    if result["asked_since"] < result["since"]:
+        wanted = clock_text(result["asked_since"])
+        console.print(Text(f"Not since {wanted}, as asked: before, too few jobs had ended to forecast from."))
+    headings = ("settings", "moved", "slower", "time saved", "turnaround", "USD", "USD, top day")
     rows = [
         (
             row["settings"],
             f"{row['cloud_jobs']:,}",
             "-" if row["settings"] == _BEST else f"{row['slower_jobs']:,}",
-            f"{row['saved_seconds'] / 3600.0:,.0f}",
-            f"{row['mean_turnaround_seconds'] / 3600.0:,.2f} h",
+            duration(row["saved_seconds"]),
+            duration(row["mean_turnaround_seconds"]),
             _usd(row["cost_usd"]),
             _usd(row["dearest_day_usd"]),
         )
@@ -235,4 +258,4 @@ def _draw(console: Console, result: Mapping[str, Any]) -> None:
 
 
 def _usd(amount: float) -> str:
-    return "-" if math.isnan(amount) else f"{amount:,.0f}"
+    return "-" if math.isnan(amount) else f"{amount:,.2f}"

@@ -7,7 +7,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -16,6 +16,12 @@ from tomlkit.items import Table
 from advisor.config.definitions import by_key
 from advisor.config.loading import did_you_mean, load
 from advisor.model.errors import BadInput
+
+_FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids"})
+_TOLD_TO_THE_HOOK: Final = frozenset(
+    {"paths.run", "submit.budget_seconds", "submit.breaker_failures", "submit.breaker_seconds"}
+)
+"""By :func:`advisor.config.hook.hook_values`; a test holds it to them."""
 
 
 def write_back(path: Path, changes: Mapping[str, Any]) -> None:
@@ -57,6 +63,28 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
     except (TOMLKitError, UnicodeDecodeError):
         load(path, {})  # says what is wrong, and where
         raise
+
+
+def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
+    """Commands after which changed settings count, in their order.
+
+    The submit server keeps its folders, socket and callers until it is restarted; `advisor control` begins
+    anew at a reload. Timers and commands read the file each time; the hook reads its own beside slurm.conf.
+    """
+    changed = set(keys)
+    sections = {key.partition(".")[0] for key in changed}
+    commands = []
+    if any(key.startswith("paths.") for key in changed) or changed & _FIXED_AT_START:
+        commands.append("systemctl restart advisor-serve advisor-control")
+    elif sections - {"web"}:
+        commands.append("systemctl reload advisor-serve advisor-control")
+    if sections & {"web", "paths"}:
+        commands.append("systemctl restart advisor-web   # where the pages are in use")
+    if changed & _TOLD_TO_THE_HOOK:
+        commands.append(
+            f"advisor config hook > {slurm_folder}/advisor_hook.conf && touch {slurm_folder}/job_submit.lua"
+        )
+    return commands
 
 
 def _replace(path: Path, text: str) -> None:

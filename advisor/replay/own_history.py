@@ -90,6 +90,35 @@ def jobs_of_log(table: JobTable) -> OwnJobs:
     return OwnJobs(table=table, job_at=lambda row: job_of(table, row))
 
 
+def window_begin(table: JobTable, since: float) -> float:
+    """When a window may begin that was asked for: at `since`, or later where too few jobs came before it.
+
+    Parameters
+    ----------
+    table : JobTable
+        In submission order.
+    since : float
+        Epoch seconds.
+
+    Raises
+    ------
+    BadInput
+        The whole history is too short (``whatif.short``).
+    """
+    first = ForecastOptions().first
+    after = (
+        int(np.searchsorted(table.submit, table.submit[first - 1], side="right")) if len(table) > first else 0
+    )
+    if not 0 < after < len(table):
+        raise BadInput(
+            f"{len(table):,} finished jobs are known, and forecasts begin after the first {first:,}",
+            where="history",
+            mend="Wait until more have ended, or add older ones: `advisor ingest sacct`",
+            code="whatif.short",
+        )
+    return max(since, float(table.submit[after]) + table.start_of_log)
+
+
 def busiest(table: JobTable) -> int:
     """Most processors busy at one moment."""
     ran = table.run > 0

@@ -23,6 +23,8 @@ ACKNOWLEDGEMENT: Final = (
     "log and the archive's maintainers: D. G. Feitelson, D. Tsafrir and D. Krakov, 'Experience with using "
     "the Parallel Workloads Archive', J. Parallel and Distributed Computing 74(10), 2014."
 )
+FOLDER: Final = Path("traces")
+"""Where logs are kept, below the working directory."""
 _BLOCK: Final = 1 << 16
 _TIMEOUT_SECONDS: Final = 30.0
 
@@ -127,6 +129,42 @@ CATALOGUE: Final = {
         ),
     )
 }
+
+
+def find_trace(spec: str, folder: Path = FOLDER) -> str:
+    """Where the log is that was asked for: a file's path, a name of the catalogue, or what is no file.
+
+    Parameters
+    ----------
+    spec : str
+        ``KTH-SP2.swf.gz``, ``kth-sp2``, ``synthetic:2000:1``.
+    folder : Path
+        Where `advisor traces get` puts logs.
+
+    Raises
+    ------
+    BadInput
+        No such file (``trace.missing``); one that has a name is one command away.
+    """
+    if spec == "synthetic" or spec.startswith("synthetic:") or Path(spec).is_file():
+        return spec
+    trace = CATALOGUE.get(spec.lower())
+    if trace is None:
+        raise BadInput(
+            f"no such log: {spec}",
+            where="--trace",
+            mend=f"Give a file (.swf, .swf.gz), synthetic[:jobs[:seed]], or one of {', '.join(CATALOGUE)}",
+            code="trace.missing",
+        )
+    path = folder / trace.file_name
+    if not path.is_file():
+        raise BadInput(
+            f"the log {trace.name} is not in {folder} yet",
+            where="--trace",
+            mend=f"Fetch it first: advisor traces get {trace.name}",
+            code="trace.missing",
+        )
+    return str(path)
 
 
 def named(name: str) -> Trace:

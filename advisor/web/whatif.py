@@ -45,6 +45,7 @@ TUNED: Final = (
     "capacity.spot_max_run_seconds",
 )
 """What an admin tries other values of; anything else goes into the field below them."""
+_SINCE: Final = "30d"
 _MOST_FIELDS: Final = 64
 _MOST_CHANGES: Final = 40
 _DECIDED_SECONDS: Final = 300.0
@@ -55,7 +56,8 @@ def routes(site: Site, answers: Answers) -> APIRouter:
     router = APIRouter()
 
     @router.api_route("/whatif", methods=["GET", "HEAD"])
-    def form(request: Request) -> Response:
+    def form(request: Request, like: str = "") -> Response:
+        before = site.runs.get(like) if like else None
         runs = [run.as_data() | {"result": None} for run in site.runs.all()]
         running = site.runs.running()
         return answers.page(
@@ -63,6 +65,7 @@ def routes(site: Site, answers: Answers) -> APIRouter:
             "whatif.html",
             {"runs": runs, "running": None if running is None else running.run_id},
             fields=_fields(site.settings()),
+            asked=_asked(before),
             token=site.token,
         )
 
@@ -94,6 +97,17 @@ def routes(site: Site, answers: Answers) -> APIRouter:
     return router
 
 
+def _asked(before: Run | None) -> dict[str, str]:
+    """The form's values as they were filled in for an earlier run, by field."""
+    empty = dict.fromkeys(TUNED, "")
+    if before is None:
+        return {"since": _SINCE, "more": "", **empty}
+    pairs = [change.partition("=") for change in before.changes]
+    tuned = {key: value for key, _, value in pairs if key in TUNED}
+    more = [f"{key}={value}" for key, _, value in pairs if key not in TUNED]
+    return {"since": before.since, "more": "\n".join(more), **empty, **tuned}
+
+
 def _run(site: Site, run_id: str) -> Run:
     run = site.runs.get(run_id)
     if run is None:
@@ -102,7 +116,7 @@ def _run(site: Site, run_id: str) -> Run:
 
 
 def _start(site: Site, asked: Mapping[str, str]) -> Response:
-    since = asked.get("since", "").strip() or "30d"
+    since = asked.get("since", "").strip() or _SINCE
     since_of(since, site.now())
     changes = [f"{key}={asked[key].strip()}" for key in TUNED if asked.get(key, "").strip()]
     changes += [line.strip() for line in asked.get("more", "").splitlines() if line.strip()]

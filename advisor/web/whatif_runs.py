@@ -24,6 +24,8 @@ from advisor.model.errors import RetryLater, TellAdmin
 
 log = structlog.get_logger(__name__)
 
+_FIELDS: Final = {"--since": "since", "--set": "settings"}
+"""The form's names of the command's options."""
 _MOST_RUNS: Final = 20
 _MOST_RESULT_BYTES: Final = 4 * 1024 * 1024
 _MOST_WORDS: Final = 2000
@@ -235,12 +237,14 @@ class WhatIfRuns:
 def _take(line: str, run: Run, words: list[str]) -> None:
     """A step, or words for people; of many words the last."""
     step: Any = None
-    if line.startswith('{"progress"'):
+    if line.startswith(('{"progress"', '{"error"')):
         with suppress(ValueError):
             step = json.loads(line)
     match step:
         case {"progress": str() as what, "done": int() as done, "total": int() as total}:
             run.progress[what] = (done, total)
+        case {"error": {"what": str() as what, "where": str() as where, "mend": str() as mend}}:
+            words.append(f"{_FIELDS.get(where.split()[0] if where else '', where)}: {what}. {mend}\n")
         case _:
             words.append(line)
             del words[:-50]

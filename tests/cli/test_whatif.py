@@ -19,6 +19,7 @@ from advisor.service.exchange import snapshot
 from advisor.service.exchange.snapshot import Snapshot
 
 runner = CliRunner()
+MOMENT = "%Y-%m-%dT%H:%M:%S"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def since(site: Path, jobs: int) -> str:
 
     with HistoryStore(settings_of(site).paths.history_url) as store:
         times = sorted(outcome.job.submit_time for outcome in store.outcomes())
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(times[-jobs]))
+    return time.strftime(MOMENT, time.localtime(times[-jobs]))
 
 
 def test_settings_side_by_side(site: Path) -> None:
@@ -150,7 +151,6 @@ def test_g17_14_an_uncertainty_limit_acts_whatever_the_rule(
         (["--set", "nonsense"], "is no change"),
         (["--since", "soon"], "is no time"),
         (["--since", "1s"], "no finished on-premise job"),
-        (["--since", "2000-01-01"], "too few to forecast from"),
     ],
 )
 def test_what_is_wrong_is_said(site: Path, arguments: list[str], said: str) -> None:
@@ -172,3 +172,28 @@ def test_jobs_keep_what_was_said_of_them(site: Path) -> None:
     assert some.job_at(3).user is not None
     assert some.table.total_processors == 99
     assert 0 < own.table.total_processors <= 128
+
+
+def test_day_one_12_a_young_history_is_judged_from_its_first_forecasts_on(site: Path) -> None:
+    """By default 30 days are asked for; all jobs of this site are younger, and the first 1,000 only teach."""
+    from advisor.cli.context import settings_of
+
+    found = json.loads(runner.invoke(app, ["whatif", "--config", str(site), "--format", "json"]).stdout)
+    assert found["asked_since"] < found["since"]
+    assert found["jobs"] > 0
+    with HistoryStore(settings_of(site).paths.history_url) as store:
+        before = [one for one in store.outcomes() if one.job.submit_time < found["since"]]
+    assert 1000 <= len(before) < 1100
+    text = " ".join(runner.invoke(app, ["whatif", "--config", str(site)]).stdout.split())
+    assert "as asked: before, too few jobs had ended to forecast from" in text
+    assert "time saved" in text
+
+
+def test_day_one_12_too_few_jobs_at_all_are_told_with_their_number(tmp_path: Path) -> None:
+    config = tmp_path / "advisor.toml"
+    config.write_text(f'[paths]\nstate = "{tmp_path}"\nrun = "{tmp_path}"\n')
+    HistoryStore(f"sqlite:///{tmp_path}/history.db").close()
+    with pytest.raises(BadInput) as caught:
+        runner.invoke(app, ["whatif", "--config", str(config)], catch_exceptions=False)
+    assert caught.value.code == "whatif.short"
+    assert "0 finished jobs are known" in caught.value.what

@@ -200,3 +200,28 @@ def test_what_no_command_is_started_for(client: TestClient, fields: dict[str, st
 
 def test_the_form_has_settings_that_there_are() -> None:
     assert set(TUNED) <= set(by_key())
+
+
+def test_day_one_12_ask_another_keeps_what_was_asked_and_errors_name_the_forms_fields(
+    config: Path, ask_site: Ask
+) -> None:
+    client = ask_site(config)
+    asked = {
+        "since": "3d",
+        "more": "rules.deny_accounts=['physics']",
+        "waiting.daily_cap_usd": "7.5",
+        "hedge.enabled": "true",
+    }
+    address = ask_for(client, **asked)
+    wait_for(lambda: data_of(client, address)["state"] != "running")
+    found = data_of(client, address)
+    assert found["state"] == "failed"  # three jobs are no history
+    assert "--" not in found["message"]
+    assert "finished jobs are known" in found["message"]
+    again = re.search(r'href="([^"]*)">Ask another', client.get(address).text)
+    assert again is not None
+    form = client.get(again[1]).text
+    assert 'name="since" value="3d"' in form
+    assert 'name="waiting.daily_cap_usd" value="7.5"' in form
+    assert "<option selected>true</option>" in form
+    assert "rules.deny_accounts=[&#39;physics&#39;]</textarea>" in form
