@@ -84,10 +84,8 @@ def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
             "default": definition.default,
             "source": loaded.origins[definition.key].source,
             "origin": str(loaded.origins[definition.key]),
-            "kind": definition.kind,
-            "limits": describe(definition),
-            "reason": definition.reason,
         }
+        | ({"limits": describe(definition), "reason": definition.reason} if names else {})
         for definition in definitions()
         if not names or definition.section in names or definition.key in names
     ]

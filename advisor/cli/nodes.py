@@ -24,14 +24,16 @@ def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
     Reads what the control process wrote last; neither Slurm nor EC2 is asked.
     """
-    from advisor.service.admin.cloud_written import nodes_written
+    from advisor.service.admin.cloud_written import known_so_far, nodes_written
 
-    result = nodes_written(settings_of(config), time.time())
-    emit(result, output, lambda console: _draw(console, result["nodes"], result["age_seconds"]))
+    settings = settings_of(config)
+    result = known_so_far(lambda: nodes_written(settings, time.time()), nodes=[])
+    emit(result, output, lambda console: _draw(console, result))
 
 
-def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:
-    seen = f"seen {age:.0f} s ago"
+def _draw(console: Console, result: dict[str, Any]) -> None:
+    rows = result["nodes"]
+    seen = result.get("note") or f"seen {result['age_seconds']:.0f} s ago"
     if horizon := next((row["survival_horizon_seconds"] for row in rows if row.get("tier")), None):
         seen += f"; outlook: how likely it lasts another {horizon / 3600.0:g} h"
     headings = ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "outlook")
@@ -39,7 +41,9 @@ def _draw(console: Console, rows: list[dict[str, Any]], age: float) -> None:
         cells = [_cells(row) for row in rows]
         print_table(console, headings, cells, numbers=("age", "USD/h"), text="outlook")
     else:
-        console.print("no cloud node is up")
+        console.print(
+            "no cloud node is up" if result["age_seconds"] is not None else "no cloud node is known"
+        )
     console.print(Text(seen, "dim"))
 
 

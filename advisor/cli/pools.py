@@ -24,9 +24,11 @@ def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> No
 
     Reads what the control process wrote last; EC2 is not asked.
     """
-    from advisor.service.admin.cloud_written import pools_written
+    from advisor.service.admin.cloud_written import known_so_far, pools_written
 
-    result = pools_written(settings_of(config), time.time())
+    settings = settings_of(config)
+    nothing = {"protected": "", "pools": [], "counters": {}}
+    result = known_so_far(lambda: pools_written(settings, time.time()), **nothing)
     emit(result, output, lambda console: _draw(console, result))
 
 
@@ -37,7 +39,7 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
         print_table(console, headings, rows, numbers=("instances", "launches", "USD/h"), text="state")
     else:
         console.print("no pool has been used yet")
-    console.print(Text(f"seen {result['age_seconds']:.0f} s ago", "dim"))
+    console.print(Text(result.get("note") or f"seen {result['age_seconds']:.0f} s ago", "dim"))
     if result["protected"]:
         console.print(Text(f"! nothing is sent to the cloud: {result['protected']}", "yellow"))
     for code, number in result["counters"].get("refusals", {}).items():

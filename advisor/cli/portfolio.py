@@ -27,9 +27,12 @@ def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
     Reads what the control process wrote last; Slurm is not asked.
     """
-    from advisor.service.admin.cloud_written import portfolio_written
+    from advisor.service.admin.cloud_written import known_so_far, portfolio_written
 
-    result = portfolio_written(settings_of(config), time.time())
+    settings = settings_of(config)
+    result = known_so_far(
+        lambda: portfolio_written(settings, time.time()), enabled=settings.portfolio.enabled
+    )
     emit(result, output, lambda console: _draw(console, result))
 
 
@@ -64,4 +67,7 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
 def _draw(console: Console, report: dict[str, Any]) -> None:
     from advisor.service.admin.status_words import portfolio_rows
 
-    print_facts(console, portfolio_rows(report))
+    if report.get("note") and report["enabled"]:
+        console.print(Text(report["note"]))
+    else:
+        print_facts(console, portfolio_rows(report))

@@ -29,14 +29,14 @@ def spend(
     Days are those of UTC. Reads the history and what the control process wrote last; EC2 is not asked.
     """
     from advisor.history.store import HistoryStore
-    from advisor.service.admin.cloud_written import predicted_against_billed
+    from advisor.service.admin.cloud_written import known_so_far, predicted_against_billed
     from advisor.service.admin.money import spend_view
     from advisor.service.admin.since import parse_since
 
     settings, now = settings_of(config), time.time()
     begin = parse_since(since, now)
     with HistoryStore(settings.paths.history_url) as store:
-        today = spend_view(settings, store, now)
+        today = known_so_far(lambda: spend_view(settings, store, now))
         jobs = predicted_against_billed(store, begin)
     result = {**today, "since": begin, "jobs": jobs}
     emit(result, output, lambda console: _draw(console, result))
@@ -46,6 +46,9 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     from advisor.decide.display import clean, usd
     from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, reckoned_in_words
 
+    if result.get("note"):
+        console.print(Text(result["note"]))
+        return
     headings = ("today", "spent USD", "promised USD", "cap USD")
     rows = [
         (

@@ -105,10 +105,7 @@ class Commands:
             )
 
     def _check_slurm_conf(self, name: str) -> None:
-        """Tell why a command fails that has no slurm.conf: by itself it looks for it, and then says nothing.
-
-        Not before it has failed, for a login node may do without one (configless Slurm).
-        """
+        """Tell why a command fails that has no slurm.conf; not before it has failed: it may do without."""
         conf = self._environment.get("SLURM_CONF")
         if conf and not Path(conf).exists():
             raise BadInput(
@@ -118,12 +115,24 @@ class Commands:
                 code="slurm.no_conf",
             )
 
+    def _environment_now(self) -> Mapping[str, str]:
+        """What a command is run with where the slurm.conf that was named may not be there.
+
+        Slurm waits a minute for a file that SLURM_CONF names. Without SLURM_CONF it looks where a login node
+        without a file of its own (configless Slurm) has its settings from, by DNS at the last.
+        """
+        conf = self._environment.get("SLURM_CONF")
+        if conf is None or Path(conf).exists():
+            return self._environment
+        others = {name: value for name, value in self._environment.items() if name != "SLURM_CONF"}
+        return others | {"RES_OPTIONS": "timeout:1 attempts:1"}
+
     def _started(self, name: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
         path = self._folder / name
         try:
             return subprocess.Popen(  # noqa: S603 - absolute path, no shell, arguments checked by the caller
                 [str(path), *arguments],
-                env=self._environment,
+                env=self._environment_now(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +34,17 @@ def folder() -> Path:
 
 
 def is_ours(path: Path, name: str) -> bool | None:
-    """Whether an installed program is this release's; None when it cannot be read."""
+    """Whether an installed program is this release's; None when it cannot be read.
+
+    A first line that names another interpreter makes no difference: sites have Python elsewhere.
+    """
     try:
-        return sha256(path.read_bytes()).digest() == sha256((folder() / name).read_bytes()).digest()
+        return _content(path) == _content(folder() / name)
     except OSError:
         return None
+
+
+def _content(path: Path) -> bytes:
+    found = path.read_bytes()
+    first, line_end, rest = found.partition(b"\n")
+    return rest if first.startswith(b"#!") and line_end else found

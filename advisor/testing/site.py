@@ -194,8 +194,12 @@ class Site:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the daemons and of `advisor` commands about this site."""
-        return {"ADVISOR_CONFIG": str(self.config), "SLURM_CONF": str(self.lab.conf)}
+        """Environment of the daemons and of `advisor` commands about this site, with made-up credentials."""
+        return {
+            "ADVISOR_CONFIG": str(self.config),
+            "SLURM_CONF": str(self.lab.conf),
+            **self._credentials(),
+        }
 
     def default_settings(self) -> dict[str, dict[str, Any]]:
         """Settings of a small site with short periods, acting on its advice."""

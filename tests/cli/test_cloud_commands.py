@@ -16,7 +16,7 @@ from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
-from advisor.model.errors import BadInput, UseFallback
+from advisor.model.errors import BadInput
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.purse import Wish
 from advisor.service.control.cloud_metrics import CloudCollector
@@ -156,9 +156,18 @@ def test_day_one_10_spend(written: Path, tmp_path: Path) -> None:
     assert "physics" in result["text"]
 
 
-def test_without_a_control_process_or_a_cloud_it_says_so(tmp_path: Path, config: Path) -> None:
-    done = CliRunner().invoke(app, ["nodes", "--config", str(config)])
-    assert isinstance(done.exception, UseFallback)
+def test_day_one_19_without_a_control_process_or_a_cloud_it_says_so(tmp_path: Path, config: Path) -> None:
+    for command, empty in (
+        ("nodes", "nodes"),
+        ("pools", "pools"),
+        ("spend", None),
+    ):  # a fresh site is no error
+        done = CliRunner().invoke(app, [command, "--config", str(config)])
+        assert done.exit_code == 0, done.exception
+        assert "advisor control has not run yet" in done.output
+        done = CliRunner().invoke(app, [command, "--config", str(config), "--format", "json"])
+        assert json.loads(done.output)["age_seconds"] is None
+        assert empty is None or json.loads(done.output)[empty] == []
     status_file.write(tmp_path, {"time": time.time(), "cloud_configured": False, "cloud_report": None})
     done = CliRunner().invoke(app, ["pools", "--config", str(config)])
     assert isinstance(done.exception, BadInput)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app, run
+from advisor.model.errors import BadInput
 from tests.conftest import ROOT
 
 runner = CliRunner()
@@ -119,3 +121,42 @@ def test_a_password_is_not_shown_and_warned_of(file):
     assert "s3cr" not in json.dumps(warned)
     file.write_text('[paths]\ndatabase_url = "postgresql+psycopg://advisor@db.example/history"\n')
     assert "advisor@db.example" in call("show", "--config", str(file), "--format", "json")
+
+
+def test_day_one_17_a_section_and_a_setting_are_explained(file):
+    text = words(call("show", "placement.boot_seconds", "--config", str(file)))
+    assert f"90.0 s ({file}:2; default 120.0)" in text
+    assert "Boot time until enough boots have been seen to learn it." in text
+    found = json.loads(call("show", "placement", "--config", str(file), "--format", "json"))
+    assert {row["key"].partition(".")[0] for row in found["settings"]} == {"placement"}
+    assert all(row["reason"] for row in found["settings"])
+    with pytest.raises(BadInput, match="Did you mean placement"):
+        call("show", "placment", "--config", str(file))
+
+
+def test_day_one_17_set_says_what_it_wrote_where_and_what_makes_it_count(file, monkeypatch):
+    text = call("set", "placement.boot_seconds=33", "web.port=9999", "--config", str(file))
+    assert "placement.boot_seconds = 33 (was 90.0)" in text
+    assert str(file) in text
+    assert "systemctl reload advisor-serve advisor-control" in text
+    assert "systemctl restart advisor-web" in text
+    found = json.loads(call("set", "paths.run='/x'", "--config", str(file), "--format", "json"))
+    assert found["to_take_effect"][0] == "systemctl restart advisor-serve advisor-control"
+    assert any("advisor config hook" in line for line in found["to_take_effect"])
+    monkeypatch.setenv("ADVISOR_PLACEMENT__BOOT_SECONDS", "5")
+    assert "holds instead" in call("set", "placement.boot_seconds=34", "--config", str(file))
+    assert '"placement.boot_seconds = 35' not in call("show", "--config", str(file))
+
+
+def test_what_the_hook_is_told_needs_its_file_written_anew():
+    """Each setting that changes what the hook is told is known to `config set`."""
+    from advisor.config.editing import to_take_effect
+    from advisor.config.hook import hook_values
+    from advisor.model.settings import Settings, SubmitSettings
+
+    told = hook_values(Settings())
+    values = {"budget_seconds": 0.03, "breaker_failures": 7, "breaker_seconds": 77.0, "max_connections": 9}
+    for name, value in values.items():
+        changes = hook_values(Settings(submit=SubmitSettings(**{name: value}))) != told
+        lines = to_take_effect([f"submit.{name}"], Path("/etc/slurm"))
+        assert changes == any("advisor config hook" in line for line in lines), name

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.model.errors import UseFallback
 from advisor.service.admin.status_words import portfolio_in_words
 from advisor.service.exchange import status_file
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
@@ -55,10 +54,11 @@ def test_policy_reason_and_everything_that_is_set_are_shown(tmp_path: Path, conf
     assert "billing: second" in in_a_line
 
 
-def test_nothing_in_charge_is_said(tmp_path: Path, config: Path) -> None:
+def test_day_one_19_nothing_in_charge_is_a_state(tmp_path: Path, config: Path) -> None:
     status_file.write(tmp_path, {"time": 1.0, "portfolio": None})
     done = RUNNER.invoke(app, ["portfolio", "show", "--config", str(config)])
-    assert isinstance(done.exception, UseFallback)
+    assert done.exit_code == 0, "off is a state"
+    assert "off: Slurm's own order" in done.output
     assert portfolio_in_words({"enabled": False}) == "off"
 
 

@@ -70,6 +70,16 @@ def test_a_command_that_finds_a_slurm_conf_elsewhere(tmp_path: Path) -> None:
     assert Commands(tmp_path, tmp_path / "slurm.conf").text("squeue") == "fine\n"
 
 
+def test_day_one_15_a_slurm_conf_that_is_not_there_is_not_waited_for(tmp_path: Path) -> None:
+    """Slurm itself looks for the file that SLURM_CONF names once a second, for a minute."""
+    install(tmp_path, "squeue", 'echo "${SLURM_CONF-unset} $RES_OPTIONS"')
+    conf = tmp_path / "slurm.conf"
+    commands = Commands(tmp_path, conf)
+    assert commands.text("squeue") == "unset timeout:1 attempts:1\n"
+    conf.touch()
+    assert commands.text("squeue") == f"{conf} \n"
+
+
 def test_a_command_that_talks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands_module.Commands._run, "__defaults__", (10_000,))
     install(tmp_path, "squeue", "exec yes")

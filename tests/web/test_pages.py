@@ -161,7 +161,8 @@ def test_the_cloud_is_nodes_pools_and_spend(client: TestClient, config: Path) ->
 
 
 def test_a_portfolio_in_charge_says_what_it_has_set(client: TestClient, config: Path) -> None:
-    assert data_of(client, "/portfolio")["error"]["code"] == "portfolio.off"
+    assert data_of(client, "/portfolio")["enabled"] is False
+    assert "wrong" not in client.get("/portfolio").text
     report = {
         "enabled": True, "policy": "ODX-FCFS-FirstFit", "why": "the champion", "since": None,
         "champion": None, "judged_jobs": 5, "billing": "second", "release_rule": "by the second",

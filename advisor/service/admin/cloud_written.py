@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from advisor.history.store import HistoryStore
 from advisor.model.errors import BadInput, UseFallback
 from advisor.model.settings import Settings
 from advisor.service.exchange import status_file
+
+_NOTHING_YET: Final = "status.nothing_yet"
 
 
 def nodes_written(settings: Settings, now: float) -> dict[str, Any]:
@@ -36,21 +39,31 @@ def spend_written(settings: Settings, now: float) -> dict[str, Any]:
 
 
 def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
-    """The policy in charge of the burst partition.
+    """The policy in charge of the burst partition; ``enabled`` is False where none is.
 
     Raises
     ------
     UseFallback
-        None is (``portfolio.off``), or there is no status (``status.missing``, ``status.unreadable``).
+        There is no status (``status.missing``, ``status.nothing_yet``), or none that can be read
+        (``status.unreadable``).
     """
     content = status_file.read(settings.paths.run)
     report, written = content.get("portfolio"), content.get("time")
-    if not isinstance(report, dict) or not report or not isinstance(written, int | float):
-        raise UseFallback(
-            "the portfolio is not in charge (portfolio.enabled, and advisor control must run)",
-            code="portfolio.off",
-        )
+    if not isinstance(written, int | float):
+        raise UseFallback("advisor control has written nothing yet", code=_NOTHING_YET)
+    if not isinstance(report, dict) or not report:
+        report = {"enabled": False}
     return {"time": written, "age_seconds": now - written, **report}
+
+
+def known_so_far(read: Callable[[], dict[str, Any]], **empty: Any) -> dict[str, Any]:
+    """What was written; on a site where nothing has been yet, ``empty`` and a ``note`` that says so."""
+    try:
+        return read()
+    except UseFallback as error:
+        if error.code not in {status_file.MISSING, _NOTHING_YET}:
+            raise
+        return {"time": None, "age_seconds": None, "note": str(error), **empty}
 
 
 def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, float | int]:
@@ -93,5 +106,5 @@ def _written(settings: Settings) -> tuple[dict[str, Any], float]:
             code="cloud.not_configured",
         )
     if not isinstance(report, dict) or not isinstance(written, int | float):
-        raise UseFallback("advisor control has written nothing about the cloud yet", code="status.unreadable")
+        raise UseFallback("advisor control has written nothing about the cloud yet", code=_NOTHING_YET)
     return report, float(written)

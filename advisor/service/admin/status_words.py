@@ -114,6 +114,11 @@ def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tu
 
 def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and value of each line of `advisor portfolio show`."""
+    if not report.get("enabled") and not report.get("closed_nodes"):
+        return [
+            ("portfolio", "off: Slurm's own order and power saving run the burst partition"),
+            ("to try it", "advisor replay portfolio --trace LOG first; then portfolio.enabled = true"),
+        ]
     since = report["since"]
     age = "" if since is None else f", for {max(0.0, report['time'] - since):,.0f} s"
     rows = [

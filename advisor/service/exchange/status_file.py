@@ -16,6 +16,7 @@ from advisor.model.errors import UseFallback
 from advisor.service.exchange.access import denied
 
 NAME: Final = "control-status.json"
+MISSING: Final = "status.missing"
 _MAX_BYTES: Final = 64 * 1024 * 1024
 """A cloud of ten thousand nodes takes a few; whatever else lies there is not read whole."""
 
@@ -46,7 +47,7 @@ def read(folder: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = json.loads(file.read(_MAX_BYTES))
     except FileNotFoundError:
-        raise UseFallback(f"{path}: advisor control has not run yet", code="status.missing") from None
+        raise UseFallback(f"{path}: advisor control has not run yet", code=MISSING) from None
     except PermissionError as error:
         raise denied(path) from error
     except (OSError, ValueError) as error:
