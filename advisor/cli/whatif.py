@@ -184,11 +184,24 @@ def _rows(
         for which, one in settings.items():
             history = histories[one.placement.rule]
             told = counted(f"deciding, {which}", len(history.rows), tick)
-            found[which] = decide_again(history, one, told, seen)
-    best = {which: clairvoyant(histories[one.placement.rule], one, seen) for which, one in settings.items()}
+            found[which] = decide_again(history, one, told, _seen_with(one, settings[_IN_FORCE], seen))
+    best = {
+        which: clairvoyant(histories[one.placement.rule], one, _seen_with(one, settings[_IN_FORCE], seen))
+        for which, one in settings.items()
+    }
     optimum = {which: row.saved_seconds for which, row in best.items()}
     last = _CHANGED if _CHANGED in settings else _IN_FORCE
     return found | {_BEST: best[last]}, optimum | {_BEST: optimum[last]}
+
+
+def _seen_with(settings: Settings, in_force: Settings, seen: SiteState) -> SiteState:
+    """What was seen, without what was learned of s(c) where another one is asked about."""
+    from msgspec.structs import replace
+
+    names = ("overhead_per_processor", "baseline", "learn_performance_ratio")
+    if all(getattr(settings.placement, name) == getattr(in_force.placement, name) for name in names):
+        return seen
+    return replace(seen, ratios=None)
 
 
 def _parameters(settings: Settings) -> dict[Target, KnnParameters]:

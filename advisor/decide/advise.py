@@ -9,7 +9,7 @@ from advisor.decide.capacity import choose, kind_of_node, must_be_stable, stable
 from advisor.decide.cloud_queue import cloud_wait
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_of
-from advisor.decide.placement import PlacementCase, as_case, state_unknown
+from advisor.decide.placement import PlacementCase, as_case, ratio_of, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.room import room_here
@@ -21,7 +21,7 @@ from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, P
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState, SiteState
+from advisor.model.site import CloudState, Ratio, SiteState
 
 # Members of an enumeration, taken off their class once: Python 3.11 goes through `EnumType.__getattr__` for
 # each, 80 ns instead of 2. So do other modules that run inside sbatch.
@@ -78,7 +78,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         require=_required_features(job, state.cloud) if moves and must_be_stable(job, settings) else (),
         # small jobs first (Zrigui et al., section 4): only in the on-premise queue, where there is one
         priority_offset=settings.size.small_priority_offset if size == "small" and acts and not bursts else 0,
-        time_limit=stretched(job, settings.placement) if moves else None,
+        time_limit=stretched(job, settings.placement, ratio_of(job, state.ratios)) if moves else None,
         hedge=hedge if moves else None,
         origin=_origin(job, settings) if moves else None,
     )
@@ -96,8 +96,8 @@ def _answers(
         return (first, state_unknown()), None, None
     if settings.placement.stay_where_room and (here := room_here(job, state)) is not None:
         return (first, here), None, None
-    ratio = settings.placement.performance_ratio(job.processors)
-    cloud_run = ratio * estimates.run.seconds
+    ratio = ratio_of(job, state.ratios)
+    cloud_run = _slower(job, ratio, settings) * estimates.run.seconds
     there = 0.0
     if cloud.rooms:
         there = cloud_wait(kind_of_node(job, cloud, settings), job, cloud_run, cloud, state.time)
@@ -111,6 +111,7 @@ def _answers(
         tasks=job.array_tasks,
         cutoff=state.cutoff,
         cloud_wait=there,
+        ratio=ratio,
     )
     waited = max(0.0, state.time - job.submit_time)
     second, hedge = _faster(case, waited, settings), hedge_of(job, cloud, settings)
@@ -139,7 +140,7 @@ def _worth(
 ) -> tuple[Answer, bool]:
     """Question 3 of a job that may have a capacity at a cost, or a trial; and whether it gets the trial."""
     chosen, cost, trial = offer
-    ratio, trial_cost = settings.placement.performance_ratio(job.processors), math.nan
+    ratio, trial_cost = _slower(job, ratio_of(job, state.ratios), settings), math.nan
     if trial is not None and chosen is not None:
         run = ratio * estimates.run.seconds
         seconds = trial.stop_seconds if math.isnan(run) else min(run, trial.stop_seconds)
@@ -156,6 +157,11 @@ def _worth(
         performance_ratio=ratio,
     )
     return worth_paying(case, state.cloud, settings.waiting)
+
+
+def _slower(job: Job, ratio: Ratio | None, settings: Settings) -> float:
+    """How many times longer it runs in the cloud: as learned, else as set."""
+    return settings.placement.performance_ratio(job.processors) if ratio is None else ratio.factor
 
 
 def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:

@@ -177,7 +177,10 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 UNITS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("performance_ratio", "short_probability", "in_time_probability"), ""),
+        **dict.fromkeys(
+            ("performance_ratio", "ratio_deviation", "short_probability", "in_time_probability"), ""
+        ),
+        **dict.fromkeys(("ratio_jobs",), "jobs"),
         **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
         **dict.fromkeys(("predicted_cost", "spent_today", "promised", "daily_cap"), "USD"),
         **dict.fromkeys(("price",), "USD/core-h"),
@@ -195,6 +198,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "predicted_run": "predicted run time",
         "run_deviation": "its standard deviation",
         "performance_ratio": "cloud run time / on-premise run time",
+        "ratio_deviation": "its standard deviation",
+        "ratio_jobs": "cloud runs it was learned from",
         "boot": "boot time",
         "cloud_wait": "wait for a node in the cloud",
         "predicted_saving": "predicted saving",

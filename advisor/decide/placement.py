@@ -21,8 +21,9 @@ import msgspec
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import Job, family
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import Cutoff, TrackRecord
+from advisor.model.site import Cutoff, PerformanceRatios, Ratio, TrackRecord
 
 _FASTER: Final = Question.FASTER
 
@@ -52,6 +53,8 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         The published rule's cutoff, where a backtest has chosen it.
     cloud_wait_seconds : float
         Expected wait for a node in the cloud, before the boot.
+    ratio : Ratio or None
+        How the performance ratio was learned; None: as set.
     """
 
     processors: int
@@ -65,6 +68,7 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tasks: int = 1
     cutoff: Cutoff | None = None
     cloud_wait_seconds: float = 0.0
+    ratio: Ratio | None = None
 
     @property
     def starts_after_seconds(self) -> float:
@@ -73,9 +77,11 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def saving_deviation(self) -> float:
-        """Standard deviation of the saving w - (s(c) - 1)*r, seconds; wait and run taken as independent."""
+        """Standard deviation of the saving w - (s(c) - 1)*r, seconds; w, r and s taken as independent."""
         slowdown = self.performance_ratio - 1.0
         variance = self.wait.variance + (slowdown * slowdown * self.run.variance if slowdown else 0.0)
+        if self.ratio is not None:
+            variance += (self.performance_ratio * self.ratio.deviation * self.run.seconds) ** 2
         return math.sqrt(variance) if variance >= 0.0 else math.nan
 
     def penalty_seconds(self, run_seconds: float) -> float:
@@ -143,6 +149,12 @@ def answer(
         ("boot", Quantity(case.boot_seconds)),
         ("predicted_saving", Quantity(wait.seconds - case.penalty_seconds(run.seconds))),
     )
+    if case.ratio is not None:
+        more = (
+            ("ratio_deviation", Quantity(case.ratio.deviation * case.performance_ratio, "")),
+            ("ratio_jobs", Quantity(float(case.ratio.jobs), "jobs")),
+            *more,
+        )
     if case.cloud_wait_seconds:
         more = (("cloud_wait", Quantity(case.cloud_wait_seconds)), *more)
     return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
@@ -151,6 +163,13 @@ def answer(
 def state_unknown() -> Answer:
     """Answer when there is no believable snapshot of the cluster: doubt means on-premise."""
     return Answer(question=Question.FASTER, verdict=Verdict.UNSURE, reason=Reason.STATE_UNKNOWN)
+
+
+def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
+    """What was learned of a job's performance ratio; None: nothing, the settings say it."""
+    if ratios is None:
+        return None
+    return ratios.of(job.processors, job.queue, family(job.name) if ratios.applications else None)
 
 
 def as_case(
@@ -164,6 +183,7 @@ def as_case(
     tasks: int = 1,
     cutoff: Cutoff | None = None,
     cloud_wait: float = 0.0,
+    ratio: Ratio | None = None,
 ) -> PlacementCase:
     """Gather what a rule may look at."""
     return PlacementCase(
@@ -172,10 +192,11 @@ def as_case(
         wait=estimates.wait,
         run=estimates.run,
         boot_seconds=boot,
-        performance_ratio=settings.performance_ratio(processors),
+        performance_ratio=settings.performance_ratio(processors) if ratio is None else ratio.factor,
         settings=settings,
         record=record,
         tasks=tasks,
         cutoff=cutoff,
         cloud_wait_seconds=cloud_wait,
+        ratio=ratio,
     )

@@ -12,13 +12,16 @@ from typing import Final
 from advisor.model.advice import TimeLimit
 from advisor.model.job import Job
 from advisor.model.settings import PlacementSettings
+from advisor.model.site import Ratio
 
 _MINUTE: Final = 60.0
 _ROUNDING: Final = 1e-6
 
 
-def stretched(job: Job, settings: PlacementSettings) -> TimeLimit | None:
+def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None) -> TimeLimit | None:
     """Work out the limit of a job that is moved; None leaves the user's.
+
+    With a performance ratio that was learned the limit has room for its doubt: one deviation more.
 
     Whole minutes, as Slurm counts, rounded up. Never below what the user asked for, and nothing where he
     asked for none: the partition's own limit holds then.
@@ -31,7 +34,10 @@ def stretched(job: Job, settings: PlacementSettings) -> TimeLimit | None:
         or not math.isfinite(asked)
     ):
         return None
-    factor = min(settings.performance_ratio(job.processors), settings.longest_stretch)
+    slower = settings.performance_ratio(job.processors)
+    if ratio is not None:
+        slower = ratio.factor * (1.0 + ratio.deviation)
+    factor = min(slower, settings.longest_stretch)
     minutes = math.ceil(asked * factor / _MINUTE - _ROUNDING)
     given = min(minutes * _MINUTE, settings.longest_time_limit_seconds)
     return TimeLimit(asked_seconds=asked, given_seconds=given) if given > asked else None

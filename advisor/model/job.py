@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -12,7 +13,16 @@ PLACE_OF: Final = "place-of-"
 """What the name of a placeholder begins with; the id of the job whose place it keeps follows."""
 PLACE_COMMENT: Final = "Burst Advisor keeps the place of a job that runs in the cloud"
 """Comment of a placeholder."""
+_COUNTER: Final = re.compile(r"\d+")
 _PLACEHOLDER: Final = re.compile(re.escape(PLACE_OF) + r"(\d{1,10})")
+
+
+@lru_cache(maxsize=65_536)
+def family(name: str | None) -> str | None:
+    """A job name without its counters: ``run_017`` and ``run_018`` are the same work."""
+    if name is None or name.isdecimal():
+        return name
+    return _COUNTER.sub("#", name)
 
 
 def place_named(name: str | None) -> int | None:

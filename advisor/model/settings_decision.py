@@ -50,6 +50,11 @@ class PlacementSettings(Section):
         "A job stays where nobody waits and as many processors are free as it asks for, on nodes it may use; "
         "whatever a forecast says.",
     )
+    learn_performance_ratio: bool = setting(
+        True,
+        "Learn s(c) from jobs that ran on both sides, per partition and application once there are enough; "
+        "o and i are where it starts from. Off: o and i as set, for all jobs.",
+    )
     boot_seconds: float = setting(
         120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0
     )

@@ -220,6 +220,57 @@ class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partitions: tuple[str, ...] = ()
 
 
+class Ratio(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What was learned of the performance ratio of one partition or application.
+
+    Attributes
+    ----------
+    factor : float
+        Times the site's s(c).
+    deviation : float
+        Standard deviation of the logarithm of the ratio of a job there: 0.1 is give or take 10 %.
+    jobs : int
+        Cloud runs it rests on.
+    """
+
+    factor: float
+    deviation: float
+    jobs: int
+
+
+class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """s(c) = o*c + i as learned from jobs that ran on both sides.
+
+    Attributes
+    ----------
+    overhead, baseline : float
+        o and i of the site.
+    deviation : float
+        Of the logarithm of the ratio of a job of which nothing more is known.
+    jobs : int
+        Cloud runs it rests on.
+    partitions, applications : dict of str to Ratio
+        Those seen often enough: by the partition a job was submitted to, and by its name without counters.
+    """
+
+    overhead: float
+    baseline: float
+    deviation: float
+    jobs: int
+    partitions: dict[str, Ratio] = {}
+    applications: dict[str, Ratio] = {}
+
+    def of(self, processors: int, partition: str | None, application: str | None) -> Ratio:
+        """The ratio of one job; its ``factor`` is the whole of s(c), and ``jobs`` those nearest to it."""
+        line = self.overhead * processors + self.baseline
+        nearest = (line, self.deviation, self.jobs)
+        for kept, name in ((self.partitions, partition), (self.applications, application)):
+            if name is not None and (one := kept.get(name)) is not None:
+                nearest = (nearest[0] * one.factor, one.deviation, one.jobs)
+        factor, deviation, jobs = nearest
+        return Ratio(factor=factor, deviation=deviation, jobs=jobs)
+
+
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud as one submission meets them.
 
@@ -241,6 +292,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Core-seconds worth paying to save a job one second of waiting; None where none is known.
     free_nodes : tuple of FreeNodes, or None
         Nodes with free processors at the last look; None where only their sum is known.
+    ratios : PerformanceRatios or None
+        s(c) as learned; None: nothing ran on both sides yet, the settings say it.
     """
 
     time: float
@@ -251,3 +304,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cutoff: Cutoff | None = None
     waiting_price: float | None = None
     free_nodes: tuple[FreeNodes, ...] | None = None
+    ratios: PerformanceRatios | None = None

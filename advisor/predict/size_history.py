@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -12,11 +11,10 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.job import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome, family
 from advisor.model.table import JobTable
 
 WEEK_SECONDS: Final = 7 * 86400.0
-_COUNTER = re.compile(r"\d+")
 
 
 @lru_cache(maxsize=65_536)
@@ -25,14 +23,6 @@ def _hash(value: str | None) -> int:
     if value is None:
         return 0
     return int.from_bytes(hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=8).digest(), "big")
-
-
-@lru_cache(maxsize=65_536)
-def family(name: str | None) -> str | None:
-    """A job name without its counters: ``run_017`` and ``run_018`` are the same work."""
-    if name is None or name.isdecimal():
-        return name
-    return _COUNTER.sub("#", name)
 
 
 def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from advisor.decide._hedge_curves import outcome
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_case
 from advisor.decide.hedging import HedgeCase
-from advisor.decide.placement import PlacementCase, as_case
+from advisor.decide.placement import PlacementCase, as_case, ratio_of
 from advisor.decide.proven import candidate_chance, worst_seconds
 from advisor.model.advice import Advice, HedgeKind, Mode, Placement
 from advisor.model.errors import BadInput
@@ -160,7 +160,7 @@ def decide_again(
         Told how many jobs were done since.
     seen : SiteState
         The site as last seen. Of it: what the cloud's nodes are like, their boot time and prices; the
-        published rule's cutoff. What is not known is as the settings say.
+        published rule's cutoff, s(c) as learned. What is not known is as the settings say.
     """
     acting = settings.cluster.model_copy(update={"default_mode": Mode.ACT, "modes": {}})
     settings = settings.model_copy(update={"cluster": acting})
@@ -182,6 +182,7 @@ def decide_again(
             boot=boot,
             settings=settings.placement,
             tasks=job.array_tasks,
+            ratio=ratio_of(job, seen.ratios),
         )
         account.settle(now)
         forecast = hedge_case(case) if hedge.enabled or settings.waiting.speculate else None
@@ -192,6 +193,7 @@ def decide_again(
             record=account.record.now,
             hedge_price=None if prices is None else prices.at(now),
             cutoff=seen.cutoff,
+            ratios=seen.ratios,
         )
         advice = advise(job, state, estimates, settings, advice_id="what-if")
         moved = None
@@ -325,6 +327,9 @@ def clairvoyant(history: History, settings: Settings, seen: SiteState = NOTHING_
     rows = history.rows[history.first_judged :]
     processors, run, wait = table.processors[rows], table.run[rows], np.maximum(table.first_wait[rows], 0.0)
     ratio = placement.overhead_per_processor * processors + placement.baseline
+    if seen.ratios is not None:
+        learned = (ratio_of(history.job_at(row), seen.ratios) for row in rows.tolist())
+        ratio = np.array([one.factor for one in learned if one is not None])
     boot = boot_seconds(seen.cloud, settings)
     saved = wait - boot - (ratio - 1.0) * run
     seconds = boot + ratio * run

@@ -33,3 +33,22 @@ def test_the_rule_that_decides_is_said(
     notes = list(placement_notes({"control": {"placement": placement}, "serve": serve}))
     assert len(notes) == bool(said)
     assert said in "".join(notes)
+
+
+def test_g17_16_status_shows_what_was_learned_of_the_clouds_speed() -> None:
+    from advisor.service.admin.status_words import ratios_in_words
+
+    kept = {"factor": 2.0, "deviation": 0.1, "jobs": 9}
+    ratios = {
+        "overhead": 0.03,
+        "baseline": 1.4,
+        "deviation": 0.12,
+        "jobs": 48,
+        "partitions": {},
+        "applications": {"md_#": kept, "cfd": kept | {"factor": 0.95}},
+    }
+    said = ratios_in_words(ratios)
+    assert said == (
+        "runs 0.03*c + 1.4 times as long on c processors (±12%, from 48 cloud runs); "
+        "times md_# 2.00, cfd 0.95"
+    )

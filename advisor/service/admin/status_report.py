@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.model.settings import Settings
@@ -137,7 +139,7 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
         "age_seconds": age,
         "usable": age <= settings.submit.snapshot_max_age_seconds,
         "cluster": plain(snapshot.state.cluster),
-        "cloud": plain(cloud),
+        "cloud": plain(replace(cloud, rooms={})),
         "counters": snapshot.counters,
     }
 

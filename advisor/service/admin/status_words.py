@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from advisor.decide.display import usd
@@ -33,6 +34,7 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     if snapshot["age_seconds"] is not None:
         rows.append(("snapshot", f"{snapshot['age_seconds']:.0f} s old"))
         rows += _site_rows(snapshot.get("cluster"), snapshot.get("cloud") or {})
+    rows += _learned_rows(control)
     if control.get("cloud_nodes"):
         nodes = ", ".join(
             f"{count} {power.replace('_', ' ')}" for power, count in control["cloud_nodes"].items()
@@ -45,6 +47,27 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     if text := places_in_words(control.get("places") or {}):
         rows.append(("places kept", text))
     return rows
+
+
+def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
+    ratios = control.get("performance_ratios")
+    return [("cloud speed", ratios_in_words(ratios))] if ratios else []
+
+
+def ratios_in_words(ratios: dict[str, Any]) -> str:
+    """How many times longer jobs run in the cloud, as learned, and what differs most from that."""
+    learned = (
+        f"runs {ratios['overhead']:.3g}*c + {ratios['baseline']:.3g} times as long on c processors "
+        f"(±{ratios['deviation']:.0%}, from {ratios['jobs']:,} cloud runs)"
+    )
+    own = {
+        name: ratio["factor"]
+        for kind in ("partitions", "applications")
+        for name, ratio in ratios[kind].items()
+    }
+    odd = sorted(own, key=lambda name: -abs(math.log(own[name])))[:3]
+    words = ", ".join(f"{name} {own[name]:.2f}" for name in odd)
+    return f"{learned}; times {words}" if words else learned
 
 
 def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) -> str:

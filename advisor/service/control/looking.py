@@ -16,7 +16,7 @@ from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import ClusterState, Node, NodePower
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState, Cutoff, SiteState
+from advisor.model.site import CloudState, Cutoff, PerformanceRatios, SiteState
 from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.record import AskWhetherOpen, CloudRecord
@@ -68,6 +68,8 @@ class LookLoop:
         Told what was seen; knows the record of the advisor's own placement rule.
     cutoff : callable, optional
         The published rule's cutoff that a backtest has chosen.
+    ratios : callable, optional
+        s(c) as learned.
     looked : callable, optional
         Called after each look that succeeded.
     spot_nodes : callable, optional
@@ -91,6 +93,7 @@ class LookLoop:
         prices: AskPrices | None = None,
         placement: PlacementLoop | None = None,
         cutoff: Callable[[], Cutoff | None] = lambda: None,
+        ratios: Callable[[], PerformanceRatios | None] = lambda: None,
         looked: Callable[[], None] = lambda: None,
         spot_nodes: Callable[[], Collection[str]] = frozenset,
         mean_processors: Callable[[], float | None] = lambda: None,
@@ -105,6 +108,7 @@ class LookLoop:
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._placement = placement
         self._cutoff = cutoff
+        self._ratios = ratios
         self._looked = looked
         self._spot_nodes = spot_nodes
         self._mean_processors = mean_processors
@@ -174,6 +178,7 @@ class LookLoop:
                     cutoff=self._cutoff(),
                     waiting_price=self._waiting_price(),
                     free_nodes=free_nodes(snapshot, self._settings),
+                    ratios=self._ratios(),
                 ),
                 job_requeue=self.job_requeue,
                 counters={

@@ -31,6 +31,8 @@ from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.handover import ControlSocket, HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile, permitted_uids
 from advisor.service.hedge.watching import WatchLoop, watch_loop
+from advisor.service.learn.as_here import queued_here
+from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.placement_loop import PlacementLoop
@@ -118,7 +120,8 @@ class Control:
         )
         self.folder = HandoverFolder(settings.paths.state / HANDOVER_FOLDER)
         models = ModelStore(folder=settings.paths.models)
-        self.knowledge = Knowledge(settings, self.store, models)
+        self.ratios = PerformanceRatioBook(settings, self.store)
+        self.knowledge = Knowledge(settings, self.store, models, self.ratios.ratio)
         self._breakers = breakers
         self._prices = prices
         self._notifier = notifier or Notifier(None)
@@ -126,7 +129,12 @@ class Control:
         self.report: CloudReport | None = None
         if settings.placement.rule == "advisor":
             self.placement = PlacementLoop(
-                settings, store=self.store, models=models, clock=self.clock, fates=self._fate_of_place
+                settings,
+                store=self.store,
+                models=models,
+                clock=self.clock,
+                fates=self._fate_of_place,
+                ratios=self.ratios,
             )
         self.look = LookLoop(
             settings,
@@ -139,6 +147,7 @@ class Control:
             prices=self.prices,
             placement=self.placement,
             cutoff=lambda: self.knowledge.cutoff,
+            ratios=lambda: self.ratios.current,
             looked=self._looked,
             spot_nodes=lambda: self.report.spot_nodes() if self.report is not None else frozenset(),
             mean_processors=lambda: self.knowledge.mean_processors,
@@ -149,6 +158,7 @@ class Control:
             store=self.store,
             knowledge=self.knowledge,
             sizes=SizeKnowledge(models, self.clock),
+            ratios=self.ratios,
             view=self.view,
             metrics=self.metrics,
             clock=self.clock,
@@ -162,7 +172,13 @@ class Control:
         self._places = places
         if places is not None:
             self.watch = watch_loop(
-                settings, slurm=slurm, places=places, view=self.view, store=self.store, clock=self.clock
+                settings,
+                slurm=slurm,
+                places=places,
+                view=self.view,
+                store=self.store,
+                clock=self.clock,
+                slowdown=lambda queued: self.ratios.ratio(queued_here(queued, settings).job),
             )
             self.runners[self.watch.name] = LoopRunner(self.watch, self.clock, errand=self.watch.errand)
         self.portfolio = self._portfolio_loop(slurm, steering)
@@ -356,6 +372,7 @@ class Control:
             "boot_failures_in_a_row": self.cloud.boot_failures,
             "knowledge_base_jobs": self.knowledge.cases,
             "jobs_learned": self.learn.jobs_learned,
+            "performance_ratios": self.ratios.current,
             "prices": price_table(self.prices(), self.clock.wall()),
             "cloud_report": self.report.everything() if self.report is not None else None,
             "placement": self.placement.report() if self.placement is not None else None,

@@ -43,6 +43,7 @@ from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 log = structlog.get_logger(__name__)
 
 AskQuantiles = Callable[[int], Sequence[float]]
+AskSlowdown = Callable[[QueuedJob], float]
 """Job id to equally likely on-premise run times, seconds; empty when nothing was forecast."""
 
 
@@ -67,6 +68,8 @@ class WatchLoop:
         Forecast run times of a job.
     clock : Clock
         Time.
+    slowdown : callable, optional
+        How many times longer a job in the cloud runs than here; as the settings say without it.
     pause : callable
         Sleeps.
     """
@@ -84,6 +87,7 @@ class WatchLoop:
         small_jobs: SmallJobs,
         quantiles: AskQuantiles,
         clock: Clock,
+        slowdown: AskSlowdown | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._settings = settings
@@ -92,6 +96,9 @@ class WatchLoop:
         self._record = record
         self._small_jobs = small_jobs
         self._quantiles = quantiles
+        self._slowdown = slowdown or (
+            lambda queued: settings.placement.performance_ratio(queued.job.processors)
+        )
         self._clock = clock
         self._placing = Placing(settings, places=places, record=record, clock=clock)
         self._back = BringingBack(
@@ -239,7 +246,7 @@ class WatchLoop:
     def _stays(self, kept: Kept, queued: QueuedJob) -> bool:
         return stays_at_slot(
             processors=queued.job.processors,
-            slowdown=self._settings.placement.performance_ratio(queued.job.processors),
+            slowdown=self._slowdown(queued),
             elapsed_seconds=self._elapsed(queued),
             own_limit_seconds=kept.limit_seconds,
             run_quantiles=self._quantiles(kept.job_id),
@@ -256,7 +263,7 @@ class WatchLoop:
             place = self._places.place(kept.placeholder, kept.job_id)
             expected = place.start_time if place is not None else None
             if stays_past_stop(
-                slowdown=self._settings.placement.performance_ratio(queued.job.processors),
+                slowdown=self._slowdown(queued),
                 elapsed_seconds=elapsed,
                 own_limit_seconds=kept.limit_seconds,
                 further_wait_seconds=None if expected is None else expected - self._clock.wall(),
@@ -326,6 +333,7 @@ def watch_loop(
     view: SharedView,
     store: HistoryStore,
     clock: Clock,
+    slowdown: AskSlowdown | None = None,
 ) -> WatchLoop:
     """Put the loop together; what was forecast is read from the ledger."""
 
@@ -358,6 +366,7 @@ def watch_loop(
         small_jobs=small_jobs,
         quantiles=quantiles,
         clock=clock,
+        slowdown=slowdown,
     )
 
 

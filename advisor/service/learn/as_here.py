@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from advisor.history.store import HistoryStore
-from advisor.model.job import JobOutcome
+from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.sight.accounting import SOURCE
 from advisor.service.sight.advice_of import home_of, moved_by_us
 from advisor.slurm.protocol import QueuedJob
 
+AskRatio: TypeAlias = Callable[[Job], float]
 
-def outcome_here(outcome: JobOutcome, settings: Settings, store: HistoryStore) -> JobOutcome:
+
+def outcome_here(
+    outcome: JobOutcome, settings: Settings, store: HistoryStore, ratio: AskRatio | None = None
+) -> JobOutcome:
     """A finished job; one that ran in the cloud with the run time and the partition it would have had here.
 
     The run time is Cunha et al., Eq. 1, solved for the on-premise one. Accounting says ``burst`` of the
     partition, by which nobody's next submission would be told from a stranger's: the ledger knows where its
-    user had submitted it.
+    user had submitted it. ``ratio`` tells s(c) of a job as learned; without it the settings do.
     """
     if outcome.partition != settings.cluster.burst_partition:
         return outcome
@@ -27,8 +33,8 @@ def outcome_here(outcome: JobOutcome, settings: Settings, store: HistoryStore) -
     job = outcome.job
     if record is not None and record.job.queue:
         job = replace(job, queue=record.job.queue.partition(",")[0])
-    ratio = settings.placement.performance_ratio(job.processors)
-    return replace(outcome, job=job, end_time=outcome.start_time + outcome.run_seconds / ratio)
+    slower = settings.placement.performance_ratio(job.processors) if ratio is None else ratio(job)
+    return replace(outcome, job=job, end_time=outcome.start_time + outcome.run_seconds / slower)
 
 
 def queued_here(queued: QueuedJob, settings: Settings) -> QueuedJob:

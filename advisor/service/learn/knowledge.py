@@ -20,7 +20,7 @@ from advisor.model.site import Cutoff
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.predictor import Predictor
 from advisor.predict.tracker import states_of
-from advisor.service.learn.as_here import outcome_here
+from advisor.service.learn.as_here import AskRatio, outcome_here
 from advisor.service.submit.models import PREDICTOR_KIND
 from advisor.slurm.protocol import RUNNING, QueuedJob
 
@@ -45,6 +45,8 @@ class Knowledge:
         What it is built from.
     models : ModelStore
         Where it is saved.
+    ratio : callable, optional
+        s(c) of a job as learned; the settings' without it.
 
     Attributes
     ----------
@@ -56,7 +58,10 @@ class Knowledge:
         Of the finished jobs; None while there are none.
     """
 
-    def __init__(self, settings: Settings, store: HistoryStore, models: ModelStore) -> None:
+    def __init__(
+        self, settings: Settings, store: HistoryStore, models: ModelStore, ratio: AskRatio | None = None
+    ) -> None:
+        self._ratio = ratio
         self._settings = settings
         self._store = store
         self._models = models
@@ -170,7 +175,7 @@ class Knowledge:
         else:  # another run of it may end
             self._waits.add(outcome.job.job_id)
         state = state_at(outcome.job.submit_time)
-        here = outcome_here(outcome, self._settings, self._store)
+        here = outcome_here(outcome, self._settings, self._store, self._ratio)
         # the wait of one that ran in the cloud was not the on-premise queue's
         predictor.learn(here, state, wait=wait_is_new and not self._is_burst(outcome.partition))
 

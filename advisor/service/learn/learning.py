@@ -14,6 +14,7 @@ from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.exchange import spool
 from advisor.service.learn.as_here import outcome_here, queued_here
+from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Costs, Meter
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
@@ -50,6 +51,8 @@ class LearnLoop:
         What is taught: wait and run times.
     sizes : SizeKnowledge
         What is taught: small or large.
+    ratios : PerformanceRatioBook, optional
+        What is taught: how much longer jobs run in the cloud.
     view : SharedView
         What the look loop saw.
     metrics : ControlMetrics
@@ -73,6 +76,7 @@ class LearnLoop:
         view: SharedView,
         metrics: ControlMetrics,
         clock: Clock,
+        ratios: PerformanceRatioBook | None = None,
         meter: Meter | None = None,
     ) -> None:
         self._settings = settings
@@ -80,6 +84,7 @@ class LearnLoop:
         self._store = store
         self._knowledge = knowledge
         self._sizes = sizes
+        self._ratios = ratios or PerformanceRatioBook(settings, store)
         self._view = view
         self._metrics = metrics
         self._clock = clock
@@ -103,6 +108,7 @@ class LearnLoop:
             Step("ingest accounting", self.ingest_accounting),
             Step("refresh knowledge", self._knowledge.refresh),
             Step("refresh sizes", self._sizes.refresh),
+            Step("learn performance ratios", self._ratios.learn),
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
             Step("note costs", self.note_costs),
@@ -162,7 +168,9 @@ class LearnLoop:
         """Run times are known when jobs end; predictions are judged."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
-        self._sizes.learn(outcome_here(outcome, self._settings, self._store) for outcome in outcomes)
+        self._sizes.learn(
+            outcome_here(outcome, self._settings, self._store, self._ratios.ratio) for outcome in outcomes
+        )
         for outcome in outcomes:
             self._judge(outcome)
 

@@ -22,6 +22,7 @@ from advisor.decide.reasons import Reason
 from advisor.decide.record import likely_earned
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
+from advisor.history.records import AdviceRecord
 from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Placement
@@ -38,6 +39,7 @@ from advisor.predict.queue_events import CODED, KEY, Codes
 from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.replay.forecasts import forecast_rows
 from advisor.replay.proven import earned_by_candidates
+from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.learn.placement_record import PlacementRecord
 from advisor.service.running.clock import Clock
@@ -80,6 +82,8 @@ class PlacementLoop:
         Newest jobs of the history on which a record is earned at first.
     fates : callable, optional
         What became of the place of a job that was hedged.
+    ratios : PerformanceRatioBook, optional
+        s(c) as learned; as set without it.
     """
 
     name = "forests"
@@ -94,6 +98,7 @@ class PlacementLoop:
         options: ForecastOptions | None = None,
         record_jobs: int = RECORD_JOBS,
         fates: AskFate = lambda _job_id, _advice_id: None,
+        ratios: PerformanceRatioBook | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -102,6 +107,7 @@ class PlacementLoop:
         self._options = options or ForecastOptions()
         self._record_jobs = record_jobs
         self._fates = fates
+        self._ratios = ratios
         self._file = StateFile(settings.paths.state / "placement.json")
         self._hedges = HedgePrice(settings, models)
         self._record = PlacementRecord(settings.placement, self._file.read(), hedges=self._hedges)
@@ -187,6 +193,8 @@ class PlacementLoop:
         """Take in finished jobs, then everything that has happened since the last round."""
         _be_nice()
         self._record.boot_seconds = self._hedges.boot_seconds = self._boot_seconds
+        if self._ratios is not None and (learned := self._ratios.current) is not None:
+            self._record.line = (learned.overhead, learned.baseline)
         if self._stream is None:
             self._begin()
         self._take_outcomes()
@@ -227,8 +235,7 @@ class PlacementLoop:
         if is_earned:
             log.info("placement.hedge_price_learned", jobs=self._hedges.known)
             return
-        reckoned = self._settings.placement.model_copy(update={"boot_seconds": self._record.boot_seconds})
-        earned = earned_by_candidates(table, forecasts, reckoned)
+        earned = earned_by_candidates(table, forecasts, self._record.reckoned)
         if len(forests):
             self._forests, self._number = forests, self._number + len(rows)
         if self._record.is_earned:  # the old one was in force until now
@@ -273,6 +280,7 @@ class PlacementLoop:
             "first_forest_after_jobs": self._options.first,
             "record_earned": self._record.is_earned,
             "record_boot_seconds": self._record.earned_boot_seconds,
+            "record_overhead_and_baseline": self._record.earned_line,
             "record_saved_seconds": likely_earned(record, self._settings.placement).saved_seconds,
             "record_trusted_seconds": self._record.trusted_seconds,
             "record_at_risk_seconds": record.at_risk_seconds,
@@ -352,7 +360,7 @@ class PlacementLoop:
                     fate = (
                         None if advice is None else self._fates(outcome.job.job_id, advice.advice.advice_id)
                     )
-                    self._record.moved(outcome, advice, fate)
+                    self._record.moved(outcome, advice, fate, self._slowdown(advice))
                     self._hedges.ended_in_the_cloud(outcome, advice, fate)
                 continue
             self._ended_since += outcome.is_whole
@@ -362,6 +370,9 @@ class PlacementLoop:
                     advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
                     self._hedges.came_back(outcome, advice)
         self._needs_base |= is_bulk
+
+    def _slowdown(self, advice: AdviceRecord | None) -> float | None:
+        return None if advice is None or self._ratios is None else self._ratios.ratio(advice.job)
 
     def _follow(self) -> None:
         if self._stream is None or self._observer is None:

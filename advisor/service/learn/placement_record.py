@@ -33,6 +33,8 @@ from advisor.service.sight.hedge_record import Fate
 _MOST_OPEN: Final = 200_000
 _DRIFT_SHARE: Final = 0.25
 _LEAST_DRIFT_SECONDS: Final = 15.0
+_RATIO_DRIFT: Final = 0.05
+_DRIFT_PROCESSORS: Final = (1, 16, 128)
 """The boot time in force is a quantile of the last 50 boots, and moves by less from day to day."""
 
 
@@ -77,6 +79,8 @@ class PlacementRecord:
         self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
         self.boot_seconds = settings.boot_seconds
         """What decisions reckon with: learned, else the setting."""
+        self.line = self.earned_line = (settings.overhead_per_processor, settings.baseline)
+        """The same of o and i; and those that the record was earned with."""
         self.earned_boot_seconds = settings.boot_seconds
         """What the history's jobs were reckoned with when the record was earned."""
         self.is_earned = False
@@ -101,13 +105,32 @@ class PlacementRecord:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether nodes boot so much slower or faster now that what was earned is no longer what would be.
+        """Whether nodes boot, or run, so much slower or faster now that what was earned is not what would be.
 
         Every gain in it contains one boot: with a slower one the record would vouch for stakes with winnings
         that nobody would have had.
         """
         drift = abs(self.boot_seconds - self.earned_boot_seconds)
-        return self.is_earned and drift > max(_LEAST_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
+        boots = drift > max(_LEAST_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
+        (o, i), (earned_o, earned_i) = self.line, self.earned_line
+        runs = any(
+            abs((o - earned_o) * processors + i - earned_i)
+            > _RATIO_DRIFT * (earned_o * processors + earned_i)
+            for processors in _DRIFT_PROCESSORS
+        )
+        return self.is_earned and (boots or runs)
+
+    @property
+    def reckoned(self) -> PlacementSettings:
+        """The settings with boot time, o and i as decisions reckon with them now."""
+        overhead, baseline = self.line
+        return self._settings.model_copy(
+            update={
+                "boot_seconds": self.boot_seconds,
+                "overhead_per_processor": overhead,
+                "baseline": baseline,
+            }
+        )
 
     def begin_anew(self) -> None:
         """Forget what was seen so far: the history, which has it too, is about to be counted.
@@ -117,10 +140,15 @@ class PlacementRecord:
         self._keeper = RecordKeeper(self._settings.win_probability, self._moved.record)
 
     def earn(
-        self, earned: TrackRecord, levels: Mapping[Target, float], boot_seconds: float | None = None
+        self,
+        earned: TrackRecord,
+        levels: Mapping[Target, float],
+        boot_seconds: float | None = None,
+        line: tuple[float, float] | None = None,
     ) -> None:
-        """Add what the history has earned with a boot time, and take its calibration."""
+        """Add what the history has earned with a boot time, o and i, and take its calibration."""
         self.earned_boot_seconds = self.boot_seconds if boot_seconds is None else boot_seconds
+        self.earned_line = self.line if line is None else line
         self._keeper.add(earned)
         self.levels = {target: AdaptiveLevel(COVERAGE, level=level) for target, level in levels.items()}
         self.is_earned = True
@@ -146,13 +174,20 @@ class PlacementRecord:
             if self._hedges is not None:
                 self._hedges.withdrawn(key)
 
-    def moved(self, outcome: JobOutcome, advice: AdviceRecord | None, fate: Fate | None = None) -> None:
+    def moved(
+        self,
+        outcome: JobOutcome,
+        advice: AdviceRecord | None,
+        fate: Fate | None = None,
+        ratio: float | None = None,
+    ) -> None:
         """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
 
         Nobody has seen how long it would have waited here. A forecast of that must not be taken for a gain
         that allows larger stakes, or the rule would pay itself. Of a job that kept its place more is known:
         it ended before its turn came and has lost nothing, how much it won nobody knows; or its turn did
-        come, and its wait is as well known as that of one that stayed.
+        come, and its wait is as well known as that of one that stayed. `ratio` is its s(c) as learned; as set
+        without it.
         """
         if advice is None or advice.advice.placement is not Placement.BURST:
             return
@@ -163,7 +198,8 @@ class PlacementRecord:
             return
         submitted = outcome.job.submit_time
         wait = advice.estimates.wait.seconds if turn is None else max(0.0, turn - submitted)
-        here = wait + outcome.run_seconds / self._settings.performance_ratio(outcome.job.processors)
+        slower = self._settings.performance_ratio(outcome.job.processors) if ratio is None else ratio
+        here = wait + outcome.run_seconds / slower
         saved, chance = here - (outcome.end_time - submitted), _said(advice.advice)
         if saved < 0.0 or (turn is not None and chance is not None):
             for keeper in (self._keeper, self._moved):
@@ -176,6 +212,7 @@ class PlacementRecord:
             "bands": _plain(self.record),
             "moved": _plain(self._moved.record),
             "boot_seconds": self.earned_boot_seconds,
+            "line": list(self.earned_line),
             "levels": {target: level.level for target, level in self.levels.items()},
         }
 
@@ -186,6 +223,7 @@ class PlacementRecord:
             earned, moved = self._kept_record(kept), _bands(kept.get("moved", ()))
             # earlier releases did not say
             boot_seconds = float(kept.get("boot_seconds", self._settings.boot_seconds))
+            overhead, baseline = (float(one) for one in kept.get("line", self.earned_line))
             levels: dict[Target, float] = {target: float(kept["levels"][target]) for target in TARGETS}
         except (KeyError, TypeError, ValueError):
             return
@@ -194,9 +232,9 @@ class PlacementRecord:
             for band in (*earned.bands, *moved.bands)
             for number in (band.saved_seconds, band.squared_seconds)
         ]
-        is_sound = np.isfinite([*sums, boot_seconds, *levels.values()]).all()
+        is_sound = np.isfinite([*sums, boot_seconds, overhead, baseline, *levels.values()]).all()
         if len(earned.bands) == len(self.record.bands) and is_sound:
-            self.earn(earned, levels, boot_seconds)
+            self.earn(earned, levels, boot_seconds, (overhead, baseline))
             self._moved.add(moved)
 
     def _kept_record(self, kept: Mapping[str, Any]) -> TrackRecord:
@@ -225,7 +263,7 @@ class PlacementRecord:
             requested_time=request,
             estimates=estimates,
             boot=self.boot_seconds,
-            settings=self._settings,
+            settings=self.reckoned,
         )
         self._open[key] = _Open(submission.time, found["wait"], found["run"], case, candidate_chance(case))
         if self._hedges is not None:

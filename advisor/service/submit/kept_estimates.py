@@ -13,8 +13,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from advisor.model.estimate import NO_SIZE, Estimates
-from advisor.model.job import Job
-from advisor.predict.size_history import family
+from advisor.model.job import Job, family
 from advisor.service.submit.live_placement import LivePlacement
 from advisor.service.submit.state_holder import LoadedModel
 

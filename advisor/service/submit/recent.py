@@ -152,6 +152,7 @@ class RecentSubmissions:
             free_nodes=self._base.free_nodes,
             cutoff=self._base.cutoff,
             waiting_price=self._base.waiting_price,
+            ratios=self._base.ratios,
         )
 
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:

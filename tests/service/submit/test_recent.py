@@ -11,7 +11,7 @@ from msgspec import structs
 
 from advisor.decide.cloud_queue import cloud_wait
 from advisor.model import CloudState, Earned, Job, SiteState, TrackRecord
-from advisor.model.site import Cutoff, FreeNodes, Room
+from advisor.model.site import Cutoff, FreeNodes, PerformanceRatios, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster
 
@@ -228,6 +228,7 @@ def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> No
         cutoff=Cutoff(scale=9.0, decay=0.5),
         waiting_price=0.5,
         free_nodes=(FreeNodes(nodes=1, processors=2),),
+        ratios=PerformanceRatios(overhead=0.1, baseline=1.1, deviation=0.2, jobs=5),
     )
     said = structs.asdict(base)
     assert all(said[field.name] != field.default for field in structs.fields(SiteState))

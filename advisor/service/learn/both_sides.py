@@ -1,0 +1,114 @@
+"""Jobs that ran on both sides, kept up as jobs end: what s(c) = o*c + i is learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import structlog
+
+from advisor.history.store import HistoryStore
+from advisor.model.job import Job, JobOutcome, JobState, family
+from advisor.model.settings import Settings
+from advisor.model.site import PerformanceRatios
+from advisor.predict.performance_ratio import BothSides, learn_ratios
+from advisor.service.sight.accounting import SOURCE
+
+log = structlog.get_logger(__name__)
+
+_PAST_JOBS: Final = 50_000
+"""Newest jobs of the history that are looked through for what ran on both sides."""
+_MOST_RUNS: Final = 20
+"""Newest runs of the same work that are kept, a side."""
+_MOST_WORK: Final = 100_000
+
+_Work: TypeAlias = tuple[str, str | None, int, str | None]
+
+
+class PerformanceRatioBook:
+    """Knows s(c) of the site, its partitions and applications.
+
+    Work is what one user submits to one partition under one name (without counters) for one number of
+    processors. Only runs that ended well count: one that failed says nothing of how long it would have run.
+    To which partition a job was submitted that ran in the cloud the ledger knows.
+
+    Parameters
+    ----------
+    settings : Settings
+        o and i as configured; whether anything is learned.
+    store : HistoryStore
+        Finished jobs, and where each ran.
+
+    Attributes
+    ----------
+    current : PerformanceRatios or None
+        As learned so far; None: too little ran on both sides, or learning is switched off.
+    """
+
+    def __init__(self, settings: Settings, store: HistoryStore) -> None:
+        self._settings = settings
+        self._store = store
+        self._runs: dict[_Work, tuple[list[float], list[float]]] = {}
+        self._position: int | None = None
+        self._is_changed = False
+        self.current: PerformanceRatios | None = None
+
+    def ratio(self, job: Job) -> float:
+        """s(c) of a job; ``job.queue`` is the partition it was submitted to."""
+        if self.current is None:
+            return self._settings.placement.performance_ratio(job.processors)
+        return self.current.of(job.processors, job.queue, family(job.name)).factor
+
+    def learn(self) -> None:
+        """Take in what has ended since the last time.
+
+        The past is read once the first job has run in the cloud; before that nothing can be learned.
+        """
+        if not self._settings.placement.learn_performance_ratio:
+            return
+        if self._position is None and not self._begin():
+            return
+        for position, outcome in self._store.added_after(self._position or 0, source=SOURCE):
+            self._position = position
+            self._take(outcome)
+        if self._is_changed:
+            self._is_changed = False
+            own = self._settings.placement
+            self.current = learn_ratios(list(self._both()), own.overhead_per_processor, own.baseline)
+
+    def _begin(self) -> bool:
+        if not self._store.recent(1, source=SOURCE, partition=self._settings.cluster.burst_partition):
+            return False
+        self._position = self._store.last_position()
+        for outcome in self._store.recent(_PAST_JOBS, source=SOURCE):
+            self._take(outcome)
+        log.info("ratios.begun", work=len(self._runs), on_both_sides=sum(1 for _ in self._both()))
+        return True
+
+    def _take(self, outcome: JobOutcome) -> None:
+        job = outcome.job
+        if outcome.state is not JobState.COMPLETED or outcome.run_seconds <= 0.0:
+            return
+        if job.user is None or job.name is None or job.keeps_place_of is not None:
+            return
+        in_cloud = outcome.partition == self._settings.cluster.burst_partition
+        partition = self._home(job) if in_cloud else outcome.partition
+        work = (job.user, family(job.name), job.processors, partition)
+        sides = self._runs.setdefault(work, ([], []))
+        sides[in_cloud].append(outcome.run_seconds)
+        del sides[in_cloud][:-_MOST_RUNS]
+        self._is_changed |= bool(sides[0] and sides[1])
+        while len(self._runs) > _MOST_WORK:
+            del self._runs[next(iter(self._runs))]
+
+    def _home(self, job: Job) -> str:
+        """Where its user had submitted it; one that he sent to the cloud himself counts with the first."""
+        record = self._store.advice_of(job.job_id, source=SOURCE)
+        own = self._settings.cluster.on_premise_partitions
+        queue = (record.job.queue or "").partition(",")[0] if record is not None else ""
+        return queue if queue in own else own[0]
+
+    def _both(self) -> Iterator[BothSides]:
+        for (_, application, processors, partition), (here, cloud) in self._runs.items():
+            if here and cloud:
+                yield BothSides(processors, partition, application, tuple(here), tuple(cloud))
