@@ -17,6 +17,7 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.replay.sources import load_table
 from advisor.service.running.logs import configure as configure_logs
 from demo import simulated
+from demo.afterwards import keep_up, say_what_is_left, write_report
 from demo.live import Played, Stage
 from demo.plan import Plan, make_plan
 from demo.report import JobResult, show, summarise
@@ -92,8 +93,13 @@ def play_live(plan: Plan, *, keep: bool) -> int:
         stage = Stage(plan=plan, site=site, console=console)
         stage.play()
         code = _report(stage)
+        with console.status("writing the report"):
+            report = write_report(site)
         if keep:
-            _invite(site.environment, folder)
+            site.start_web()
+        say_what_is_left(console, report, f"http://127.0.0.1:{site.web_port}/" if keep else None)
+        if keep:
+            keep_up(console, site)
         return code
     finally:
         site.stop()
@@ -156,18 +162,6 @@ def _result(played: Played, store: HistoryStore) -> JobResult | None:
         predicted_wait_seconds=record.estimates.wait.seconds if record else float("nan"),
         starts=1 + outcome.restarts,
     )
-
-
-def _invite(environment: dict[str, str], folder: Path) -> None:
-    """Leave the cluster up until Enter is pressed."""
-    lines = "\n".join(f"export {name}={value}" for name, value in environment.items())
-    console.print(f"\nThe cluster stays up. In another terminal:\n{lines}\n", markup=False)
-    console.print(
-        "sbatch --wrap 'sleep 30' -n 4 -t 5; advisor status; advisor decisions; advisor why JOBID\n"
-        f"Logs are in {folder}. Press Enter to stop everything.",
-        markup=False,
-    )
-    sys.stdin.readline()
 
 
 if __name__ == "__main__":

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
 
 from advisor.decide.wording import why_sentence
 from advisor.history.store import HistoryStore
@@ -18,11 +15,13 @@ from advisor.model import Placement
 from advisor.model.errors import RetryLater
 from advisor.testing.site import Site
 from demo.plan import DemoJob, Plan
+from demo.screen import Row, View, as_line, screen
 from demo.stage import OVERHEAD_PER_PROCESSOR, can_switch_users
 
 _PATIENCE_SECONDS: Final = 240.0
 _POLL_SECONDS: Final = 1.0
-_ROWS: Final = 14
+_LINE_SECONDS: Final = 5.0
+"""Where the output is no terminal, a line this often says that the demo is alive."""
 
 
 @dataclass(slots=True)
@@ -53,7 +52,7 @@ class Played:
 
 @dataclass(slots=True)
 class Stage:
-    """Everything the screen shows."""
+    """The stream as it is played, and what has been seen of it."""
 
     plan: Plan
     site: Site
@@ -63,6 +62,9 @@ class Stage:
     nodes: list[tuple[str, str]] = field(default_factory=list)
     reasons: dict[int, tuple[Placement, str]] = field(default_factory=dict)
     seen_instances: dict[str, tuple[float, float, str]] = field(default_factory=dict)
+    booting: int = 0
+    waiting: list[int] = field(default_factory=list)
+    last_line: float = 0.0
 
     def play(self) -> None:
         """Submit every job at its time and wait until all have ended.
@@ -72,33 +74,43 @@ class Stage:
         RetryLater
             Some did not end in time.
         """
-        refresh = 2 if self.console.is_terminal else 0.05
-        with Live(self._screen(), console=self.console, refresh_per_second=refresh, transient=True) as live:
-            for job in self.plan.stream:
-                self._watch_until(self.started + job.submit_seconds, live)
-                self._submit(job)
-            end = time.time() + _PATIENCE_SECONDS
-            while not self.is_over:
-                if time.time() > end:
-                    left = [played.job_id for played in self.played.values() if not _has_ended(played)]
-                    msg = f"{len(left)} jobs did not end in time: {left[:10]}"
-                    raise RetryLater(msg, code="demo.late")
-                self._watch_until(time.time() + _POLL_SECONDS, live)
+        if not self.console.is_terminal:
+            self._play(None)
+            return
+        first = screen(self._view(), self.console.size.height)
+        with Live(first, console=self.console, auto_refresh=False, transient=True) as live:
+            self._play(live)
+
+    def _play(self, live: Live | None) -> None:
+        for job in self.plan.stream:
+            self._watch_until(self.started + job.submit_seconds, live)
+            self._submit(job)
+        end = time.time() + _PATIENCE_SECONDS
+        while not self.is_over:
+            if time.time() > end:
+                left = [played.job_id for played in self.played.values() if not _has_ended(played)]
+                msg = f"{len(left)} jobs did not end in time: {left[:10]}"
+                raise RetryLater(msg, code="demo.late")
+            self._watch_until(time.time() + _POLL_SECONDS, live)
 
     @property
     def is_over(self) -> bool:
         """Whether every job has ended."""
         return all(_has_ended(played) for played in self.played.values())
 
-    def _watch_until(self, moment: float, live: Live) -> None:
-        while True:
-            left = moment - time.time()
-            if left <= 0:
-                return
+    def _watch_until(self, moment: float, live: Live | None) -> None:
+        while (left := moment - time.time()) > 0:
             if left > 0.3:
                 self._look()
-                live.update(self._screen())
+                self._show(live)
             time.sleep(max(0.0, min(_POLL_SECONDS, moment - time.time())))
+
+    def _show(self, live: Live | None) -> None:
+        if live is not None:
+            live.update(screen(self._view(), self.console.size.height), refresh=True)
+        elif time.time() - self.last_line >= _LINE_SECONDS:
+            self.last_line = time.time()
+            self.console.print(as_line(self._view()), markup=False, highlight=False, soft_wrap=True)
 
     def _submit(self, job: DemoJob) -> None:
         cloud_run = job.run_seconds * (1.0 + OVERHEAD_PER_PROCESSOR * job.processors)
@@ -127,8 +139,12 @@ class Stage:
         shown = self.site.lab.run("sinfo", "-h", "-N", "-p", "burst", "-o", "%N|%T", check=False)
         self.nodes = sorted({(n, s) for n, _, s in (x.partition("|") for x in shown.stdout.splitlines())})
         self._read_ledger()
+        self.waiting.append(sum(played.state == "PENDING" for played in self.played.values()))
         now = time.time()
-        for instance in self.site.ec2.instances():
+        instances = self.site.ec2.instances()
+        alive = sum(instance["state"] in ("pending", "running") for instance in instances)
+        self.booting = max(0, alive - (len(self.site.hypervisor.booted) if self.site.hypervisor else 0))
+        for instance in instances:
             first, _, _ = self.seen_instances.get(instance["id"], (now, now, ""))
             if instance["state"] in ("pending", "running"):
                 self.seen_instances[instance["id"]] = (first, now, instance["option"])
@@ -140,56 +156,41 @@ class Stage:
                     advice = decision.record.advice
                     self.reasons[job_id] = (advice.placement, why_sentence(advice))
 
-    # ------------------------------------------------------------------ the screen
-
-    def _screen(self) -> Group:
-        return Group(self._head(), self._jobs(), self._cloud())
-
-    def _head(self) -> Panel:
-        states = [played.state for played in self.played.values()]
-        running = states.count("RUNNING")
-        ended = sum(_has_ended(played) for played in self.played.values())
-        text = (
-            f"[bold]{time.time() - self.started:5.0f} s[/]  {len(self.plan.stream)} jobs planned, "
-            f"{len(states)} submitted, {states.count('PENDING')} waiting, {running} running, {ended} ended\n"
-            f"on-premise: {self.plan.processors} processors; 1 s here is {self.plan.compression:.0f} s of "
-            f"{self.plan.title}"
+    def _view(self) -> View:
+        """What the screen shows now; jobs newest first."""
+        played = list(self.played.values())
+        states = [item.state for item in played]
+        mine = [item for item in reversed(played) if not item.job.explicit]
+        return View(
+            title=self.plan.title,
+            compression=self.plan.compression,
+            processors=self.plan.processors,
+            seconds=time.time() - self.started,
+            planned_seconds=self.plan.stream[-1].submit_seconds if self.plan.stream else 0.0,
+            planned=len(self.plan.stream),
+            submitted=len(played),
+            waiting=states.count("PENDING"),
+            running=states.count("RUNNING"),
+            ended=sum(_has_ended(item) for item in played),
+            queue=tuple(self.waiting),
+            nodes=tuple(self.nodes),
+            instances=len(self.seen_instances),
+            spot_instances=sum(option == "spot" for _, _, option in self.seen_instances.values()),
+            booting=self.booting,
+            rows=tuple(self._row(item) for item in mine),
         )
-        return Panel(text, title="Burst Advisor on a real Slurm")
 
-    def _jobs(self) -> Table:
-        table = Table(expand=True, title="Newest submissions")
-        for name in ("job", "user", "cpus", "state", "where", "why"):
-            table.add_column(name, no_wrap=name != "why", overflow="ellipsis")
-        mine = [played for played in self.played.values() if not played.job.explicit]
-        for played in mine[-_ROWS:]:
-            placement, why = self.reasons.get(played.job_id, (None, "…"))
-            moved = placement is Placement.BURST
-            where = "[bold magenta]cloud[/]" if moved else "here" if placement else ""
-            table.add_row(
-                str(played.job_id),
-                played.job.user,
-                str(played.job.processors),
-                played.state.lower(),
-                where,
-                why,
-            )
-        return table
-
-    def _cloud(self) -> Panel:
-        words = "   ".join(f"{node} [bold]{state}[/]" for node, state in self.nodes) or "no cloud nodes yet"
-        running = len(self.site.hypervisor.booted) if self.site.hypervisor else 0
-        spot = sum(option == "spot" for _, _, option in self.seen_instances.values())
-        return Panel(
-            f"{words}\n{len(self.seen_instances)} instances so far, {spot} on spot, {running} booted now",
-            title="EC2",
+    def _row(self, item: Played) -> Row:
+        placement, why = self.reasons.get(item.job_id, (None, "..."))
+        return Row(
+            job_id=item.job_id,
+            user=item.job.user,
+            processors=item.job.processors,
+            state=item.state.lower(),
+            moved=None if placement is None else placement is Placement.BURST,
+            why=why,
         )
 
 
 def _has_ended(played: Played) -> bool:
     return played.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL")
-
-
-def submitted(played: Sequence[Played]) -> tuple[DemoJob, ...]:
-    """The stream as it was really submitted: sbatch takes a moment of its own."""
-    return tuple(item.job for item in played)

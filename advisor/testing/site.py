@@ -61,6 +61,14 @@ class SiteOptions:
     hooks: Path = HOOKS
 
 
+def _free_port() -> int:
+    """Find a port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 class Daemon:
     """One of the advisor's processes, started as systemd would start it.
 
@@ -171,6 +179,8 @@ class Site:
         self.hypervisor: Hypervisor | None = None
         self.serve = self._daemon("serve")
         self.control = self._daemon("control")
+        self.web = self._daemon("web")
+        self.web_port = _free_port()
 
     def _lab_options(self) -> LabOptions:
         return replace(
@@ -230,6 +240,7 @@ class Site:
                 "reconcile_seconds": 1.0,
                 "metrics_port": 0,
             },
+            "web": {"port": self.web_port},
         }
 
     def __enter__(self) -> Self:
@@ -249,7 +260,7 @@ class Site:
         self.folder.chmod(0o755)
         for name in ("run", "advisor", "programs"):
             (self.folder / name).mkdir(exist_ok=True)
-        os.environ.update(self._credentials())
+        os.environ.update(self.credentials())
         self._stack.enter_context(self.ec2)
         self._install_programs()
         self._stack.callback(self.lab.stop, remove=False)
@@ -266,6 +277,11 @@ class Site:
         self._stack.callback(self.control.stop)
         self.serve.start()
         self._stack.callback(self.serve.stop)
+
+    def start_web(self) -> None:
+        """Start `advisor web` on `web_port` of the loopback address."""
+        self.web.start()
+        self._stack.callback(self.web.stop)
 
     def stop(self) -> None:
         """End everything, in the right order; repeating it is harmless."""
@@ -307,7 +323,7 @@ class Site:
                 raise RetryLater(msg, code="site.late")
             time.sleep(0.1)
 
-    def _credentials(self) -> dict[str, str]:
+    def credentials(self) -> dict[str, str]:
         """Made-up credentials, so that nobody's real ones are ever used here."""
         return {name: value for name, value in self.ec2.environment.items() if name != "AWS_ENDPOINT_URL"}
 
