@@ -12,7 +12,8 @@ setup: $(STAMP)  ## virtual environment with the project and its extras (idempot
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "installing the project and its dependencies into $(VENV): one to two minutes"
+	$(BIN)/pip install --disable-pip-version-check --progress-bar off --constraint constraints.txt --editable '.[dev]'
 	touch $(STAMP)
 
 system:  ## Debian packages that the tests and the demo need (Slurm, MariaDB, Lua, linters)
