@@ -13,6 +13,7 @@ from rich.console import Console
 
 from advisor.history.store import HistoryStore
 from advisor.model import Placement
+from advisor.model.bill import Bill
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.replay.sources import load_table
 from advisor.service.running.logs import configure as configure_logs
@@ -21,13 +22,7 @@ from demo.afterwards import keep_up, say_what_is_left, write_report
 from demo.live import Played, Stage
 from demo.plan import Plan, make_plan
 from demo.report import JobResult, show, summarise
-from demo.stage import (
-    ON_DEMAND_USD_PER_HOUR,
-    SPOT_USD_PER_HOUR,
-    make_site,
-    missing_tools,
-    teach,
-)
+from demo.stage import make_site, missing_tools, teach
 
 console = Console()
 
@@ -123,21 +118,33 @@ def _report(stage: Stage) -> int:
                 console.print("[red]accounting did not report every job[/]")
                 return 1
             time.sleep(0.5)
-    rates = {"spot": SPOT_USD_PER_HOUR}
-    dollars = sum(
-        (last - first) / 3600.0 * rates.get(option, ON_DEMAND_USD_PER_HOUR)
-        for first, last, option in stage.seen_instances.values()
-    )
+    with console.status("waiting for the cloud nodes to be given back"):
+        money = _paid(stage)
     summary = summarise(
         results,
         processors=stage.plan.processors,
-        compression=stage.plan.compression,
-        instance_hours_usd=dollars,
+        cloud_usd=money.spent_usd,
+        idle_usd=money.idle_usd,
         instances=len(stage.seen_instances),
-        on_spot=sum(option == "spot" for _, _, option in stage.seen_instances.values()),
+        on_spot=sum(option == "spot" for option in stage.seen_instances.values()),
     )
     show(summary, results, compression=stage.plan.compression, console=console)
     return 0 if summary.completed_once == summary.jobs else 1
+
+
+def _paid(stage: Stage) -> Bill:
+    """What `advisor spend` says when every node was given back and the history has it; so far, if not."""
+    end = time.monotonic() + 60.0
+    known = -1.0
+    with HistoryStore(f"sqlite:///{stage.site.state / 'history.db'}") as store:
+        while time.monotonic() < end:
+            found = store.bill()
+            is_over = all(item["state"] == "terminated" for item in stage.site.ec2.instances())
+            if is_over and found.spent_usd == known:
+                break
+            known = found.spent_usd if is_over else -1.0
+            time.sleep(3.0)  # longer than a round of the learn loop
+        return store.bill()
 
 
 def _results(stage: Stage) -> list[JobResult] | None:

@@ -61,7 +61,7 @@ class Stage:
     played: dict[int, Played] = field(default_factory=dict)
     nodes: list[tuple[str, str]] = field(default_factory=list)
     reasons: dict[int, tuple[Placement, str]] = field(default_factory=dict)
-    seen_instances: dict[str, tuple[float, float, str]] = field(default_factory=dict)
+    seen_instances: dict[str, str] = field(default_factory=dict)
     booting: int = 0
     waiting: list[int] = field(default_factory=list)
     last_line: float = 0.0
@@ -140,14 +140,10 @@ class Stage:
         self.nodes = sorted({(n, s) for n, _, s in (x.partition("|") for x in shown.stdout.splitlines())})
         self._read_ledger()
         self.waiting.append(sum(played.state == "PENDING" for played in self.played.values()))
-        now = time.time()
         instances = self.site.ec2.instances()
         alive = sum(instance["state"] in ("pending", "running") for instance in instances)
         self.booting = max(0, alive - (len(self.site.hypervisor.booted) if self.site.hypervisor else 0))
-        for instance in instances:
-            first, _, _ = self.seen_instances.get(instance["id"], (now, now, ""))
-            if instance["state"] in ("pending", "running"):
-                self.seen_instances[instance["id"]] = (first, now, instance["option"])
+        self.seen_instances |= {item["id"]: item["option"] for item in instances}
 
     def _read_ledger(self) -> None:
         with HistoryStore(f"sqlite:///{self.site.state / 'history.db'}") as store:
@@ -175,7 +171,7 @@ class Stage:
             queue=tuple(self.waiting),
             nodes=tuple(self.nodes),
             instances=len(self.seen_instances),
-            spot_instances=sum(option == "spot" for _, _, option in self.seen_instances.values()),
+            spot_instances=sum(option == "spot" for option in self.seen_instances.values()),
             booting=self.booting,
             rows=tuple(self._row(item) for item in mine),
         )

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from advisor.decide.display import duration, usd
 from advisor.model import Placement
 from demo.plan import DemoJob, on_premise_schedule
 
@@ -44,7 +45,10 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Totals of the demo; seconds are demo seconds, dollars those of the uncompressed time."""
+    """Totals of the demo; seconds are demo seconds, dollars are true: what its nodes have cost.
+
+    ``idle_usd`` is what of them was boots and nodes between jobs; None where nobody metered it.
+    """
 
     jobs: int
     completed_once: int
@@ -57,6 +61,7 @@ class Summary:
     saved_seconds: float
     wait_error_seconds: float
     cloud_usd: float
+    idle_usd: float | None
     instances: int
     on_spot: int | None
 
@@ -65,9 +70,9 @@ def summarise(
     results: Sequence[JobResult],
     *,
     processors: int,
-    compression: float,
-    instance_hours_usd: float,
+    cloud_usd: float,
     instances: int,
+    idle_usd: float | None = None,
     on_spot: int | None = None,
 ) -> Summary:
     """Compare with the same stream entirely on-premise (EASY backfilling on the simulated cluster)."""
@@ -92,7 +97,8 @@ def summarise(
         on_premise_mean_turnaround_seconds=float((ends - submits).mean()),
         saved_seconds=float(((ends - submits) - turnaround).sum()),
         wait_error_seconds=float(np.mean(errors)) if errors else float("nan"),
-        cloud_usd=instance_hours_usd * compression,
+        cloud_usd=cloud_usd,
+        idle_usd=idle_usd,
         instances=instances,
         on_spot=on_spot,
     )
@@ -102,7 +108,8 @@ def show(summary: Summary, results: Sequence[JobResult], *, compression: float, 
     """Print the table."""
     _show_moved(results, console)
     hours = compression / 3600.0
-    table = Table(title="With the advisor, and with everything on-premise", show_header=True)
+    pace = f"one second here is {duration(compression)} of the log; dollars are the demo's own"
+    table = Table(title=f"With the advisor, and with everything on-premise ({pace})", show_header=True)
     for name in ("", "with the advisor", "all on-premise (simulated)"):
         table.add_column(name, justify="left" if not name else "right")
 
@@ -119,7 +126,8 @@ def show(summary: Summary, results: Sequence[JobResult], *, compression: float, 
     )
     table.add_row("jobs kept / moved", f"{summary.kept} / {summary.moved}", f"{summary.jobs} / 0")
     spot = "" if summary.on_spot is None else f" ({summary.on_spot} spot)"
-    table.add_row("cloud", f"{summary.instances} nodes{spot}, {summary.cloud_usd:,.2f} USD", "0 USD")
+    idle = "" if summary.idle_usd is None else f", {usd(summary.idle_usd)} of it idle time"
+    table.add_row("cloud", f"{summary.instances} nodes{spot}, {usd(summary.cloud_usd)} spent{idle}", usd(0.0))
     console.print(table)
     console.print(
         f"Time saved, all jobs together: [bold]{in_hours(summary.saved_seconds)}[/]. "

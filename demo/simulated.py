@@ -14,7 +14,7 @@ from rich.progress import track
 
 from advisor.decide import advise
 from advisor.decide.wording import sentence
-from advisor.model import CloudState, ClusterState, Job, Mode, Placement, SiteState
+from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn import KnnParameters
@@ -51,6 +51,7 @@ def play(plan: Plan, console: Console) -> int:
     predictor = _taught(plan)
     kept: list[DemoJob] = []
     moved: dict[int, float] = {}
+    prices: dict[int, float] = {}
     predicted: list[float] = []
     for number, job in enumerate(track(plan.stream, description="deciding", console=console, transient=True)):
         state = _site_state(kept, plan.processors, job.submit_seconds, len(moved))
@@ -59,6 +60,8 @@ def play(plan: Plan, console: Console) -> int:
         advice = advise(request, state, estimates, settings, advice_id=f"demo-{number}")
         predicted.append(estimates.wait.seconds)
         if advice.placement is Placement.BURST:
+            is_spot = advice.capacity is Capacity.SPOT
+            prices[number] = SPOT_USD_PER_HOUR if is_spot else ON_DEMAND_USD_PER_HOUR
             moved[number] = job.run_seconds * settings.placement.performance_ratio(job.processors)
         else:
             kept.append(job)
@@ -71,14 +74,15 @@ def play(plan: Plan, console: Console) -> int:
                 highlight=False,
             )
     results = _results(plan, kept, moved, predicted)
-    hours = sum(
-        job.processors * moved[number] / 3600.0 for number, job in enumerate(plan.stream) if number in moved
-    ) / (plan.processors / NODES)
+    per_node = plan.processors / NODES
+    dollars = sum(
+        seconds / 3600.0 * plan.stream[number].processors / per_node * prices[number]
+        for number, seconds in moved.items()
+    )
     summary = summarise(
         results,
         processors=plan.processors,
-        compression=plan.compression,
-        instance_hours_usd=hours * (SPOT_USD_PER_HOUR + ON_DEMAND_USD_PER_HOUR) / 2.0,
+        cloud_usd=dollars,
         instances=min(BURST_NODES, len(moved)),
     )
     show(summary, results, compression=plan.compression, console=console)

@@ -233,27 +233,15 @@ def _row(which: str, row: WhatIfRow, optimum: float) -> dict[str, Any]:
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
-    from advisor.decide.display import duration
+    from advisor.service.admin.whatif_words import whatif_table
 
     begin = clock_text(result["since"])
     console.print(Text(f"{result['jobs']:,} on-premise jobs of {result['history']} since {begin}"))
     if result["asked_since"] < result["since"]:
         wanted = clock_text(result["asked_since"])
         console.print(Text(f"Not since {wanted}, as asked: before, too few jobs had ended to forecast from."))
-    headings = ("settings", "moved", "slower", "time saved", "turnaround", "USD", "USD, top day")
-    rows = [
-        (
-            row["settings"],
-            f"{row['cloud_jobs']:,}",
-            "-" if row["settings"] == _BEST else f"{row['slower_jobs']:,}",
-            duration(row["saved_seconds"]),
-            duration(row["mean_turnaround_seconds"]),
-            _usd(row["cost_usd"]),
-            _usd(row["dearest_day_usd"]),
-        )
-        for row in result["rows"]
-    ]
-    print_table(console, headings, rows, numbers=headings[1:])
+    headings, cells = whatif_table(result["rows"])
+    print_table(console, headings, cells, numbers=headings[1:])
     for row in result["rows"]:
         most = list(row["reasons"].items())[:_REASONS]
         if most:
@@ -268,7 +256,3 @@ def _draw(console: Console, result: Mapping[str, Any]) -> None:
                 "long they would have waited."
             )
         )
-
-
-def _usd(amount: float) -> str:
-    return "-" if math.isnan(amount) else f"{amount:,.2f}"

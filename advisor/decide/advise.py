@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from advisor.decide.capacity import choose, kind_of_node, must_be_stable, stable_feature
+from advisor.decide.capacity import choose, kind_of_node, must_be_stable, of_users_choice, stable_feature
 from advisor.decide.cloud_queue import cloud_wait
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_of
@@ -60,7 +60,8 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     answers, chosen, hedge = _answers(job, state, estimates, settings)
     moved = chosen is not None
     # in the cloud when every question let it go there, or when the user asked for the burst partition
-    bursts = moved or answers[-1].reason == _EXPLICIT_BURST
+    is_users = not moved and answers[-1].reason == _EXPLICIT_BURST
+    bursts = moved or is_users
     mode = settings.cluster.mode_of(job.queue)
     acts = mode is _ACT
     moves = moved and acts
@@ -70,7 +71,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         time=state.time,
         placement=_BURST if bursts else _ON_PREMISE,
         partition=settings.cluster.burst_partition if moves else None,
-        capacity=chosen,
+        capacity=_users_capacity(job, state, estimates, settings) if is_users and acts else chosen,
         mode=mode,
         answers=answers,
         size=size,
@@ -129,6 +130,11 @@ def _answers(
     if third.verdict in STAYS:
         return (first, second, third), None, None
     return (first, second, third, fourth), chosen, trial if tries else hedge
+
+
+def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
+    run = settings.placement.performance_ratio(job.processors) * estimates.run.seconds
+    return of_users_choice(job, run, state.cloud, settings, state.time)
 
 
 def _worth(

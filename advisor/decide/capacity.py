@@ -68,6 +68,20 @@ def choose(
     return capacity, _answer(_YES, reason, run, limit, price, detail=obstacle)
 
 
+def of_users_choice(
+    job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
+) -> Capacity | None:
+    """What to pay for where the user himself has put the job into the burst partition.
+
+    A kind of node that its constraint names is what it gets; else the rule of moved jobs (:func:`choose`)
+    holds. None: on-demand, as for a job that nothing is known of.
+    """
+    named = next((capacity for capacity in Capacity if capacity.value in job.features), None)
+    if named is None:
+        return choose(job, cloud_run_seconds, cloud, settings, now)[0]
+    return None if named is Capacity.SPOT and not requeueable(job, settings) else named
+
+
 def must_be_stable(job: Job, settings: Settings) -> bool:
     """Whether the job needs a constraint that keeps it off spot nodes; where there are none nothing need."""
     return settings.capacity.use_spot and not requeueable(job, settings)

@@ -55,7 +55,13 @@ def short_duration(seconds: float) -> str:
 
 def usd(amount: float | None, digits: int = 2) -> str:
     """Money for people: ``1,234.50 USD``; ``-`` where there is no figure."""
-    return "-" if amount is None or math.isnan(amount) else f"{amount:,.{digits}f} USD"
+    figure = money(amount, digits)
+    return figure if figure == "-" else f"{figure} USD"
+
+
+def money(amount: float | None, digits: int = 2) -> str:
+    """The same for a cell of a table whose heading has the unit."""
+    return "-" if amount is None or math.isnan(amount) else f"{amount:,.{digits}f}"
 
 
 def quantity(value: Quantity) -> str:

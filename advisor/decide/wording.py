@@ -155,8 +155,13 @@ def hedge_sentence(hedge: Hedge) -> str:
 def headline(advice: Advice) -> str:
     """What was decided, in one sentence."""
     if any(answer.reason == Reason.EXPLICIT_BURST for answer in advice.answers):
-        return _LEFT_IN_BURST
+        return _left_in_burst(advice.capacity)
     return _headline(advice.placement, advice.capacity, advice.mode)
+
+
+def _left_in_burst(capacity: str | None) -> str:
+    bought = f" A node that is launched for it is {capacity} capacity." if capacity else ""
+    return _LEFT_IN_BURST + bought
 
 
 def _headline(placement: str, capacity: str | None, mode: str) -> str:
@@ -187,7 +192,7 @@ def recorded_why(recorded: RecordedAdvice) -> str:
 def recorded_headline(recorded: RecordedAdvice) -> str:
     """What an AdminComment says was decided, in one sentence."""
     if recorded.reason == Reason.EXPLICIT_BURST:
-        return _LEFT_IN_BURST
+        return _left_in_burst(clean(recorded.capacity) if recorded.capacity else None)
     capacity = clean(recorded.capacity) if recorded.capacity else None
     return _headline(recorded.placement, capacity, recorded.mode)
 

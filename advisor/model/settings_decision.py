@@ -162,7 +162,9 @@ class WaitingSettings(Section):
         "its place on-premise. Needs what `hedge.enabled` needs.",
     )
     daily_cap_usd: Dollars = setting(
-        0.0, "Money the burst partition may spend per day; 0 means no cap.", unit="USD"
+        0.0,
+        "Money the burst partition may spend per day of UTC, spent and promised together; 0 means no cap.",
+        unit="USD",
     )
     account_daily_cap_usd: dict[str, Dollars] = setting({}, "The same per account.", unit="USD")
     ask_again_seconds: float = setting(

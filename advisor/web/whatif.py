@@ -19,6 +19,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.replay.plots import COLOURS, styled
 from advisor.service.admin.ledger_view import LedgerSums
+from advisor.service.admin.whatif_words import whatif_table
 from advisor.web.answers import Answers, RefusedError, part
 from advisor.web.asking import since_of
 from advisor.web.guard import MOST_BODY_BYTES, is_token
@@ -79,10 +80,13 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         run = _run(site, run_id)
         result = run.result
         decided = part(lambda: _decided(site, float(result["since"]))) if result else None
+        headings, cells = whatif_table(result["rows"]) if result else ((), [])
         return answers.page(
             request,
             "whatif_run.html",
             run.as_data() | {"decided": decided},
+            headings=headings,
+            cells=cells,
             plots=_plots(result) if result else [],
             is_running=run.state is RunState.RUNNING,
             token=site.token,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
+from advisor.cli.whatif import _draw
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, CloudState, Job, JobOutcome, SiteState
 from advisor.model.settings import Settings
 from advisor.replay.own_history import jobs_of_store
 from advisor.replay.sources import load_table
+from advisor.service.admin.whatif_words import whatif_table
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.snapshot import Snapshot
 
@@ -90,6 +95,47 @@ def test_for_people_and_by_the_published_rule(site: Path) -> None:
     assert found.exit_code == 0, found.output
     for word in ("in force", "changed", "clairvoyant", "ran in the cloud", "placement.rule = published"):
         assert word in found.stdout
+
+
+def test_day_one_11_the_command_says_what_the_page_says() -> None:
+    """It rounded to nothing: "hours saved 2, turnaround 0.00 h, USD 2" was 2 h 05 min, 12 s, 4.86 USD."""
+    row = {
+        "settings": "in force",
+        "cloud_jobs": 7,
+        "hedged_jobs": 0,
+        "slower_jobs": 1,
+        "saved_seconds": 7500.0,
+        "fraction_of_optimal": 0.5,
+        "mean_turnaround_seconds": 12.0,
+        "cost_usd": 4.86,
+        "dearest_day_usd": 1234.5,
+    }
+    best = row | {"settings": "clairvoyant", "cost_usd": math.nan, "dearest_day_usd": None}
+    headings, cells = whatif_table([row, best])
+    assert dict(zip(headings, cells[0], strict=True)) == {
+        "settings": "in force",
+        "moved": "7",
+        "slower": "1",
+        "turnaround saved": "2 h 05 min",
+        "of the best": "50%",
+        "mean turnaround": "12 s",
+        "cost, USD": "4.86",
+        "dearest day, USD": "1,234.50",
+    }
+    assert cells[1][2:] == ("-", "2 h 05 min", "50%", "12 s", "-", "-")
+    result = {
+        "since": 0.0,
+        "asked_since": 0.0,
+        "jobs": 7,
+        "history": "history",
+        "changes": {},
+        "left_out_cloud_jobs": 0,
+    }
+    console = Console(width=80, file=io.StringIO())
+    _draw(console, result | {"rows": [row | {"reasons": {}}, best | {"reasons": {}}]})
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(cell in shown for cell in cells[0])
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_boot_time_is_the_one_control_has_seen(site: Path) -> None:

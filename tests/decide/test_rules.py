@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.decide.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import RULES, may_move, partitions_of
-from advisor.model import Placement, Verdict
+from advisor.decide.wording import headline, recorded_headline
+from advisor.model import Capacity, Placement, Verdict
 from tests.decide.cases import ask, make_cloud, make_job, make_settings
 
 STAYS = [
@@ -71,9 +73,35 @@ def test_a_rule_objects_and_nothing_is_changed(job, rules, cloud, reason):
     assert advice.decisive.verdict is Verdict.NO
     assert advice.partition is None
     assert advice.prefer == ()
-    assert advice.capacity is None
+    assert advice.capacity is (Capacity.SPOT if reason is Reason.EXPLICIT_BURST else None)
     expected = Placement.BURST if reason is Reason.EXPLICIT_BURST else Placement.ON_PREMISE
     assert advice.placement is expected
+
+
+@pytest.mark.parametrize(
+    ("job", "capacity"),
+    [
+        ({}, Capacity.SPOT),
+        ({"requeue": False}, Capacity.ON_DEMAND),
+        ({"features": ("on-demand",)}, Capacity.ON_DEMAND),
+        ({"features": ("spot",)}, Capacity.SPOT),
+        ({"features": ("spot",), "requeue": False}, None),
+    ],
+)
+@pytest.mark.parametrize("mode", ["act", "shadow"])
+def test_day_one_9_a_users_own_burst_job_gets_the_cheap_capacity(job, capacity, mode):
+    """It got on-demand at 2.72 where a moved job got spot at 1.09 USD/h. In shadow mode nothing changes."""
+    settings = make_settings(cluster={"default_mode": mode})
+    cloud = make_cloud(features=("spot", "on-demand"))
+    advice = ask(make_job(queue="burst", explicit_partition=True, **job), cloud=cloud, settings=settings)
+    assert advice.capacity is (capacity if mode == "act" else None)
+    assert (advice.partition, advice.prefer, advice.require) == (None, (), ())
+    assert advice.decisive.reason == Reason.EXPLICIT_BURST
+    recorded = parse_admin_comment(admin_comment(advice))
+    assert recorded is not None
+    assert recorded.capacity == advice.capacity
+    assert headline(advice) == recorded_headline(recorded)
+    assert str(capacity) in headline(advice) or advice.capacity is None
 
 
 MOVES = [

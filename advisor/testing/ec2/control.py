@@ -130,6 +130,8 @@ def _as_json(instance: Any) -> dict[str, Any]:
         "zone": instance._placement.zone,  # noqa: SLF001
         "ip": instance.private_ip,
         "launch_index": instance.ami_launch_index,
+        "launched": instance.launch_time.timestamp(),
+        "ended": getattr(instance, "emulator_ended", None),
         "option": instance.lifecycle or "on-demand",
         "tags": {tag["key"]: tag["value"] for tag in instance.get_tags()},
         "user_data": data.decode() if hasattr(data, "decode") else data,

@@ -107,6 +107,7 @@ class Lifecycle:
             if before.code in (_SHUTTING_DOWN[1], _TERMINATED[1]):
                 return before
             original(instance)
+            instance.emulator_ended = time.time()  # EC2 bills until an instance begins to shut down
             instance.state_reason.code, instance.state_reason.message = reason
             capacity.give_back(self.state, getattr(instance, "emulator_pool", None))
             if self.state.behaviour.reuse_addresses and instance.private_ip:

@@ -1,0 +1,37 @@
+"""What-if's rows in words: one table for the command and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from advisor.decide.display import duration, money
+
+Row = Mapping[str, Any]
+CLAIRVOYANT = "clairvoyant"
+
+
+def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and cells, the settings' names first; hedged jobs only where there are any."""
+    columns = {
+        "settings": [str(row["settings"]) for row in rows],
+        "moved": [f"{row['cloud_jobs']:,}" for row in rows],
+        "hedged": [f"{row['hedged_jobs']:,}" for row in rows],
+        "slower": ["-" if row["settings"] == CLAIRVOYANT else f"{row['slower_jobs']:,}" for row in rows],
+        "turnaround saved": [_time(row["saved_seconds"]) for row in rows],
+        "of the best": [_share(row["fraction_of_optimal"]) for row in rows],
+        "mean turnaround": [_time(row["mean_turnaround_seconds"]) for row in rows],
+        "cost, USD": [money(row["cost_usd"]) for row in rows],
+        "dearest day, USD": [money(row["dearest_day_usd"]) for row in rows],
+    }
+    if not any(row["hedged_jobs"] for row in rows):
+        del columns["hedged"]
+    return tuple(columns), list(zip(*columns.values(), strict=True))
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None or share != share else f"{share:.0%}"  # noqa: PLR0124 - NaN
