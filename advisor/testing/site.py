@@ -208,7 +208,7 @@ class Site:
         return {
             "ADVISOR_CONFIG": str(self.config),
             "SLURM_CONF": str(self.lab.conf),
-            **self._credentials(),
+            **self.credentials(),
         }
 
     def default_settings(self) -> dict[str, dict[str, Any]]:
