@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ from advisor.slurm.parsing import suspend_seconds
 from advisor.slurm.protocol import Partition, SlurmBackend
 
 _OLDEST: Final = (22, 5)
+_WEIGHT: Final = re.compile(r"(?:^|=)(\d+)")
+"""A weight: a number, or in the list of TRES ``cpu=1000,gres/gpu=2000`` each."""
 _PROGRAMS_CONF: Final = "advisor_programs.conf"
 _PROGRAM_DEFAULTS: Final = {
     "control_socket": "/run/advisor/control.sock",
@@ -104,6 +107,7 @@ class SlurmExamination:
 
     def _priorities(self) -> Iterator[Diagnosis]:
         if "multifactor" in self._config.get("PriorityType", ""):
+            yield from self._small_first()
             return
         ours = self._settings.portfolio
         if self._settings.size.small_priority_offset:
@@ -118,6 +122,24 @@ class SlurmExamination:
                 "PriorityType is not priority/multifactor: burst jobs cannot be put in the policy's order",
                 "Use priority/multifactor, or set portfolio.order_jobs = false",
             )
+
+    def _small_first(self) -> Iterator[Diagnosis]:
+        """Whether the offset puts small jobs first, beside what Slurm's own factors may differ by."""
+        offset, weights = self._settings.size.small_priority_offset, priority_weights(self._config)
+        most = sum(weights.values())
+        if not self._settings.size.enabled or not offset:
+            return
+        if offset > most:
+            yield ok("slurm.conf", f"small jobs go first: {offset} is more than all weights ({most})")
+            return
+        names = ", ".join(f"{name} {weight}" for name, weight in weights.items())
+        yield warning(
+            "slurm.conf",
+            f"small jobs may still start after large ones: size.small_priority_offset is {offset}, and the "
+            f"other factors differ by up to {most} ({names})",
+            f"size.small_priority_offset = {most + 1} puts small jobs first whatever else counts; leave it "
+            "where age, fair share or QOS are to win",
+        )
 
     def _rights(self) -> Iterator[Diagnosis]:
         """Whoever runs the doctor is taken for the service's user: it is run by ``sudo -u``."""
@@ -273,3 +295,18 @@ class SlurmExamination:
                 "all have the feature on-demand or reserved: none ever becomes a spot instance",
                 "Take it off some of them in slurm.conf, or set capacity.use_spot = false",
             )
+
+
+def priority_weights(config: Mapping[str, str]) -> dict[str, int]:
+    """Slurm's PriorityWeight settings that are not 0, by name; TRES together.
+
+    Each weighs a factor of 0 to 1, so two jobs' priorities differ by their sum at most, nice and site factor
+    aside.
+    """
+    weights = {}
+    for name, value in config.items():
+        if name.startswith("PriorityWeight"):
+            weight = sum(int(digits) for digits in _WEIGHT.findall(value))
+            if weight:
+                weights[name] = weight
+    return weights

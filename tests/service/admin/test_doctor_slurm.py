@@ -83,7 +83,7 @@ def common_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sound_slurm() -> None:
     found = examine(Talker())
-    assert [each.level for each in found["slurm"] + found["slurm.conf"] + found["rights"]] == [Level.OK] * 5
+    assert [each.level for each in found["slurm"] + found["slurm.conf"] + found["rights"]] == [Level.OK] * 6
 
 
 def test_nobody_answers() -> None:
@@ -267,3 +267,27 @@ def test_who_may_be_requeued_is_said_once(*, said: str, setting: bool) -> None:
     assert wrong == (
         [] if (said == "1") is setting else [f"Set cluster.requeue_default = {str(not setting).lower()}"]
     )
+
+
+@pytest.mark.parametrize(
+    ("weights", "offset", "needed"),
+    [
+        ({}, 1000, None),
+        ({"PriorityWeightAge": "1000"}, 1000, 1001),
+        ({"PriorityWeightAge": "999"}, 1000, None),
+        ({"PriorityWeightFairShare": "10000", "PriorityWeightQOS": "20000"}, 1000, 30_001),
+        ({"PriorityWeightTRES": "cpu=1000,mem=2000,gres/gpu=3000"}, 1000, 6001),
+        ({"PriorityWeightTRES": "(null)", "PriorityWeightAge": "0"}, 1, None),
+        ({"PriorityWeightAge": "1000"}, 0, None),
+    ],
+)
+def test_g15_the_offset_of_small_jobs_is_held_against_the_sites_weights(
+    weights: dict[str, str], offset: int, needed: int | None
+) -> None:
+    settings = Settings.model_validate({"size": {"small_priority_offset": offset}})
+    found = [
+        each for each in examine(Talker(SOUND | weights), settings)["slurm.conf"] if "small job" in each.what
+    ]
+    asked = [each for each in found if each.level is Level.WARNING]
+    assert len(found) == bool(offset)
+    assert [f"size.small_priority_offset = {needed} " in each.mend for each in asked] == [True] * bool(needed)
