@@ -56,7 +56,6 @@ def make_site(plan: Plan, folder: Path) -> Site:
 def _settings() -> dict[str, dict[str, Any]]:
     return {
         "placement": {
-            "rule": "published",
             "overhead_per_processor": OVERHEAD_PER_PROCESSOR,
             "boot_seconds": BOOT_SECONDS,
         },
