@@ -246,6 +246,15 @@ def test_programs_are_this_releases(played: Played) -> None:
         assert os.access(path, os.X_OK)
 
 
+def test_g15_the_size_model_is_trained_after_the_ingest(played: Played) -> None:
+    """No slurmctld and no slurmdbd are there: the ingest finds nothing, which is said, and stops nothing."""
+    tasks = re.findall(r"^TASK \[(.*?)\]", played.first.output, re.MULTILINE)
+    (ingested,) = [at for at, name in enumerate(tasks) if "The last year's jobs become the history" in name]
+    (trained,) = [at for at, name in enumerate(tasks) if "What is small and what is large is learned" in name]
+    assert ingested < trained
+    assert "only 0 finished jobs in the history" in played.first.output
+
+
 def test_units_start_the_command_that_was_installed(played: Played) -> None:
     units = played.host.root / "etc" / "systemd" / "system"
     for name in ("serve", "control", "retrain", "web"):
