@@ -14,6 +14,7 @@ from advisor.history.schema import node_use, paid_time
 from advisor.model.bill import Bill, NodeUse, PaidTime, bill, used
 
 _BATCH: Final = 500
+_CHANGING: Final = ("end_time", "processors", "account", "is_final")
 
 
 class PaidTimes:
@@ -44,23 +45,33 @@ class PaidTimes:
                 )
 
     def add_uses(self, uses: Iterable[NodeUse]) -> None:
-        """Note runs; what was noted of the same run from the queue makes room for them."""
-        with self._database.writing() as connection:
-            for use in uses:
-                if not use.is_final and _is_told(connection, use):
-                    continue
-                connection.execute(
-                    sa.delete(node_use).where(
-                        node_use.c.node == use.node,
-                        node_use.c.job_id == use.job_id,
-                        node_use.c.is_final.is_(False),
-                        node_use.c.start_time <= use.end,
-                    )
-                )
-                values = _values(use)
-                insert = insert_into(connection, node_use).values(values)
-                key = ["node", "job_id", "start_time"]
-                connection.execute(insert.on_conflict_do_update(index_elements=key, set_=values))
+        """Note runs; what was noted of the same run from the queue makes room for them.
+
+        Of a run that accounting has told the end of, the queue has nothing more to say: a look at it may be
+        older. Written in transactions of 500.
+        """
+        for batch in _parts(list(uses)):
+            with self._database.writing() as connection:
+                known = _select_uses(connection, _of_jobs(sorted({use.job_id for use in batch})))
+                of_run: dict[tuple[str, int], list[NodeUse]] = {}
+                for one in known:
+                    of_run.setdefault((one.node, one.job_id), []).append(one)
+                stale: list[NodeUse] = []
+                wanted: list[NodeUse] = []
+                for use in batch:
+                    same = of_run.get((use.node, use.job_id), [])
+                    if not use.is_final and any(one.is_final and one.end > use.start for one in same):
+                        continue
+                    stale += [one for one in same if not one.is_final and one.start <= use.end]
+                    wanted.append(use)
+                for one in stale:
+                    connection.execute(sa.delete(node_use).where(*_is(one)))
+                if wanted:
+                    insert = insert_into(connection, node_use)
+                    changes = {name: insert.excluded[name] for name in _CHANGING}
+                    key = ["node", "job_id", "start_time"]
+                    insert = insert.on_conflict_do_update(index_elements=key, set_=changes)
+                    connection.execute(insert, [_values(use) for use in wanted])
 
     def bill(self, since: float = -math.inf, until: float = math.inf) -> Bill:
         """What cloud nodes have cost in a period (epoch seconds), and who used them."""
@@ -83,14 +94,18 @@ class PaidTimes:
         return {use: usd for use, usd in used(paid, beside).items() if use.job_id in mine}
 
     def beside(self, uses: Iterable[NodeUse]) -> set[int]:
-        """Ended jobs that shared a node with one of these runs, and the jobs of the runs themselves."""
+        """Ended jobs that were on a node of these runs at their time, and the jobs of the runs themselves."""
         found = set[int]()
+        spans: dict[str, tuple[float, float]] = {}
+        for use in uses:
+            found.add(use.job_id)
+            begin, end = spans.get(use.node, (use.start, use.end))
+            spans[use.node] = min(begin, use.start), max(end, use.end)
         with self._database.reading() as connection:
-            for use in uses:
-                there = (node_use.c.node == use.node) & node_use.c.is_final
-                same = (node_use.c.start_time < use.end) & (node_use.c.end_time > use.start)
+            for node, (begin, end) in spans.items():
+                there = (node_use.c.node == node) & node_use.c.is_final
+                same = (node_use.c.start_time < end) & (node_use.c.end_time > begin)
                 found.update(connection.execute(sa.select(node_use.c.job_id).where(there, same)).scalars())
-                found.add(use.job_id)
         return found
 
     def jobs_ended_after(self, time: float) -> set[int]:
@@ -100,11 +115,12 @@ class PaidTimes:
             return set(connection.execute(query).scalars())
 
 
-def _is_told(connection: Connection, use: NodeUse) -> bool:
-    """Whether accounting has said how this run ended: a look at the queue may be older."""
-    same_job = (node_use.c.node == use.node) & (node_use.c.job_id == use.job_id)
-    told = sa.select(node_use.c.job_id).where(same_job, node_use.c.is_final, node_use.c.end_time > use.start)
-    return connection.execute(told.limit(1)).first() is not None
+def _is(use: NodeUse) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        node_use.c.node == use.node,
+        node_use.c.job_id == use.job_id,
+        node_use.c.start_time == use.start,
+    )
 
 
 def _values(use: NodeUse) -> dict[str, Any]:

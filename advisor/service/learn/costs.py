@@ -90,20 +90,22 @@ class Costs:
         now = self._clock.wall()
         since = now - _LATEST_SECONDS if self._metered is None else self._metered
         self._share(self._store.beside(final) | self._store.jobs_ended_after(since))
-        self._metered = max((piece.until for piece in paid), default=since)
+        # the earliest: a minute is paid in advance, and some node may have been counted long ago
+        self._metered = min((piece.until for piece in paid), default=since)
         self.today = self._store.bill(midnight(now))
 
     def _share(self, job_ids: Iterable[int]) -> None:
         costs = dict[int, float]()
-        shares = self._store.costs_of(set(job_ids))
-        for job_id in {use.job_id for use in shares}:
+        shares: dict[int, list[tuple[float, float]]] = {}
+        for use, usd in self._store.costs_of(set(job_ids)).items():
+            shares.setdefault(use.job_id, []).append((use.start, usd))
+        for job_id, own in shares.items():
             last = self._store.of_job(job_id, source=SOURCE)
             if last is None:
                 continue
             begun = last.job.submit_time  # what began before is an older job's that had the same id
-            own = [usd for use, usd in shares.items() if use.job_id == job_id and use.start >= begun]
-            if own:
-                costs[job_id] = math.fsum(own)
+            if of_this := [usd for start, usd in own if start >= begun]:
+                costs[job_id] = math.fsum(of_this)
         self._store.set_costs(costs, source=SOURCE)
 
     def _running(self) -> list[NodeUse]:

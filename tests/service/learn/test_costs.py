@@ -273,3 +273,15 @@ def test_a_node_that_was_ended_is_paid_until_then_and_a_minute_at_least(metered:
     assert metered.rows()[0] == pytest.approx(1.0 + 110.0 / 60.0)
     assert metered.purse.spent_today()[0] == pytest.approx(1.0 + 110.0 / 60.0)
     assert metered.purse.paid() == [], "the history has them"
+
+
+def test_day_one_10_a_minute_paid_in_advance_hides_no_job_that_ends_meanwhile(metered: Metered) -> None:
+    """A node launched a second ago is paid until in a minute: a job on another one ends before that."""
+    metered.advise(1)
+    metered.until(HOUR, node(), dataclasses.replace(node(1.0, 2), launch_time=float(NOW + HOUR)))
+    metered.ends()
+    metered.hands.pass_by(5.0)
+    metered.ends(run(1, "COMPLETED", 0, 0, HOUR + 5))
+    metered.until(HOUR + 15, node(), dataclasses.replace(node(1.0, 2), launch_time=float(NOW + HOUR)))
+    metered.ends()
+    assert metered.costs() == {1: pytest.approx((HOUR + 5) / HOUR, abs=1e-9)}
