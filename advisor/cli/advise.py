@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
-from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ def advise(
     from advisor.service.exchange.client import SubmitClient
 
     options = _options(script, context.args)
-    fields = options.fields | _identity(user)
+    identity = _identity(user)
+    for warning in _warnings(options, identity):
+        _warn(warning)
+    fields = options.fields | identity
     with SubmitClient(settings_of(config).paths.submit_socket) as client:
         reply = client.advise(dry=True, **fields)
     result = _result(reply, options, fields)
@@ -63,6 +67,25 @@ def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
         )
     found = SubmittedOptions() if script is None else read_script(_text_of(script), where=str(script))
     return merged(found, read_options(arguments, where="command line"))
+
+
+def _warnings(options: SubmittedOptions, identity: dict[str, Any]) -> Iterator[str]:
+    """What may make the answer one about another job than was meant; said before it."""
+    from advisor.slurm.batch_script import options_like
+
+    for name in options.unknown:
+        if not name.startswith("-"):
+            yield f"{name} is not looked at: a script is named by --script {name}"
+        elif like := options_like(name.lstrip("-")):
+            yield f"sbatch has no option {name}, and it is not looked at. Did you mean --{like}?"
+        else:
+            yield f"sbatch has no option {name}, and it is not looked at"
+    if identity["uid"] is None:
+        yield f"this host knows no user {identity['user']}: rules about groups and accounts may not hold"
+
+
+def _warn(text: str) -> None:
+    stderr.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _text_of(script: Path) -> str:
@@ -98,6 +121,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
         "time_limit_minutes": reply.time_limit,
         "submission": fields,
         "options_not_looked_at": options.ignored,
+        "options_unknown": options.unknown,
         **_recorded(recorded),
         "sentence": recorded_sentence(recorded) if recorded else "",
         "why": recorded_why(recorded) if recorded else "",

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import working
 
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _MARKS = {"ok": "ok     ", "warning": "warning", "error": "ERROR  "}
@@ -33,21 +34,28 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
 
     loaded = loaded_settings(config)
     slurm = SlurmExamination(loaded.settings, CliBackend.of(loaded.settings))
-    found = list(slurm.run())
-    partitions = set(slurm.partitions) or None
-    found += examine_service(loaded, partitions)
-    found += examine_places(loaded.settings)
-    found += examine_cloud(loaded.settings)
+    with working("asking Slurm") as now:
+        found = list(slurm.run())
+        partitions = set(slurm.partitions) or None
+        now("looking at the services")
+        found += examine_service(loaded, partitions)
+        found += examine_places(loaded.settings)
+        now("asking EC2")
+        found += examine_cloud(loaded.settings)
     counts = Counter(diagnosis.level.value for diagnosis in found)
 
     def draw(console: Console) -> None:
         for diagnosis in found:
             line = Text(f"{_MARKS[diagnosis.level]} ", _STYLES[diagnosis.level])
             line.append(f"{diagnosis.check}: {diagnosis.what}", "default")
+            if diagnosis.mend and console.soft_wrap:  # a finding is a line: for grep
+                line.append(f"; {diagnosis.mend}")
             console.print(line)
-            if diagnosis.mend:
+            if diagnosis.mend and not console.soft_wrap:
                 console.print(Text(f"        {diagnosis.mend}", "dim"))
-        console.print(f"{counts['ok']} well, {counts['warning']} warnings, {counts['error']} errors")
+        words = ((counts["warning"], "warning"), (counts["error"], "error"))
+        wrong = ", ".join(f"{number} {word}{'s' if number != 1 else ''}" for number, word in words)
+        console.print(f"{counts['ok']} well, {wrong}")
 
     result = {"ok": not counts["error"], "counts": dict(counts), "findings": found}
     emit(result, output, draw)

@@ -13,6 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.ledger import SinceOption
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import working
 from advisor.service.admin.since import parse_since
 
 
@@ -44,11 +45,13 @@ def report(
     now = time.time()
     begin = parse_since(since, now)
     found = LedgerReport(begin, now, settings.cluster.utc_offset_seconds)
-    with HistoryStore(settings.paths.history_url) as store:
-        found.decided(store.decisions(begin))
-        found.ended(store.ledger(begin))
-        found.paid(money_view(store, begin))
-    write_report(out, found, f"Burst Advisor, {_date(begin)} to {_date(now)}")
+    with working("reading the ledger") as doing:
+        with HistoryStore(settings.paths.history_url) as store:
+            found.decided(store.decisions(begin))
+            found.ended(store.ledger(begin))
+            found.paid(money_view(store, begin))
+        doing("drawing the page")
+        write_report(out, found, f"Burst Advisor, {_date(begin)} to {_date(now)}")
     summary: dict[str, Any] = {"out": str(out), **found.summary()}
 
     def show(console: Console) -> None:

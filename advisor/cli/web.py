@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.context import ConfigOption, loaded_settings
+
+if TYPE_CHECKING:
+    from advisor.model.settings import Settings
 
 _COMMAND = (sys.executable, "-P", "-c", "from advisor.cli.main import run; run()")
 
@@ -16,13 +20,28 @@ def register(app: typer.Typer) -> None:
     app.command("web")(web)
 
 
-def web(config: ConfigOption = None) -> None:
+def web(
+    address: Annotated[
+        str | None, typer.Option(help="Where it listens, instead of web.address.", metavar="ADDRESS")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Instead of web.port.", metavar="PORT")] = None,
+    config: ConfigOption = None,
+) -> None:
     """Serve the pages for admins: what the other commands show, to be read in a browser.
 
     Changes nothing and asks neither Slurm nor EC2. Runs until SIGTERM. Everybody who can reach it sees
     everybody's jobs: it listens on this machine alone (`web.address`), for the site's own proxy and login.
     """
+    from advisor.config.loading import changed
     from advisor.web.run import run
 
+    asked: dict[str, Any] = {
+        name: value for name, value in (("web.address", address), ("web.port", port)) if value is not None
+    }
+
+    def load() -> Settings:
+        loaded = loaded_settings(config)
+        return changed(loaded, asked).settings if asked else loaded.settings
+
     options = () if config is None else (f"--config={config.absolute()}",)
-    run(settings_of(config), load=lambda: settings_of(config), command=_COMMAND, options=options)
+    run(load(), load=load, command=_COMMAND, options=options)

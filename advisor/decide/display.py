@@ -69,6 +69,8 @@ def quantity(value: Quantity) -> str:
     number = value.value
     if value.unit == "s":
         return duration(number)
+    if value.unit == "s^2":  # of earlier releases: nobody reads a variance, its root is a time
+        return duration(math.sqrt(number)) if number >= 0.0 else "unknown"
     if math.isnan(number):
         return "unknown"
     if math.isinf(number):

@@ -168,7 +168,7 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             ),
             "cutoff": (  # earlier releases
                 "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
-                "±{wait_deviation}) is too uncertain: variance {wait_variance}, tolerated {cutoff}."
+                "±{wait_deviation}) is too uncertain: tolerated are ±{cutoff}."
             ),
         },
     }
@@ -209,8 +209,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "tolerated_deviation": "tolerated by the published rule's cutoff",
         "saving_deviation": "standard deviation of the saving",
         "uncertainty_limit": "most that is allowed",
-        "wait_variance": "variance of the wait",
-        "cutoff": "variance tolerated",
+        "wait_variance": "standard deviation of the wait",
+        "cutoff": "standard deviation tolerated",
         "short_wait": "longest wait",
         "long_job": "jobs over this wait",
         "short_probability": "probability that it is no longer than that",

@@ -5,14 +5,17 @@ Only options that a decision looks at are read, with Slurm's own units; others a
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from advisor.model.errors import BadInput
+from advisor.slurm.begin_time import begin_time
 
 _DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
 _NODES: Final = re.compile(r"(\d{1,9})(k?)(?:-\d+k?)?\Z", re.IGNORECASE)
@@ -29,13 +32,16 @@ class SubmittedOptions:
     fields : dict
         Fields of ``advisor.service.exchange.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
     ignored : tuple of str
-        Options no decision looks at.
+        Options of sbatch that no decision looks at.
+    unknown : tuple of str
+        Words that are no option of sbatch, without their values.
     heterogeneous : bool
         True when the script has a ``hetjob`` line: such a job is never moved.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     heterogeneous: bool = False
 
 
@@ -111,6 +117,7 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "gpus": ("generic_resources", str, "1"),
     "gpus-per-node": ("generic_resources", str, "1"),
     "gpus-per-task": ("generic_resources", str, "1"),
+    "begin": ("begin_time", lambda text: begin_time(text, time.time()), "now+1hour"),
 }
 _SHORT: Final = {
     "p": "partition",
@@ -127,10 +134,26 @@ _SHORT: Final = {
     "w": "nodelist",
     "a": "array",
     "G": "gpus",
+    "b": "begin",
+    "H": "hold",
 }
 # other options that take a value in the next word, so that it is not taken for an option
-_OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFbm")
-_FLAGS: Final = {"requeue": ("requeue", True), "no-requeue": ("requeue", False)}
+_OTHER_LETTERS: Final = frozenset("BDeFhikmMoOQsSvVWx")
+_OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFm")
+_FLAGS: Final = {"requeue": ("requeue", True), "no-requeue": ("requeue", False), "hold": ("held", True)}
+_OTHERS: Final = """
+acctg-freq bb bbf burst-buffer chdir cluster-constraint clusters container container-id contiguous
+core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot distribution error exclude
+exclusive export export-file extra extra-node-info get-user-env gid gpu-bind gpu-freq gpus-per-
+socket gres-flags help hint ignore-pbs input job-id kill-on-invalid-dep mail-type mail-user mcs-
+label mem-bind mem-per-gpu mincpus network nice no-bell no-kill nodefile ntasks-per-core ntasks-per-
+gpu ntasks-per-socket open-mode output overcommit oversubscribe parsable power prefer priority
+profile propagate quiet reboot resv-ports segment share signal sockets-per-node spread-job spread-
+segments stepmgr switches test-only thread-spec threads-per-core time-min tmp tres-bind tres-per-
+task uid usage use-min-nodes verbose version wait wait-all-nodes wckey workdir wrap
+"""
+_NOT_LOOKED_AT: Final = frozenset(_OTHERS.split())
+"""Other long options of sbatch, 22.05 to 25.11; a test compares them with the sbatch that is here."""
 
 
 def read_script(text: str, *, where: str) -> SubmittedOptions:
@@ -176,6 +199,7 @@ def merged(first: SubmittedOptions, second: SubmittedOptions) -> SubmittedOption
     return SubmittedOptions(
         fields=first.fields | second.fields,
         ignored=tuple(dict.fromkeys([*first.ignored, *second.ignored])),
+        unknown=tuple(dict.fromkeys([*first.unknown, *second.unknown])),
         heterogeneous=first.heterogeneous or second.heterogeneous,
     )
 
@@ -190,6 +214,7 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
     """
     fields: dict[str, Any] = {}
     ignored: list[str] = []
+    unknown: list[str] = []
     rest = list(words)
     heterogeneous = False
     while rest:
@@ -205,10 +230,28 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
                 raise _wrong(name, "no value", where)
             fields.update(_read_value(name, rest.pop(0) if value is None else value, where))
         else:
-            ignored.append(name or word)
+            if _is_sbatchs(word, name):
+                ignored.append(name)
+            else:
+                unknown.append(word.partition("=")[0])
             if value is None and rest and _takes_next_word(word, rest[0]):
                 rest.pop(0)
-    return SubmittedOptions(fields=fields, ignored=tuple(ignored), heterogeneous=heterogeneous)
+    return SubmittedOptions(
+        fields=fields, ignored=tuple(ignored), unknown=tuple(unknown), heterogeneous=heterogeneous
+    )
+
+
+def options_like(name: str) -> str:
+    """The option of sbatch that a typing error comes closest to; empty where none is near."""
+    known = [*_OPTIONS, *_FLAGS, *_NOT_LOOKED_AT]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), "")
+
+
+def _is_sbatchs(word: str, name: str) -> bool:
+    """Whether sbatch takes it: a long option by its name, a short one by its letter."""
+    if word.startswith("--"):
+        return name in _NOT_LOOKED_AT
+    return word.startswith("-") and word[1:2] in _OTHER_LETTERS
 
 
 def _option_of(word: str) -> tuple[str, str | None]:

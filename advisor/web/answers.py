@@ -15,7 +15,7 @@ from advisor import __version__
 from advisor.decide.display import clean, duration, usd
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
-from advisor.service.admin.since import clock_text
+from advisor.service.admin.since import moment_text, zone_text
 from advisor.web.plots import library_version
 from advisor.web.site import Site
 
@@ -79,6 +79,7 @@ class Answers:
             "release": __version__,
             "base": site.first.web.path,
             "plotly_version": library_version(),
+            "zone": zone_text,
         }
 
     def page(
@@ -149,8 +150,8 @@ def span(seconds: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """A moment."""
-    return "-" if seconds is None else clock_text(seconds)
+    """A moment; the foot of each page names the zone."""
+    return "-" if seconds is None else moment_text(seconds)
 
 
 def percent(share: float | None) -> str:

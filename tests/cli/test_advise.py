@@ -92,3 +92,33 @@ def test_nobody_listens(tmp_path):
     config.write_text(f'[paths]\nrun = "{tmp_path}"\n')
     with pytest.raises(RetryLater, match="no answer from the submit server"):
         call(config, "--ntasks=1")
+
+
+def test_day_one_7_a_job_that_begins_later_or_is_held_stays_as_it_does_live(site):
+    _, config = site
+    for words in (["--begin=now+1hour"], ["-b", "tomorrow"], ["--hold"], ["-H"]):
+        found = as_json(config, "--time=60", "--ntasks=4", *words)
+        assert (found["placement"], found["reason"]) == ("on-premise", "rule.deferred")
+        assert found["options_not_looked_at"] == []
+    assert as_json(config, "--time=60", "--ntasks=4", "--begin=now")["placement"] == "burst"
+    with pytest.raises(BadInput, match="now\\+1hour"):
+        call(config, "--time=60", "--begin=someday")
+
+
+def test_day_one_8_what_sbatch_does_not_know_is_warned_about_first(site):
+    _, config = site
+    done = call(
+        config, "--time=60", "--ntaskss=4", "--foo", "job.sh", "--mail-type=END", "--user", "nosuchuser-"
+    )
+    assert done.exit_code == 0
+    warnings = done.stderr.splitlines()
+    assert "no option --ntaskss" in warnings[0]
+    assert "Did you mean --ntasks?" in warnings[0]
+    assert "no option --foo" in warnings[1]
+    assert any("knows no user nosuchuser-" in line for line in warnings)
+    assert not any("mail-type" in line for line in warnings)
+    assert "Would start" in done.stdout
+    found = json.loads(call(config, "--time=60", "--foo=1", "--format", "json").stdout)
+    assert found["options_unknown"] == ["--foo"]
+    assert call(config, "--time=60", "--ntasks=4").stderr == ""
+    assert "--script job.sh" in call(config, "job.sh").stderr

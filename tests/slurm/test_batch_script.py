@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +100,7 @@ def test_every_way_to_write_an_option():
     for words in (["-t", "5"], ["-t5"], ["--time=5"], ["--time", "5"], ["-t=5"]):
         assert read_options(words, where="here").fields == {"time_limit": 5}
     assert read_options(["-H", "-t", "5", "--exclusive", "-n3"], where="here").fields == {
+        "held": True,
         "time_limit": 5,
         "num_tasks": 3,
     }
@@ -127,3 +133,26 @@ def test_wrong_scripts_say_where(text, where, what):
     assert caught.value.where == where
     assert what in caught.value.what
     assert caught.value.mend
+
+
+def test_day_one_8_every_option_of_the_sbatch_that_is_here_is_known(tmp_path):
+    sbatch = shutil.which("sbatch")
+    if sbatch is None:
+        pytest.skip("no sbatch here")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=x\nSlurmctldHost=localhost\n")
+    done = subprocess.run(
+        [sbatch, "--help"], capture_output=True, text=True, check=True, env={"SLURM_CONF": str(conf)}
+    )
+    options = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", done.stdout))
+    assert len(options) > 80
+    unknown = []
+    for option in sorted(options):
+        with suppress(BadInput):  # known, and 1 is not what it takes
+            unknown += read_options([f"{option}=1"], where="x").unknown
+    assert unknown == []
+    letters = re.findall(r"^ +-([A-Za-z]),", done.stdout, re.MULTILINE)
+    assert len(letters) > 25
+    for letter in letters:
+        with suppress(BadInput):  # known, and its value is missing
+            assert read_options([f"-{letter}"], where="x").unknown == ()

@@ -20,13 +20,14 @@ from advisor.web.run import listen
 from tests.web.conftest import COMMAND
 
 
-def test_it_serves_until_it_is_told_to_end(config: Path) -> None:
+def test_day_one_37_it_serves_where_it_is_told_until_it_is_told_to_end(config: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "web", "--config", str(config)],
+        # the options come first, as in day-one.md, finding 37
+        [*COMMAND, "web", "--config", str(config), "--port", "0", "--address", "127.0.0.1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "ADVISOR_WEB__PORT": "0", "NO_COLOR": "1"},
+        env={**os.environ, "ADVISOR_WEB__PORT": "1", "ADVISOR_WEB__ADDRESS": "203.0.113.7", "NO_COLOR": "1"},
     )
     with process:
         assert process.stdout is not None

@@ -122,7 +122,8 @@ def _site_rows(cluster: dict[str, Any] | None, cloud: dict[str, Any]) -> list[tu
     rows = []
     if cluster:
         hours = cluster["queued_work_core_seconds"] / 3600.0
-        queue = f"{cluster['queue_size']:,} jobs wait ({hours:,.1f} core hours)"
+        waiting = "1 job waits" if cluster["queue_size"] == 1 else f"{cluster['queue_size']:,} jobs wait"
+        queue = f"{waiting} ({hours:,.1f} core hours)"
         free = f"{cluster['free_processors']:,} of {cluster['total_processors']:,} processors free"
         rows.append(("on-premise", f"{queue}, {cluster['running_jobs']:,} run, {free}"))
     if cloud:
