@@ -32,8 +32,10 @@ def test_day_one_37_it_serves_where_it_is_told_until_it_is_told_to_end(config: P
     with process:
         assert process.stdout is not None
         ready = next(line for line in process.stdout if "web.ready" in line)
-        port = re.search(r"port=(\d+)", ready)
-        assert port is not None
+        port = re.search(r"port\W+(\d+)", ready)
+        if port is None:
+            process.kill()
+        assert port is not None, ready
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/jobs/11?format=json", timeout=60) as answer:
             assert json.load(answer)["advice"]["advice_id"] == "advice-11"
             assert "Server" not in answer.headers
