@@ -8,13 +8,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from advisor.model.bill import midnight
 from advisor.service.admin.cloud_written import (
     nodes_written,
     pools_written,
     portfolio_written,
     predicted_against_billed,
 )
-from advisor.service.admin.money import reckoned_in_words, spend_view
+from advisor.service.admin.money import days_before, reckoned_in_words, spend_view
 from advisor.service.admin.status_words import portfolio_rows
 from advisor.web.answers import Answers, part
 from advisor.web.site import Site
@@ -54,7 +55,9 @@ def money_today(site: Site, now: float) -> dict[str, Any]:
 
     def read() -> dict[str, Any]:
         with site.history() as store:
-            return spend_view(site.settings(), store, now)
+            key = ("days before", midnight(now))
+            before = site.cache.get(key, _BILL_SECONDS, lambda: days_before(store, now))
+            return spend_view(site.settings(), store, now, before)
 
     return site.cache.get("spend", _SPEND_SECONDS, read)
 

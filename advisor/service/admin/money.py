@@ -56,13 +56,22 @@ def money_in_words(money: Mapping[str, Any]) -> str:
     )
 
 
-def spend_view(settings: Settings, store: HistoryStore, now: float) -> dict[str, Any]:
+def days_before(store: HistoryStore, now: float) -> Bill:
+    """The days before today (UTC), which hardly change any more."""
+    return store.bill(midnight(now) - (_DAYS - 1) * _DAY, midnight(now))
+
+
+def spend_view(
+    settings: Settings, store: HistoryStore, now: float, before: Bill | None = None
+) -> dict[str, Any]:
     """Today's money (UTC) beside the caps, and the last days; errors as `spend_written`.
 
-    What was spent is the bill; what the caps reckon with is the purse's, which is named apart.
+    What was spent is the bill; what the caps reckon with is the purse's, which is named apart. ``before``:
+    :func:`days_before`, where the caller has it.
     """
     written = spend_written(settings, now)
-    today, days = _plain(store.bill(midnight(now))), store.bill(midnight(now) - (_DAYS - 1) * _DAY)
+    today = _plain(store.bill(midnight(now)))
+    days = [*_plain(before or days_before(store, now))["days"], *today["days"]]
     caps: Mapping[str, float] = written.get("account_daily_cap_usd") or {}
     promised: Mapping[str, float] = written.get("promised_by_account") or {}
     spent: Mapping[str, float] = today["by_account"]
@@ -88,11 +97,11 @@ def spend_view(settings: Settings, store: HistoryStore, now: float) -> dict[str,
     }
 
 
-def _days(known: Bill, older: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Days of the bill; of an earlier release's the purse knows the sum and the accounts."""
-    rows = [{"day": day["day"], "usd": day.pop("spent_usd"), **day} for day in _plain(known)["days"]]
-    first = rows[0]["day"] if rows else "9999"
+    first = known[0]["day"] if known else "9999"
     unknown = {"no_account_usd": None, "idle_usd": None}
+    rows = [{"usd": day["spent_usd"], **day} for day in known]
     return [{**day, **unknown} for day in older if day["day"] < first] + rows
 
 
