@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SKIP = 10_000
 """Rows before the window of the paper's tables."""
+_MONTH_JOBS = 500
 WAYS = ("optimal", "without_cutoff", "with_cutoff", "advisor")
 
 
@@ -165,7 +166,9 @@ def result_of(
     } | ({"hedge_curve": [asdict(point) for point in found.hedge_curve]} if found.hedge_curve else {})
 
 
-def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, float]:
+def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, Any]:
+    from dataclasses import asdict
+
     wait, run = qualities["wait"], qualities["run"]
     return {
         "wait_mae": wait.mean_absolute_error,
@@ -175,6 +178,12 @@ def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, float]:
         "interval": wait.interval,
         "wait_without_estimate": wait.without_estimate,
         "run_without_estimate": run.without_estimate,
+        "wait_interval_mean_width": wait.interval_mean_width,
+        "run_interval_mean_width": run.interval_mean_width,
+        "wait_interval_score": wait.interval_score,
+        "run_interval_score": run.interval_score,
+        "wait_interval_months": [asdict(month) for month in wait.months],
+        "run_interval_months": [asdict(month) for month in run.months],
     }
 
 
@@ -194,6 +203,15 @@ def _draw_hedges(console: Console, found: PlacementReplay) -> None:
         "Hedged starts: share of the optimum's saved time (core-hours spent, as a multiple of the optimum's)",
     )
     print_table(console, headings, rows, numbers=headings)
+
+
+def _worst_month(quality: EstimatorQuality) -> str:
+    """The month with the lowest coverage, of those with jobs enough; empty where there is only one."""
+    months = [month for month in quality.months if month.jobs >= _MONTH_JOBS]
+    if len(months) < 2:
+        return ""
+    worst = min(months, key=lambda month: month.coverage)
+    return f" ({worst.coverage:.1%} in {worst.month})"
 
 
 def _cell(outcome: Outcome, way: str) -> str:
@@ -217,7 +235,8 @@ def draw(console: Console, trace: str, found: PlacementReplay, seconds: float) -
         for target, quality in qualities.items():
             console.print(
                 f"{estimator} {target}: mean absolute error {quality.mean_absolute_error:,.0f} s, "
-                f"{quality.interval_coverage:.1%} of jobs within the {quality.interval:.0%} interval, "
+                f"{quality.interval_coverage:.1%} of jobs within the {quality.interval:.0%} interval"
+                f"{_worst_month(quality)}, "
                 f"{quality.without_estimate:.1%} without an estimate"
             )
     console.print(

@@ -7,6 +7,11 @@ import math
 import msgspec
 
 
+def holds(lower: float, truth: float, upper: float) -> bool:
+    """Whether an interval holds a truth; its ends belong to it. Coverage means this wherever it is shown."""
+    return lower <= truth <= upper
+
+
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A predicted time and how far to trust it (Cunha et al., Eq. 3 and 4).
 

@@ -1,7 +1,7 @@
 """One submission's wait and run time as distributions, in tens of microseconds: the submit path's side.
 
 What a replay computes a column at a time (``advisor.replay.forecasts``) for one job: all trees of a target in
-one pass, quantiles, the interval at the level the calibration has come to, run times capped by the request.
+one pass, quantiles (of run times, none above the request), the interval where the calibration cuts it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ from advisor.predict._addresses import (
     words_at,
 )
 from advisor.predict._compile import compiled
+from advisor.predict.calibration import COVERAGE, IntervalCalibration, cut_interval
 from advisor.predict.distribution import BINS, EDGES, LEVELS, DistributionForest, cut
 from advisor.predict.fitness import Target
 from advisor.predict.packed_trees import PackedTrees, average, descend
 from advisor.predict.placement_features import PlacementFeatures
 from advisor.predict.placement_look import FEATURES, FEATURES_AT, look_at
-from advisor.predict.rolling import COVERAGE, TARGETS, RollingForests
+from advisor.predict.rolling import TARGETS, RollingForests
 
 Floats = NDArray[np.float64]
 
 Bounds = Mapping[Target, tuple[float, float]]
-"""Per target, the probabilities at which its interval is cut (:attr:`AdaptiveLevel.bounds`)."""
+"""Per target, where its interval is cut (:attr:`IntervalCalibration.cut`)."""
 
 _NUMBERS: Final = 4  # mean, variance, lower, upper
 _LEVELS: Final = len(LEVELS)
@@ -96,7 +97,7 @@ class Forecaster(Placed):
         )
         forecaster = cls.__new__(cls)
         forecaster.use(PackedTrees.of(one_leaf, one_leaf))
-        forecaster.forecast(np.zeros(len(FEATURES)), None, dict.fromkeys(TARGETS, (0.05, 0.95)))
+        forecaster.forecast(np.zeros(len(FEATURES)), None, dict.fromkeys(TARGETS, IntervalCalibration().cut))
 
     def use(self, trees: PackedTrees) -> None:
         """Forecast by those trees; numbers go in and out by a block that is made once."""
@@ -208,26 +209,19 @@ def forecast_at(address: int) -> None:
     for target in range(2):
         own = places[:of_waits] if target == 0 else places[of_waits:]
         mean = average(own, leaves, masses, means, mass)
-        _summarise(
-            mean,
-            mass,
-            math.inf if target == 0 or np.isnan(longest) else longest,
-            numbers[_BOUNDS + 2 * target : _BOUNDS + 2 * target + 2],
-            numbers[_TOLD + _NUMBERS * target : _TOLD + _NUMBERS * (target + 1)],
-            numbers[_QUANTILES + _LEVELS * target : _QUANTILES + _LEVELS * (target + 1)],
-        )
+        most = math.inf if target == 0 or np.isnan(longest) else longest
+        told = numbers[_TOLD + _NUMBERS * target : _TOLD + _NUMBERS * (target + 1)]
+        quantiles = numbers[_QUANTILES + _LEVELS * target : _QUANTILES + _LEVELS * (target + 1)]
+        _summarise(mean, mass, most, told, quantiles)
+        where = numbers[_BOUNDS + 2 * target : _BOUNDS + 2 * target + 2]
+        cut_interval(mass, features, target, most, where, told[2:])
 
 
 @compiled
-def _summarise(
-    mean: float, mass: Floats, longest: float, bounds: Floats, numbers: Floats, quantiles: Floats
-) -> None:
-    """Fill ``numbers`` (mean, variance, two bounds) and ``quantiles``. Nothing above ``longest``."""
+def _summarise(mean: float, mass: Floats, longest: float, numbers: Floats, quantiles: Floats) -> None:
+    """Fill ``numbers`` (mean, variance) and ``quantiles``. Nothing above ``longest``."""
     cut(mass, LEVELS, EDGES, quantiles)
-    cut(mass, bounds, EDGES, numbers[2:])
     numbers[0] = min(mean, longest)
-    numbers[2] = min(numbers[2], longest)
-    numbers[3] = min(numbers[3], longest)
     total = 0.0
     for index in range(len(quantiles)):
         quantiles[index] = min(quantiles[index], longest)

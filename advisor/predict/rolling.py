@@ -24,8 +24,6 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
-COVERAGE: Final = 0.9
-"""Promised share of truths within the interval of a forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.estimate import Estimate, Estimates
+from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.table import JobTable
-from advisor.predict.calibration import AdaptiveLevel
+from advisor.predict.calibration import COVERAGE, IntervalCalibration, cut_interval
 from advisor.predict.distribution import BINS, Distributions
 from advisor.predict.fitness import Target
 from advisor.predict.placement_replay import features_of
-from advisor.predict.rolling import COVERAGE, TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -38,9 +38,9 @@ class ForecastColumns:
     mass : float64, shape (n, bins)
         Probabilities of `advisor.predict.distribution.EDGES`, not capped; NaN where there are none.
     variance, lower, upper : float64, shape (n,)
-        Of the predictive distribution; `lower` and `upper` bound its middle 90 %.
-    level : float
-        Error level of the intervals at the end (:attr:`AdaptiveLevel.level`).
+        Of the predictive distribution; 90 % of all truths lie from `lower` to `upper`.
+    calibration : IntervalCalibration
+        Where intervals are cut after the last row.
     """
 
     rows: Rows
@@ -50,7 +50,7 @@ class ForecastColumns:
     variance: Floats
     lower: Floats
     upper: Floats
-    level: float = 1.0 - COVERAGE
+    calibration: IntervalCalibration = field(default_factory=IntervalCalibration)
 
     def estimate(self, index: int) -> Estimate:
         """One forecast as the decision meets it."""
@@ -117,7 +117,7 @@ def forecast_rows(
             found[target].fill(part, forests.predict(target, features[rows[part]]))
         if tick is not None:
             tick(part.stop - part.start)
-    return {target: found[target].columns(table, rows, target) for target in TARGETS}
+    return {target: found[target].columns(table, rows, target, features[rows]) for target in TARGETS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,41 +135,94 @@ class _Found:
         self.mean[part] = distributions.mean
         self.mass[part] = distributions.mass
 
-    def columns(self, table: JobTable, rows: Rows, target: Target) -> ForecastColumns:
+    def columns(self, table: JobTable, rows: Rows, target: Target, features: Floats) -> ForecastColumns:
         limit = np.full(len(rows), np.inf) if target == "wait" else table.requested_time[rows]
         most = np.where(np.isnan(limit), np.inf, limit)
-        distributions = Distributions(mean=self.mean, mass=self.mass)
-        bounds, level = self._bounds(table, rows, target, most)
-        bounds = np.minimum(bounds, most[:, None])
         mean = np.minimum(self.mean, most)
+        distributions = Distributions(mean=self.mean, mass=self.mass)
         quantiles = np.minimum(distributions.quantiles(), most[:, None])
+        intervals = _Intervals.of(table, rows, target, most)
+        for index in range(len(rows)):
+            intervals.cut(index, self.mass[index], features[index])
         return ForecastColumns(
             rows=rows,
             mean=mean,
             quantiles=quantiles,
             mass=self.mass,
             variance=np.mean((quantiles - mean[:, None]) ** 2, axis=1),
-            lower=bounds[:, 0],
-            upper=bounds[:, 1],
-            level=level,
+            lower=intervals.bounds[:, 0],
+            upper=intervals.bounds[:, 1],
+            calibration=intervals.calibration,
         )
 
-    def _bounds(self, table: JobTable, rows: Rows, target: Target, most: Floats) -> tuple[Floats, float]:
-        """Interval of each row, at a level that follows how often they held so far; and the last level."""
-        level = AdaptiveLevel(COVERAGE)
-        bounds = np.full((len(rows), 2), np.nan)
-        labels = (table.first_wait if target == "wait" else table.whole_run)[rows]
-        times = table.submit[rows] + labels if target == "wait" else table.end[rows]
-        open_rows = list[tuple[float, int]]()
-        for index, now in enumerate(table.submit[rows].tolist()):
-            while open_rows and open_rows[0][0] < now:
-                _, past = heapq.heappop(open_rows)
-                low, high = bounds[past]
-                level.learn(inside=bool(low <= labels[past] <= min(high, most[past])))
-            if np.isnan(self.mean[index]):
-                continue
-            one = Distributions(mean=self.mean[index : index + 1], mass=self.mass[index : index + 1])
-            bounds[index] = one.quantiles(np.array(level.bounds))[0]
-            if labels[index] >= 0:
-                heapq.heappush(open_rows, (float(times[index]), index))
-        return bounds, level.level
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Intervals:
+    """Intervals of one target's forecasts, each cut by what was known of the earlier ones at its submission.
+
+    Attributes
+    ----------
+    target : Target
+        Whose.
+    submit, begin, labels, most : float64, shape (n,)
+        Seconds: submission, when what is forecast begins, how long it took, how long was asked for.
+    bounds : float64, shape (n, 2)
+        Filled in; NaN where there is no forecast.
+    calibration : IntervalCalibration
+        In force.
+    due : list
+        Heap of what will be known: when, whether only that an interval was exceeded, index.
+    judged : ndarray of bool, shape (n,)
+        Whether a row's interval has been found to have held or not.
+    """
+
+    target: Target
+    submit: Floats
+    begin: Floats
+    labels: Floats
+    most: Floats
+    bounds: Floats
+    calibration: IntervalCalibration
+    due: list[tuple[float, bool, int]]
+    judged: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, table: JobTable, rows: Rows, target: Target, most: Floats) -> _Intervals:
+        submit, is_wait = table.submit[rows], target == "wait"
+        return cls(
+            target,
+            submit,
+            submit if is_wait else table.start[rows],
+            (table.first_wait if is_wait else table.whole_run)[rows],
+            most,
+            np.full((len(rows), 2), np.nan),
+            IntervalCalibration(),
+            [],
+            np.zeros(len(rows), np.bool_),
+        )
+
+    def cut(self, index: int, mass: Floats, features: Floats) -> None:
+        """Cut the next row's interval."""
+        while self.due and self.due[0][0] < self.submit[index]:
+            _, is_exceeded, past = heapq.heappop(self.due)
+            self._learn(past, is_exceeded=is_exceeded)
+        if np.isnan(mass[0]):
+            return
+        where = np.array(self.calibration.cut)
+        target = TARGETS.index(self.target)
+        cut_interval(mass, features, target, self.most[index], where, self.bounds[index])
+        label = self.labels[index]
+        if label >= 0:
+            known, exceeded = self.begin[index] + label, self.begin[index] + self.bounds[index, 1]
+            heapq.heappush(self.due, (float(known), False, index))
+            if exceeded < known:
+                heapq.heappush(self.due, (float(exceeded), True, index))
+
+    def _learn(self, index: int, *, is_exceeded: bool) -> None:
+        label = float(self.labels[index])
+        if not self.judged[index]:
+            self.judged[index] = True
+            lower, upper = self.bounds[index].tolist()
+            self.calibration.learn(inside=holds(lower, label, upper))
+        if self.target == "run" and not is_exceeded:
+            self.calibration.learn_overrun(label, float(self.most[index]))

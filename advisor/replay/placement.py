@@ -169,11 +169,14 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
             hedged = hedge_rows(table, own, recorded, factor, options.baseline, options.budgets)
             rows.append(_factor_row(factor, sent, actual.saved_seconds(factor, options.baseline), hedged))
             tick(1)
+    epoch = table.submit[window] + table.start_of_log + table.utc_offset_seconds
     truths = {"wait": np.where(table.wait >= 0, table.wait, np.nan)[window], "run": table.run[window]}
     return PlacementReplay(
         jobs=len(window),
-        quality={target: _own_quality(own[target], recorded, truths[target]) for target in TARGETS},
-        published_quality={target: _quality(estimates[target], judged, truths[target]) for target in TARGETS},
+        quality={target: _own_quality(own[target], recorded, truths[target], epoch) for target in TARGETS},
+        published_quality={
+            target: _quality(estimates[target], judged, truths[target], epoch) for target in TARGETS
+        },
         parameters=tuned,
         cutoff=cutoff,
         rows=tuple(rows),
@@ -312,21 +315,23 @@ def _sent(
     )
 
 
-def _quality(columns: EstimateColumns, part: slice, truth: Floats) -> EstimatorQuality:
+def _quality(columns: EstimateColumns, part: slice, truth: Floats, epoch: Floats) -> EstimatorQuality:
     return EstimatorQuality.of(
         seconds=columns.seconds[part],
         lower=columns.lower[part],
         upper=columns.upper[part],
         interval=columns.coverage,
         truth=truth,
+        epoch=epoch,
     )
 
 
-def _own_quality(columns: ForecastColumns, recorded: int, truth: Floats) -> EstimatorQuality:
+def _own_quality(columns: ForecastColumns, recorded: int, truth: Floats, epoch: Floats) -> EstimatorQuality:
     return EstimatorQuality.of(
         seconds=columns.mean[recorded:],
         lower=columns.lower[recorded:],
         upper=columns.upper[recorded:],
         interval=COVERAGE,
         truth=truth,
+        epoch=epoch,
     )

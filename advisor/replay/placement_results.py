@@ -58,6 +58,25 @@ class FactorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MonthCoverage:
+    """How often the intervals of one month's jobs held.
+
+    Attributes
+    ----------
+    month : str
+        ``2026-11``, by the site's clock.
+    jobs : int
+        With an interval and a truth.
+    coverage : float
+        Share of them whose truth lies within it.
+    """
+
+    month: str
+    jobs: int
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatorQuality:
     """How good the estimates of one window were.
 
@@ -67,6 +86,12 @@ class EstimatorQuality:
         Seconds, over the jobs that have an estimate (section V-A).
     interval_coverage : float
         Share of jobs whose truth lies within the stated interval.
+    interval_mean_width, interval_score : float
+        Seconds: how wide intervals are on average; and that with what they missed by added, times twenty
+        where they promise 90 % (Gneiting and Raftery, "Strictly proper scoring rules", 2007, equation 43).
+        Smaller is better, and neither width nor coverage alone makes it small.
+    months : tuple of MonthCoverage
+        The same by month of submission.
     interval : float
         What that share should be.
     without_estimate : float
@@ -77,19 +102,39 @@ class EstimatorQuality:
     interval_coverage: float
     interval: float
     without_estimate: float
+    interval_mean_width: float
+    interval_score: float
+    months: tuple[MonthCoverage, ...]
 
     @classmethod
-    def of(cls, *, seconds: Floats, lower: Floats, upper: Floats, interval: float, truth: Floats) -> Self:
-        """Judge estimates (NaN: none) and their intervals by the truth (NaN: unknown), each one per job."""
+    def of(
+        cls,
+        *,
+        seconds: Floats,
+        lower: Floats,
+        upper: Floats,
+        interval: float,
+        truth: Floats,
+        epoch: Floats,
+    ) -> Self:
+        """Judge estimates (NaN: none) and their intervals by the truth (NaN: unknown), each one per job.
+
+        ``epoch`` says when each was submitted, seconds since 1970 by the site's clock.
+        """
         known = np.isfinite(truth)
         usable = np.isfinite(seconds) & known
         bounded = np.isfinite(lower) & np.isfinite(upper) & known
-        inside = (truth >= lower) & (truth <= upper) & bounded
+        low, high, times = lower[bounded], upper[bounded], truth[bounded]
+        inside = (times >= low) & (times <= high)
+        missed_by = np.maximum(low - times, 0.0) + np.maximum(times - high, 0.0)
         return cls(
             mean_absolute_error=_mean(np.abs(seconds - truth)[usable]),
-            interval_coverage=_mean(inside[bounded]),
+            interval_coverage=_mean(inside),
             interval=interval,
             without_estimate=_mean(~np.isfinite(seconds[known])),
+            interval_mean_width=_mean(high - low),
+            interval_score=_mean(high - low + 2.0 / (1.0 - interval) * missed_by),
+            months=_by_month(inside, epoch[bounded]),
         )
 
 
@@ -136,3 +181,15 @@ class PlacementReplay:
 
 def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:
     return float(values.mean()) if len(values) else float("nan")
+
+
+def _by_month(inside: Booleans, epoch: Floats) -> tuple[MonthCoverage, ...]:
+    months = np.floor(epoch).astype("datetime64[s]").astype("datetime64[M]")
+    return tuple(
+        MonthCoverage(
+            month=str(month),
+            jobs=int(np.count_nonzero(months == month)),
+            coverage=_mean(inside[months == month]),
+        )
+        for month in np.unique(months)
+    )

@@ -13,6 +13,7 @@ from advisor.decide.display import clean
 from advisor.decide.reasons import Reason
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.model.advice import Mode, Placement
+from advisor.model.estimate import holds
 
 _DAY: Final = 86_400.0
 MOST_POINTS: Final = 2_000
@@ -94,7 +95,7 @@ class Errors:
         lower, upper = interval
         if lower <= upper:
             self.bounded += 1
-            self.inside += lower <= actual <= upper
+            self.inside += holds(lower, actual, upper)
         self.count += 1
         self.absolute += abs(predicted - actual)
         self.predicted += predicted

@@ -241,7 +241,7 @@ class PlacementLoop:
         if self._record.is_earned:  # the old one was in force until now
             self._record.begin_anew()
         self._drifting_since = math.inf
-        self._record.earn(earned.record, {target: forecasts[target].level for target in TARGETS})
+        self._record.earn(earned.record, {target: forecasts[target].calibration for target in TARGETS})
         log.info(
             "placement.record_earned",
             jobs=len(rows),
@@ -287,7 +287,7 @@ class PlacementLoop:
             "hedge_price": self._hedges.price,
             "hedge_price_jobs": self._hedges.known,
             "hedge_overspent": self._hedges.overspent,
-            "interval_levels": {target: level.level for target, level in self._record.levels.items()},
+            "interval_levels": {target: each.level for target, each in self._record.calibrations.items()},
         }
 
     def gauges(self) -> dict[str, tuple[float, str]]:

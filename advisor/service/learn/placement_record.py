@@ -6,8 +6,10 @@ run time when it has ended, and a candidate that stayed adds what the cloud woul
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -17,20 +19,21 @@ from advisor.decide.proven import candidate_chance
 from advisor.decide.record import RecordKeeper, record_of, trusted_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Mode, Placement
-from advisor.model.estimate import Estimate, Estimates
+from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.job import JobOutcome
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
-from advisor.predict.calibration import AdaptiveLevel
+from advisor.predict.calibration import IntervalCalibration
 from advisor.predict.fitness import Target
 from advisor.predict.forecaster import Forecaster
 from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
 from advisor.predict.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
-from advisor.predict.rolling import COVERAGE, TARGETS
+from advisor.predict.rolling import TARGETS
 from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.sight.hedge_record import Fate
 
 _MOST_OPEN: Final = 200_000
+_FEW_ENDS: Final = 1_000
 _DRIFT_SHARE: Final = 0.25
 _LEAST_DRIFT_SECONDS: Final = 15.0
 _RATIO_DRIFT: Final = 0.05
@@ -43,12 +46,17 @@ class _Open:
     """A job that was forecast and has not ended."""
 
     submitted: float
+    requested_time: float | None
     wait: Estimate
     run: Estimate
     case: PlacementCase
     chance: float | None
     """Probability of being faster of a job that makes the record."""
     started: float | None = None
+    judged: set[Target] = field(default_factory=set)
+    """Whose interval has been found to hold or not."""
+    is_over: bool = False
+    """It has ended, or is not followed any more."""
 
 
 class PlacementRecord:
@@ -76,7 +84,11 @@ class PlacementRecord:
         self._open: dict[int, _Open] = {}
         self._keeper = RecordKeeper(settings.win_probability)
         self._moved = RecordKeeper(settings.win_probability)  # what is in it of jobs in the cloud
-        self.levels = {target: AdaptiveLevel(COVERAGE) for target in TARGETS}
+        self.calibrations: Mapping[Target, IntervalCalibration] = {
+            target: IntervalCalibration() for target in TARGETS
+        }
+        self._ends: list[tuple[float, int, Target, _Open]] = []  # a heap: when intervals will be exceeded
+        self._numbers = itertools.count()
         self.boot_seconds = settings.boot_seconds
         """What decisions reckon with: learned, else the setting."""
         self.line = self.earned_line = (settings.overhead_per_processor, settings.baseline)
@@ -101,7 +113,7 @@ class PlacementRecord:
     @property
     def bounds(self) -> dict[Target, tuple[float, float]]:
         """Where intervals are cut now."""
-        return {target: level.bounds for target, level in self.levels.items()}
+        return {target: calibration.cut for target, calibration in self.calibrations.items()}
 
     @property
     def is_outdated(self) -> bool:
@@ -142,7 +154,7 @@ class PlacementRecord:
     def earn(
         self,
         earned: TrackRecord,
-        levels: Mapping[Target, float],
+        calibrations: Mapping[Target, IntervalCalibration],
         boot_seconds: float | None = None,
         line: tuple[float, float] | None = None,
     ) -> None:
@@ -150,12 +162,13 @@ class PlacementRecord:
         self.earned_boot_seconds = self.boot_seconds if boot_seconds is None else boot_seconds
         self.earned_line = self.line if line is None else line
         self._keeper.add(earned)
-        self.levels = {target: AdaptiveLevel(COVERAGE, level=level) for target, level in levels.items()}
+        self.calibrations = dict(calibrations)
         self.is_earned = True
 
     def take(self, row: Floats, observer: PlacementFeatures, forecaster: Forecaster | None) -> None:
         """One event: told to the observer, and what it teaches taken in."""
         kind, key, time = EventKind(int(row[KIND])), int(row[KEY]), float(row[TIME])
+        self._judge_exceeded(time)
         if kind is EventKind.SUBMIT and forecaster is not None and key not in observer:
             submission = submission_in(row)
             self._forecast(key, submission, observer.features(submission), forecaster)
@@ -165,12 +178,13 @@ class PlacementRecord:
             return
         if kind in (EventKind.START, EventKind.START_AT_ONCE):
             opened.started = time
-            self._judge("wait", opened.wait, time - opened.submitted)
+            self._judge(opened, "wait", time - opened.submitted)
+            self._will_end(opened, "run", time + opened.run.upper)
         elif kind is EventKind.END:
-            del self._open[key]
+            self._close(key)
             self._end(key, opened, time)
         elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW, EventKind.CUT_SHORT):
-            del self._open[key]  # what it would have run here nobody knows yet, or it never started
+            self._close(key)  # what it would have run here nobody knows yet, or it never started
             if self._hedges is not None:
                 self._hedges.withdrawn(key)
 
@@ -213,7 +227,7 @@ class PlacementRecord:
             "moved": _plain(self._moved.record),
             "boot_seconds": self.earned_boot_seconds,
             "line": list(self.earned_line),
-            "levels": {target: level.level for target, level in self.levels.items()},
+            "calibration": {target: list(each.state) for target, each in self.calibrations.items()},
         }
 
     def _take_up(self, kept: Mapping[str, Any]) -> None:
@@ -224,7 +238,7 @@ class PlacementRecord:
             # earlier releases did not say
             boot_seconds = float(kept.get("boot_seconds", self._settings.boot_seconds))
             overhead, baseline = (float(one) for one in kept.get("line", self.earned_line))
-            levels: dict[Target, float] = {target: float(kept["levels"][target]) for target in TARGETS}
+            calibrations = _calibrations(kept)
         except (KeyError, TypeError, ValueError):
             return
         sums = [
@@ -232,9 +246,9 @@ class PlacementRecord:
             for band in (*earned.bands, *moved.bands)
             for number in (band.saved_seconds, band.squared_seconds)
         ]
-        is_sound = np.isfinite([*sums, boot_seconds, overhead, baseline, *levels.values()]).all()
+        is_sound = np.isfinite([*sums, boot_seconds, overhead, baseline]).all()
         if len(earned.bands) == len(self.record.bands) and is_sound:
-            self.earn(earned, levels, boot_seconds, (overhead, baseline))
+            self.earn(earned, calibrations, boot_seconds, (overhead, baseline))
             self._moved.add(moved)
 
     def _kept_record(self, kept: Mapping[str, Any]) -> TrackRecord:
@@ -265,11 +279,13 @@ class PlacementRecord:
             boot=self.boot_seconds,
             settings=self.reckoned,
         )
-        self._open[key] = _Open(submission.time, found["wait"], found["run"], case, candidate_chance(case))
+        opened = _Open(submission.time, request, found["wait"], found["run"], case, candidate_chance(case))
+        self._open[key] = opened
+        self._will_end(opened, "wait", submission.time + opened.wait.upper)
         if self._hedges is not None:
             self._hedges.submitted(key, estimates, submission.processors, request)
         if len(self._open) > _MOST_OPEN:
-            del self._open[next(iter(self._open))]
+            self._close(next(iter(self._open)))
 
     def _end(self, key: int, opened: _Open, time: float) -> None:
         if opened.started is None:
@@ -277,16 +293,44 @@ class PlacementRecord:
                 self._hedges.withdrawn(key)
             return
         run = time - opened.started
-        self._judge("run", opened.run, run)
+        self._judge(opened, "run", run)
+        if opened.requested_time is not None:
+            self.calibrations["run"].learn_overrun(run, opened.requested_time)
         if self._hedges is not None:
             self._hedges.ended(key, opened.started - opened.submitted, run)
         if opened.chance is not None:
             wait = opened.started - opened.submitted
             self._keeper.ended(key, wait - opened.case.penalty_seconds(run), opened.chance)
 
-    def _judge(self, target: Target, estimate: Estimate, truth: float) -> None:
-        if truth >= 0.0:
-            self.levels[target].learn(inside=estimate.lower <= truth <= estimate.upper)
+    def _close(self, key: int) -> None:
+        self._open.pop(key).is_over = True
+
+    def _will_end(self, opened: _Open, target: Target, time: float) -> None:
+        """Note when a job will have waited, or run, for longer than its interval says."""
+        heapq.heappush(self._ends, (time, next(self._numbers), target, opened))
+        if len(self._ends) > 4 * len(self._open) + _FEW_ENDS:
+            self._ends = [end for end in self._ends if not end[-1].is_over]
+            heapq.heapify(self._ends)
+
+    def _judge_exceeded(self, now: float) -> None:
+        """Count intervals as missed that jobs have exceeded before now, without waiting for their end."""
+        while self._ends and self._ends[0][0] < now:
+            _, _, target, opened = heapq.heappop(self._ends)
+            if target not in opened.judged and not opened.is_over:
+                self._judge(opened, target, np.inf)
+
+    def _judge(self, opened: _Open, target: Target, truth: float) -> None:
+        if truth >= 0.0 and target not in opened.judged:
+            estimate = opened.wait if target == "wait" else opened.run
+            opened.judged.add(target)
+            self.calibrations[target].learn(inside=holds(estimate.lower, truth, estimate.upper))
+
+
+def _calibrations(kept: Mapping[str, Any]) -> dict[Target, IntervalCalibration]:
+    """What was kept of the calibration; an earlier release's levels were of intervals cut in another way."""
+    if "calibration" not in kept:
+        return {target: IntervalCalibration() for target in TARGETS}
+    return {target: IntervalCalibration(kept["calibration"][target]) for target in TARGETS}
 
 
 def _plain(record: TrackRecord) -> list[list[float]]:

@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from advisor.model.errors import AdvisorError
-from advisor.model.estimate import Estimate
+from advisor.model.estimate import Estimate, holds
 from advisor.service.exchange.protocol import AdviseReply, AdviseRequest
 
 LATENCY_BUCKETS: Final = (
@@ -223,7 +223,7 @@ class ControlMetrics:
             return
         self._error.labels(what).observe(abs(predicted.seconds - actual_seconds))
         self._bias.labels(what).inc(predicted.seconds - actual_seconds)
-        if predicted.lower <= actual_seconds <= predicted.upper:
+        if holds(predicted.lower, actual_seconds, predicted.upper):
             self._inside.labels(what).inc()
 
     def exposition(self, ask_serve: Callable[[], str]) -> bytes:

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 MOST_TASKS: Final = 1_000
 """Tasks of a waiting array that are counted; what a thousand do to a queue, ten thousand do no less."""
 FILE_NAME: Final = "queue.msgpack"
-FORMAT: Final = 2
+FORMAT: Final = 3
 """2: with jobs cut short and started again, which a submit server of an earlier release does not know."""
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _TASK: Final = 2**32  # keys of an array's waiting tasks: exact in a float64
@@ -89,7 +89,7 @@ class StreamFile(msgspec.Struct, frozen=True):
     total_processors : int
         Of the machine now.
     bounds : dict
-        Per target, where its interval is cut.
+        Per target, where its interval is cut (``IntervalCalibration.cut``).
     names : list
         Column, name and number of names the base does not know.
     events : bytes

@@ -165,7 +165,7 @@ def test_the_record_is_the_replays(desk: Desk, boot_seconds: float | None) -> No
         assert live.saved_seconds == pytest.approx(replayed.saved_seconds)
         assert live.squared_seconds == pytest.approx(replayed.squared_seconds)
     levels = desk.loop.report()["interval_levels"]
-    assert levels == {target: pytest.approx(forecasts[target].level) for target in TARGETS}
+    assert levels == {target: pytest.approx(forecasts[target].calibration.level) for target in TARGETS}
 
 
 def test_a_restart_takes_up_forests_record_and_numbers(desk: Desk) -> None:

@@ -25,6 +25,7 @@ from advisor.model import (
     Verdict,
 )
 from advisor.model.settings import PlacementSettings
+from advisor.predict.calibration import IntervalCalibration
 from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
 from advisor.predict.queue_events import event
 from advisor.service.learn.placement_record import PlacementRecord
@@ -32,6 +33,7 @@ from advisor.service.sight.hedge_record import Fate
 
 SETTINGS = PlacementSettings(overhead_per_processor=0.1, boot_seconds=100.0)
 NOTHING = RecordKeeper(SETTINGS.win_probability).record
+CALIBRATIONS = {"wait": IntervalCalibration(), "run": IntervalCalibration()}
 SUBMISSION = Submission(0.0, 5, 1000.0, 0, 0, 0, 0)
 
 
@@ -87,10 +89,10 @@ def test_a_candidate_that_stayed_adds_what_the_cloud_would_have_saved() -> None:
 
 def test_intervals_are_judged() -> None:
     record = PlacementRecord(SETTINGS)
-    before = {target: level.level for target, level in record.levels.items()}
+    before = {target: each.level for target, each in record.calibrations.items()}
     live(record, Says(2000.0, 500.0), wait=1500.0, run=510.0)
-    assert record.levels["wait"].level < before["wait"], "missed: wider"
-    assert record.levels["run"].level > before["run"]
+    assert record.calibrations["wait"].level < before["wait"], "missed: wider"
+    assert record.calibrations["run"].level > before["run"]
 
 
 def test_a_requeued_job_teaches_nothing() -> None:
@@ -116,7 +118,7 @@ def test_a_run_cut_short_is_not_judged() -> None:
     for row in rows:
         record.take(row, observer, says)
     assert record.record == NOTHING
-    assert record.levels["run"].level == PlacementRecord(SETTINGS).levels["run"].level
+    assert record.calibrations["run"].state == IntervalCalibration().state
     assert 1 not in observer
 
 
@@ -193,7 +195,7 @@ def test_a_loss_counts_among_jobs_as_likely_to_be_faster() -> None:
 
 def test_a_record_from_before_there_were_bands_is_taken_up_as_that_of_likely_jobs() -> None:
     record = PlacementRecord(SETTINGS)
-    record.earn(won(9.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(9.0), CALIBRATIONS)
     old = record.as_plain()
     del old["bands"]
     old |= {"saved_seconds": 7.0, "absolute_seconds": 8.0, "squared_seconds": 50.0}
@@ -210,12 +212,13 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
     record = PlacementRecord(SETTINGS)
     record.earn(
         record_of(Earned(saved_seconds=9.0, absolute_seconds=10.0, squared_seconds=50.0), SETTINGS),
-        {"wait": 0.2, "run": 0.1},
+        {"wait": IntervalCalibration((-1.5, 0.1, 0.0)), "run": IntervalCalibration((-2.0, 0.1, 0.3))},
     )
     again = PlacementRecord(SETTINGS, record.as_plain())
     assert again.record == record.record
     assert again.is_earned
-    assert again.bounds["wait"] == pytest.approx((0.1, 0.9))
+    assert again.bounds == record.bounds
+    assert again.bounds["run"] == pytest.approx((-2.0, 0.3))
     slower = replace_settings(overhead_per_processor=0.2)
     assert not PlacementRecord(slower, record.as_plain()).is_earned
 
@@ -223,7 +226,9 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"levels": {}},
+        {"calibration": {}},
+        {"calibration": {"wait": [math.nan, 0.1, 0.0], "run": [0.0, 0.1, 0.0]}},
+        {"calibration": {"wait": [0.0], "run": [0.0, 0.1, 0.0]}},
         {"bands": [["x", 0.0, 0.0]]},
         {"bands": [[1.0, 1.0, 1.0]]},
         {"bands": 7},
@@ -236,7 +241,7 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
 )
 def test_a_damaged_record_is_none(damage: dict) -> None:
     record = PlacementRecord(SETTINGS)
-    record.earn(won(9.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(9.0), CALIBRATIONS)
     assert not PlacementRecord(SETTINGS, record.as_plain() | damage).is_earned
 
 
@@ -245,7 +250,7 @@ def test_what_was_seen_while_the_history_was_counted_is_kept() -> None:
     live(record, Says(2000.0, 500.0), wait=1500.0, run=600.0)
     record.begin_anew()
     live(record, Says(2000.0, 500.0), wait=1400.0, run=600.0, key=2)
-    record.earn(won(50.0), {"wait": 0.1, "run": 0.1})
+    record.earn(won(50.0), CALIBRATIONS)
     assert saved(record) == pytest.approx(1000.0 + 50.0)
 
 
@@ -257,12 +262,12 @@ def test_a_record_is_outdated_when_nodes_boot_otherwise(boot: float, *, is_outda
     record.boot_seconds = 10.0 * boot
     assert not record.is_outdated, "none has been earned yet"
     record.boot_seconds = 100.0
-    record.earn(won(9.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(9.0), CALIBRATIONS)
     record = PlacementRecord(SETTINGS, record.as_plain())
     record.boot_seconds = boot
     assert record.is_outdated == is_outdated
     record.begin_anew()
-    record.earn(won(7.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(7.0), CALIBRATIONS)
     assert not record.is_outdated
     assert saved(record) == 7.0
 
@@ -270,12 +275,12 @@ def test_a_record_is_outdated_when_nodes_boot_otherwise(boot: float, *, is_outda
 def test_what_jobs_in_the_cloud_have_lost_outlives_a_record_earned_anew() -> None:
     """It is not in the history of the queue here, and no boot time undoes it."""
     record = PlacementRecord(SETTINGS)
-    record.earn(won(9000.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(9000.0), CALIBRATIONS)
     record.moved(*moved(7000.0, run=6000.0))
     record = PlacementRecord(SETTINGS, record.as_plain())
     assert saved(record) == pytest.approx(9000.0 - 2000.0)
     record.begin_anew()
-    record.earn(won(8000.0), {"wait": 0.2, "run": 0.1})
+    record.earn(won(8000.0), CALIBRATIONS)
     assert saved(record) == pytest.approx(8000.0 - 2000.0)
 
 
