@@ -51,6 +51,14 @@ def test_fields_of_the_contract(log):
         "interval",
     }
     assert found["estimator"]["interval"] == 0.9
+    published = found["published_estimator"]
+    for target in ("wait", "run"):
+        months = published[f"{target}_interval_months"]
+        assert sum(month["jobs"] for month in months) == found["jobs"]
+        held = sum(month["jobs"] * month["coverage"] for month in months)
+        assert held / found["jobs"] == pytest.approx(published[f"{target}_interval_coverage"])
+        width = published[f"{target}_interval_mean_width"]
+        assert 0 < width <= published[f"{target}_interval_score"]
     assert found["seconds"] > 0
     assert [row["factor"] for row in found["rows"]] == [0.01, 0.5]
     for row in found["rows"]:

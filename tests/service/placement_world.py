@@ -11,7 +11,7 @@ from advisor.model import Job, JobOutcome, JobTable
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.predict.distribution import ForestSettings
 from advisor.predict.queue_events import Codes
-from advisor.predict.rolling import TARGETS, ForecastOptions, RollingForests
+from advisor.predict.rolling import ForecastOptions, RollingForests
 from advisor.replay.sources import load_table
 from advisor.service.submit.live_placement import LivePlacement
 from advisor.service.submit.placement_store import Base, Loaded
@@ -21,7 +21,8 @@ from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 ORIGIN = 1_800_000_000.0
 QUEUES = ("onprem", "long")
 OPTIONS = ForecastOptions(first=150, retrain_jobs=100, forests=3, forest=ForestSettings(trees=4))
-BOUNDS = dict.fromkeys(TARGETS, (0.05, 0.95))
+BOUNDS = {"wait": (-1.5, 0.0), "run": (-2.5, 0.1)}
+"""As calibrations cut that have learned something."""
 SETTINGS = Settings(cluster=ClusterSettings(on_premise_partitions=QUEUES))
 
 

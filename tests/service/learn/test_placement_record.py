@@ -95,6 +95,38 @@ def test_intervals_are_judged() -> None:
     assert record.calibrations["run"].level > before["run"]
 
 
+def test_g17_19_an_interval_is_missed_as_soon_as_it_is_exceeded() -> None:
+    """Jobs that have ended are the short ones: until a long one has, its miss would not be known."""
+    record, observer, says = PlacementRecord(SETTINGS), PlacementFeatures(64), Says(2000.0, 500.0)
+    start = IntervalCalibration().state
+
+    def take(kind: EventKind, key: int, time: float) -> dict[str, float]:
+        submission = SUBMISSION._replace(time=time) if kind is EventKind.SUBMIT else None
+        record.take(event(kind, key, time, submission), observer, says)
+        return {target: each.state[0] - start[0] for target, each in record.calibrations.items()}
+
+    take(EventKind.SUBMIT, 1, 0.0)
+    assert take(EventKind.SUBMIT, 2, 2200.0) == {"wait": 0.0, "run": 0.0}
+    assert take(EventKind.SUBMIT, 3, 2201.0)["wait"] < 0.0, "1 has waited for more than 2,200 s"
+    before = record.calibrations["wait"].state
+    take(EventKind.START, 1, 3000.0)
+    assert record.calibrations["wait"].state == before, "it counts once"
+    assert take(EventKind.SUBMIT, 4, 3549.0)["run"] == 0.0
+    assert take(EventKind.SUBMIT, 5, 3551.0)["run"] < 0.0, "1 has run for more than 550 s"
+    before = record.calibrations["run"].state
+    take(EventKind.END, 1, 4000.0)
+    assert record.calibrations["run"].state[:2] == before[:2]
+
+
+def test_how_far_runs_go_beyond_their_requests_is_learned() -> None:
+    record = PlacementRecord(SETTINGS)
+    live(record, Says(2000.0, 500.0), wait=1500.0, run=1030.0)
+    assert record.calibrations["run"].state[2] == 0.0, "1,000 s and the grace"
+    live(record, Says(2000.0, 500.0), wait=1500.0, run=1600.0, key=2)
+    assert record.calibrations["run"].state[2] > 0.0
+    assert record.calibrations["wait"].state[2] == 0.0
+
+
 def test_a_requeued_job_teaches_nothing() -> None:
     record, observer, says = PlacementRecord(SETTINGS), PlacementFeatures(64), Says(2000.0, 500.0)
     for row in (
@@ -221,6 +253,17 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
     assert again.bounds["run"] == pytest.approx((-2.0, 0.3))
     slower = replace_settings(overhead_per_processor=0.2)
     assert not PlacementRecord(slower, record.as_plain()).is_earned
+
+
+def test_the_calibration_of_an_earlier_release_is_begun_anew() -> None:
+    record = PlacementRecord(SETTINGS)
+    record.earn(won(9.0), CALIBRATIONS)
+    kept = record.as_plain()
+    del kept["calibration"]
+    again = PlacementRecord(SETTINGS, kept | {"levels": {"wait": 0.2, "run": 0.1}})
+    assert again.is_earned
+    assert again.record == record.record
+    assert again.bounds == PlacementRecord(SETTINGS).bounds
 
 
 @pytest.mark.parametrize(

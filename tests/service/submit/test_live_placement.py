@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from advisor.model import JobTable
+from advisor.predict.calibration import cut_interval
 from advisor.predict.placement_look import FEATURES
 from advisor.predict.placement_replay import features_of
 from advisor.predict.rolling import TARGETS, RollingForests
 from advisor.replay.forecasts import ForecastColumns, forecast_rows
 from advisor.service.submit.live_placement import LivePlacement
-from tests.service.placement_world import OPTIONS, ORIGIN, Site, job_of, make_log
+from tests.service.placement_world import BOUNDS, OPTIONS, ORIGIN, Site, job_of, make_log
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +48,12 @@ def test_features_and_forecasts_are_the_replays(
         assert differing(site.live.features(job), expected[row]) == set()
         if row >= last:  # the rows of the newest forests
             found = site.live.forecast(job)
-            for target in TARGETS:
+            for number, target in enumerate(TARGETS):
                 estimate = columns[target].estimate(row)
+                asked = math.inf if job.requested_time is None else job.requested_time
+                interval, where = np.empty(2), np.array(BOUNDS[target])
+                cut_interval(columns[target].mass[row], expected[row], number, asked, where, interval)
+                assert (found[target].lower, found[target].upper) == pytest.approx(interval, rel=1e-9)
                 assert found[target].seconds == pytest.approx(estimate.seconds, rel=1e-9)
                 assert found[target].quantiles == pytest.approx(estimate.quantiles, rel=1e-9, abs=1e-9)
         site.live.advised(job, 1)  # what the next look shows replaces it
