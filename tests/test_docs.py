@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from advisor.config import check as find_mistakes
 from advisor.config import load
 from advisor.config.definitions import by_key, section_models
 from advisor.decide.reasons import Reason
+from advisor.model.errors import BadInput
 from advisor.testing.ec2 import Ec2Emulator
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -32,7 +34,8 @@ USAGE_ERROR = typer.BadParameter.__mro__[1]
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-_RUN_AS = re.compile(r"^(?:\$ )?(?:sudo (?:-u \w+ )?)?(?=advisor |make )")
+_RUN_AS = re.compile(r"^(?:\$ )?(?=advisor |make )")
+_AS_THE_SERVICE = re.compile(r'su -s /bin/sh advisor -c "([^"]*)"')
 
 
 def text_of(page: Path) -> str:
@@ -66,7 +69,7 @@ def code_of(page: Path) -> Iterator[str]:
 def commands(word: str) -> Iterator[tuple[Path, str]]:
     for page in PAGES:
         for line in code_of(page):
-            for part in re.split(r"\s+(?:&&|\||>)\s+", line):
+            for part in re.split(r"\s+(?:&&|\||>)\s+", _AS_THE_SERVICE.sub(r"\1", line)):
                 command = _RUN_AS.sub("", part.strip())
                 if command.startswith(f"{word} ") and "..." not in command:
                     yield page, command
@@ -101,7 +104,8 @@ def parse(arguments: list[str]) -> None:
         command = found
         context = command.make_context(name, [], parent=context, resilient_parsing=True)
     if arguments:
-        command.make_context(command.name, arguments, parent=context.parent)
+        with suppress(BadInput):  # understood, but the log or file it names is not here
+            command.make_context(command.name, arguments, parent=context.parent)
 
 
 @named(list(dict.fromkeys(commands("advisor"))))
