@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,7 +35,9 @@ _SQLITE_MEND = {
     sqlite3.SQLITE_NOTADB: ("not an SQLite database", "Check the path: another file has this name"),
 }
 _SQLITE_ADMIN = {
-    sqlite3.SQLITE_CORRUPT: "damaged: restore a copy, or move the file away and ingest again",
+    sqlite3.SQLITE_CORRUPT: (
+        "damaged: restore a copy, or move it away with its -wal and -shm files and ingest again"
+    ),
     sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was lost",
     sqlite3.SQLITE_IOERR: "the disk reports errors",
 }
@@ -61,6 +64,13 @@ class Database:
         Longest wait for another writer before :class:`RetryLater`.
     read_only : bool
         Nothing is made, brought up to date or written.
+    later : bool
+        It is opened at its first use, which raises what is wrong with it; each further use tries again.
+
+    Attributes
+    ----------
+    is_another : bool
+        Another file has taken its place since it was opened first: positions known before mean nothing.
 
     Raises
     ------
@@ -70,28 +80,30 @@ class Database:
         Locked for longer than ``busy_seconds``, or the server cannot be reached.
     """
 
-    def __init__(self, url: str, *, busy_seconds: float = 10.0, read_only: bool = False) -> None:
-        self._url = _parse(url)
-        self.where = self._url.render_as_string(hide_password=True)
+    def __init__(
+        self, url: str, *, busy_seconds: float = 10.0, read_only: bool = False, later: bool = False
+    ) -> None:
+        self._given = url
+        self.where = "history database"
         self._busy_seconds = busy_seconds
-        self._engine = self._make_reader() if read_only else self._make_engine()
-        try:
-            if read_only:
-                self._check_version()
-            else:
-                self._bring_up_to_date()
-        except BaseException:
-            self.close()
-            raise
+        self._read_only = read_only
+        self._engine: Engine | None = None
+        self._file: tuple[int, int] | None = None  # device and number of SQLite's file
+        self._opening = threading.Lock()
+        self.is_another = False
+        if not later:
+            self._opened()
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection for reading."""
-        with self._translated(), self._engine.connect() as connection:
+        with self._reading(self._opened()) as connection:
             yield connection
 
     @contextmanager
@@ -100,9 +112,60 @@ class Database:
 
         SQLite's write lock is taken at its start, so that a locked database is known before any work.
         """
-        writer = self._engine.execution_options(advisor_writes=True)
+        with self._writing(self._opened()) as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self, engine: Engine) -> Iterator[Connection]:
+        with self._translated(), engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self, engine: Engine) -> Iterator[Connection]:
+        writer = engine.execution_options(advisor_writes=True)
         with self._translated(), writer.begin() as connection:
             yield connection
+
+    def _opened(self) -> Engine:
+        """The connections; opened anew after an error that only a person can mend, or for another file."""
+        with self._opening:
+            if self._engine is not None and self._file is not None and self._file != self._file_now():
+                self.close()
+            if self._engine is None:
+                before, self._engine = self._file, self._open()
+                self._file = self._file_now()
+                self.is_another |= before is not None and before != self._file
+            return self._engine
+
+    def _file_now(self) -> tuple[int, int] | None:
+        path = self._url.database or ""
+        if self._read_only or self._url.get_backend_name() != "sqlite" or path.startswith("file:"):
+            return None
+        try:
+            found = Path(path).stat()
+        except OSError:
+            return (0, 0)
+        return found.st_dev, found.st_ino
+
+    def _open(self) -> Engine:
+        self._url = _parse(self._given)
+        self.where = self._url.render_as_string(hide_password=True)
+        engine = self._make_reader() if self._read_only else self._make_engine()
+        try:
+            if self._read_only:
+                self._check_version(engine)
+            else:
+                self._bring_up_to_date(engine)
+        except AdvisorError:
+            engine.dispose()
+            raise
+        except BaseException as error:
+            engine.dispose()
+            if not isinstance(error, Exception):
+                raise
+            text = f"{self.where}: it cannot be brought up to date ({type(error).__name__}: {error})"
+            raise TellAdmin(text, code="history.migration") from error
+        return engine
 
     def _make_engine(self) -> Engine:
         if self._url.get_backend_name() != "sqlite":
@@ -145,8 +208,8 @@ class Database:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
 
-    def _check_version(self) -> None:
-        found = self._version()
+    def _check_version(self, engine: Engine) -> None:
+        found = self._version(engine)
         if found != schema.SCHEMA_VERSION:
             raise BadInput(
                 f"it is of another release (schema {found}, this release reads {schema.SCHEMA_VERSION})",
@@ -174,18 +237,18 @@ class Database:
                 code="history.unreadable",
             ) from error
 
-    def _bring_up_to_date(self) -> None:
-        if self._version() == schema.SCHEMA_VERSION:
+    def _bring_up_to_date(self, engine: Engine) -> None:
+        if self._version(engine) == schema.SCHEMA_VERSION:
             return
-        with self.writing() as connection:
+        with self._writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             # whoever held the lock before may have done the work
             if _version_in(connection) != schema.SCHEMA_VERSION:
                 self._migrate(connection)
 
-    def _version(self) -> str | None:
-        with self.reading() as connection:
+    def _version(self, engine: Engine) -> str | None:
+        with self._reading(engine) as connection:
             return _version_in(connection)
 
     def _migrate(self, connection: Connection) -> None:
@@ -212,7 +275,10 @@ class Database:
         try:
             yield
         except sa.exc.DBAPIError as error:
-            raise self._explain(error) from error
+            explained = self._explain(error)
+            if not isinstance(explained, RetryLater):
+                self.close()  # the next use looks whether it has been mended
+            raise explained from error
 
     def _explain(self, error: sa.exc.DBAPIError) -> AdvisorError:
         original: Any = error.orig

@@ -27,6 +27,8 @@ class HistoryStore(FinishedJobs, Ledger, PaidTimes):
         Longest wait for another writer.
     read_only : bool
         Nothing is made, brought up to date or written, and no right to write is needed.
+    later : bool
+        It is opened at its first use: what is wrong with it is raised there, until it is mended.
 
     Raises
     ------
@@ -44,11 +46,18 @@ class HistoryStore(FinishedJobs, Ledger, PaidTimes):
     0
     """
 
-    def __init__(self, url: str, *, busy_seconds: float = 10.0, read_only: bool = False) -> None:
-        database = Database(url, busy_seconds=busy_seconds, read_only=read_only)
+    def __init__(
+        self, url: str, *, busy_seconds: float = 10.0, read_only: bool = False, later: bool = False
+    ) -> None:
+        database = Database(url, busy_seconds=busy_seconds, read_only=read_only, later=later)
         FinishedJobs.__init__(self, database)
         Ledger.__init__(self, database)
         PaidTimes.__init__(self, database)
+
+    @property
+    def is_another(self) -> bool:
+        """Whether another database has taken the place of the one that was opened first."""
+        return self._database.is_another
 
     def close(self) -> None:
         """Close all connections."""

@@ -117,8 +117,9 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
 
     with monkeypatch.context() as patch:
         patch.setattr(Database, "_migrate", breaks)
-        with pytest.raises(ConnectionError):
+        with pytest.raises(TellAdmin, match="ConnectionError") as caught:
             HistoryStore(url)
+    assert caught.value.code == "history.migration"
     database = Database(url)
     with database.reading() as connection:
         assert not sa.inspect(connection).has_table("half_done")
@@ -275,8 +276,9 @@ def test_a_full_disk_loses_nothing(sqlite_url: str, make_outcome: Make) -> None:
         def limit(connection: sqlite3.Connection, *_: object) -> None:
             connection.execute(f"PRAGMA max_page_count={pages + 2}")
 
-        store.close()
-        sa.event.listen(store._database._engine, "connect", limit)
+        engine = store._database._opened()
+        engine.dispose()
+        sa.event.listen(engine, "connect", limit)
         with pytest.raises(TellAdmin, match="disk is full"):
             store.add([make_outcome(i, name="x" * 2000) for i in range(500)])
         assert store.count() == 1
@@ -319,3 +321,72 @@ def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     HistoryStore("sqlite:///here.db").close()
     assert Path("here.db").exists()
+
+
+def cut_page(path: Path) -> None:
+    """The file begins well: it is found to be damaged when it is read."""
+    with HistoryStore(f"sqlite:///{path}") as store:
+        store.set_cursor("a", "b")
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 20_000)
+
+
+def locked_down(path: Path) -> None:
+    path.mkdir()
+
+
+def a_newer_release(path: Path) -> None:
+    with HistoryStore(f"sqlite:///{path}"):
+        pass
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b"garbage" * 10_000),
+        lambda path: path.symlink_to("/nonexistent/history.db"),
+        cut_page,
+        locked_down,
+        a_newer_release,
+    ],
+)
+def test_d4_a_history_that_is_broken_is_tried_again_until_it_is_mended(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "history.db"
+    damage(path)
+    store = HistoryStore(f"sqlite:///{path}", later=True)
+    for _ in range(3):
+        with pytest.raises(TellAdmin) as caught:
+            store.count()
+        assert caught.value.code.startswith("history.")
+    path.rename(tmp_path / "aside")
+    assert store.count() == 0  # the first that could be opened
+    assert not store.is_another
+    store.set_cursor("x", "y")
+    store.close()
+
+
+def test_d4_a_history_that_is_moved_away_while_it_is_open_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    store = HistoryStore(f"sqlite:///{path}", later=True)
+    store.set_cursor("x", "1")
+    assert not store.is_another
+    path.rename(tmp_path / "aside")
+    assert store.cursor("x") is None
+    assert store.is_another
+    store.close()
+
+
+def test_d4_an_address_that_makes_no_sense_is_said_at_the_first_use() -> None:
+    store = HistoryStore("mysql://somewhere", later=True)
+    with pytest.raises(BadInput) as caught:
+        store.count()
+    assert caught.value.code == "history.url"
+    store.close()

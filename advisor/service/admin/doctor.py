@@ -136,8 +136,13 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _history(settings: Settings) -> Iterator[Diagnosis]:
-    with HistoryStore(settings.paths.history_url, busy_seconds=2.0) as store:
-        jobs = store.count()
+    try:
+        with HistoryStore(settings.paths.history_url, busy_seconds=2.0) as store:
+            jobs = store.count()
+    except AdvisorError as problem:
+        mend = "Learning and the ledger stand still until it is mended, and then go on by themselves"
+        yield error("history", str(problem), mend)
+        return
     least = settings.estimator.weekly_jobs_minimum
     if jobs < least:
         yield warning(

@@ -160,6 +160,8 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
             yield f"how advisor {name} is, is not known: {result[name]['error']}"
     if result["control"]["running"] is False:
         yield "advisor control does not run: nothing is learned and no cloud node started"
+    if problem := result["control"].get("history_problem"):
+        yield f"nothing is learned, and the ledger stands still; nodes are started and ended: {problem}"
     if not result["snapshot"]["usable"] and result["control"]["running"] is not None:
         yield "the cluster has not been seen lately: every job stays on-premise"
     if all(mode == "shadow" for mode in result["modes"].values()):
@@ -199,4 +201,6 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
 def _loop_troubles(result: dict[str, Any]) -> Iterator[str]:
     for name, loop in (result["control"].get("loops") or {}).items():
         for step, failure in (loop.get("open_failures") or {}).items():
+            if str(failure.get("code")).startswith("history."):
+                continue  # one trouble, said above
             yield f"{name}: {step}: {failure.get('message')} ({failure.get('code')})"

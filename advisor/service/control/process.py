@@ -43,7 +43,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     Raises
     ------
     BadInput
-        A folder cannot be made, the history not be opened.
+        A folder cannot be made.
     """
     _make_folder(settings.paths.state, "paths.state")
     _make_folder(settings.paths.run, "paths.run")
@@ -111,7 +111,7 @@ def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
         control = make_control(settings, notifier=notifier)
         control.start()
         try:
-            while not (stop.is_set() or reload.is_set()):
+            while not (stop.is_set() or reload.is_set() or control.is_outdated):
                 wake.wait(tick)
                 wake.clear()
                 control.feed_watchdog()
@@ -119,6 +119,10 @@ def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
                     settings, changed = _reloaded(settings, reload_settings)
                     if not changed:
                         reload.clear()
+            if control.is_outdated:
+                log.warning(
+                    "control.begins_anew", why="another history has taken the place of the one it knew"
+                )
         finally:
             ended = control.stop()
         if not ended and not stop.is_set():

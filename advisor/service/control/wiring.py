@@ -91,7 +91,7 @@ class Control:
     Raises
     ------
     BadInput
-        The history cannot be opened, a folder not be made.
+        A folder cannot be made.
     """
 
     def __init__(
@@ -112,7 +112,8 @@ class Control:
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
-        self.store = HistoryStore(settings.paths.history_url)
+        # opened by the loops that learn: whatever is wrong with it, machines have to be ended
+        self.store = HistoryStore(settings.paths.history_url, later=True)
         self.metrics = ControlMetrics()
         self.view = SharedView(self.clock, settings.submit.snapshot_max_age_seconds)
         self.cloud = CloudRecord(
@@ -273,9 +274,11 @@ class Control:
             raise
         # before READY: the submit server then finds a snapshot from its first question on
         self.runners["look"].run_once()
+        for name, runner in self.runners.items():
+            if name != self.learn.name:
+                runner.start()  # before the history is asked, which may be locked for a while
         self._prepare_knowledge()
-        for runner in self.runners.values():
-            runner.start()
+        self.runners[self.learn.name].start()
         self._notifier.ready(self.status_line())
         log.info("control.ready", loops=sorted(self.runners), status=self.status_line())
 
@@ -285,6 +288,10 @@ class Control:
             self.knowledge.prepare()
         except AdvisorError as error:
             log.warning("knowledge.not_prepared", code=error.code, message=str(error))
+        except (
+            Exception
+        ):  # a damaged history may hold anything; nodes are to be started and ended all the same
+            log.exception("knowledge.not_prepared")
 
     def _start_page(self) -> None:
         loops = self.settings.loops
@@ -363,6 +370,19 @@ class Control:
         """Each loop's health."""
         return {name: runner.health for name, runner in self.runners.items()}
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the loops have to begin anew: the history they have learned from is another one now."""
+        return self.store.is_another
+
+    def history_problem(self) -> str:
+        """What is wrong with the history, in words; empty where all that was asked of it went well."""
+        for health in self.health().values():
+            for failure in health.open_failures.values():
+                if failure.code.startswith("history."):
+                    return failure.message
+        return ""
+
     def status(self) -> Mapping[str, Any]:
         """What `advisor status` shows besides the cluster."""
         return {
@@ -370,6 +390,7 @@ class Control:
             "pid": os.getpid(),
             "cloud_configured": "provision" in self.runners,
             "boot_failures_in_a_row": self.cloud.boot_failures,
+            "history_problem": self.history_problem() or None,
             "knowledge_base_jobs": self.knowledge.cases,
             "jobs_learned": self.learn.jobs_learned,
             "performance_ratios": self.ratios.current,
@@ -432,6 +453,7 @@ class Control:
             **(self.acquire.gauges() if self.acquire is not None else {}),
             "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
             "jobs_learned": (float(self.learn.jobs_learned), "Jobs learned since the start."),
+            "history_usable": (float(not self.history_problem()), "0: nothing is learned, see the status."),
             "cloud_spent_today_usd": (usd, "Dollars that caps reckon as spent since midnight UTC."),
             "cloud_boot_failures_in_a_row": (float(self.cloud.boot_failures), "Since the last good boot."),
             "cloud_protected": (float(bool(self.cloud.protected)), "1: nothing is sent to the cloud."),

@@ -25,11 +25,16 @@ def handlers() -> Iterator[None]:
 class Control:
     """Sends this process a signal as soon as it has begun."""
 
-    def __init__(self, number: signal.Signals, *, ends: bool) -> None:
+    def __init__(self, number: signal.Signals | None, *, ends: bool) -> None:
         self.number, self.ends = number, ends
 
+    @property
+    def is_outdated(self) -> bool:
+        return self.number is None
+
     def start(self) -> None:
-        os.kill(os.getpid(), self.number)
+        if self.number is not None:
+            os.kill(os.getpid(), self.number)
 
     def feed_watchdog(self) -> None:
         pass
@@ -60,3 +65,7 @@ def test_a_reload_while_a_loop_is_at_work_leaves_it_to_systemd(monkeypatch: pyte
 
 def test_the_end_is_no_failure_though_a_loop_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, Control(signal.SIGTERM, ends=False)) == 1
+
+
+def test_d4_another_history_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, Control(None, ends=True), Control(signal.SIGTERM, ends=True)) == 2

@@ -16,6 +16,12 @@ from tests.service.doubles import FakeFleet, FakeSlurm
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[Control]:
+    control = make_control(tmp_path)
+    yield control
+    control.store.close()
+
+
+def make_control(tmp_path: Path) -> Control:
     for name in ("models", "run"):
         (tmp_path / name).mkdir(mode=0o700)
     settings = Settings(
@@ -24,7 +30,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
         acquirer=AcquirerSettings(kept_nodes=1),
     )
     anything: Any = FakeSlurm()
-    control = Control(
+    return Control(
         settings,
         slurm=anything,
         fleet=FakeFleet(),
@@ -33,7 +39,39 @@ def control(tmp_path: Path) -> Iterator[Control]:
         steering=anything,
         wishes=anything,
     )
-    yield control
+
+
+def test_d4_a_damaged_history_is_told_and_hinders_nothing_but_learning(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"garbage" * 10_000)
+    control = make_control(tmp_path)
+    control._prepare_knowledge()
+    control.folder.prepare()
+    learn, provision = control.runners["learn"], control.runners["provision"]
+    assert not learn.run_once()
+    assert provision.run_once()
+    said = control.status()["history_problem"]
+    assert "not an SQLite database" in said
+    assert "\nadvisor_history_usable 0.0\n" in control.metrics.exposition(lambda: "").decode()
+    path.rename(tmp_path / "aside")
+    learn.run_once()
+    assert control.status()["history_problem"] is None
+    assert "\nadvisor_history_usable 1.0\n" in control.metrics.exposition(lambda: "").decode()
+    assert not control.is_outdated  # it knew of no other one
+    path.rename(tmp_path / "aside too")
+    learn.run_once()
+    assert control.is_outdated
+    control.store.close()
+
+
+def test_d4_whatever_a_damaged_history_holds_control_starts(tmp_path: Path) -> None:
+    control = make_control(tmp_path)
+
+    def garbage() -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    control.knowledge.prepare = garbage  # type: ignore[method-assign]
+    control._prepare_knowledge()
     control.store.close()
 
 
