@@ -44,6 +44,11 @@ class PaidTimes:
                     .on_conflict_do_update(index_elements=["instance_id", "since"], set_=values)
                 )
 
+    def paid_since(self, time: float) -> list[PaidTime]:
+        """Stretches of paid time that reach beyond a moment (epoch seconds), whole."""
+        with self._database.reading() as connection:
+            return _paid(connection, time, math.inf)
+
     def add_uses(self, uses: Iterable[NodeUse]) -> None:
         """Note runs; what was noted of the same run from the queue makes room for them.
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.ec2.pools import Breakers, Pool
+from advisor.ec2.prices import Prices
 from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
@@ -81,7 +82,7 @@ def report(tmp_path: Path) -> CloudReport:
         record=record,
         breakers=breakers,
         view=rig.view,
-        prices=rig.reconcile._prices,
+        prices=lambda: Prices.of_settings(rig.settings.ec2),
         clock=rig.hands.clock,
         today=lambda: TODAY,
     )

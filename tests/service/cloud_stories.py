@@ -80,10 +80,17 @@ ASIDE = _action(
 REPEAT = _action("repeat")
 LOSE_PROGRAM = _action("lose_program", operation=_one_of("resume", "suspend", "suspend", "resume_fail"))
 
+DAMAGE = st.one_of(
+    _action("damage_purse", first=st.just("purse.json")),
+    _action("damage_purse", first=st.just("purse.json"), second=st.just("purse.json.old")),
+)
+ILL_ENTRY = _action("ill_entry", kind=_one_of("directory", "link", "fifo", "option", "other node", ""))
+
 _WEIGHTS = (
     (SUBMIT, 5), (LIVE, 6), (CRASH, 4), (LAUNCH_FAILS, 3), (EC2_FAILS, 3), (RESTART, 1), (STALL, 1),
     (WORK, 1), (SLURM_FAILS, 1), (SLURMCTLD_AWAY, 1), (EC2_AWAY, 1), (ROOM, 1), (RECLAIM, 2),
     (REBALANCE, 1), (STOP, 1), (LAG, 2), (ASIDE, 3), (REPEAT, 1), (LOSE_PROGRAM, 1),
+    (DAMAGE, 1), (ILL_ENTRY, 1),
 )  # fmt: skip
 EVERYTHING = tuple(kind for kind, weight in _WEIGHTS for _ in range(weight))
 

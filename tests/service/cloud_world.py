@@ -30,6 +30,7 @@ from advisor.ec2.prices import Prices
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.history.state_file import StateFile
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.bill import PaidTime
 from advisor.model.settings import (
     ClusterSettings,
     Ec2Settings,
@@ -153,6 +154,7 @@ class CloudWorld(CloudRules):
         self._messages = 0
         self._counted_at = self.clock.wall
         self.crashes = 0
+        self.paid: dict[tuple[str, float], PaidTime] = {}  # what the history knows
         self._add_strangers()
         self.boot()
 
@@ -212,7 +214,12 @@ class CloudWorld(CloudRules):
             prices=prices,
             **shared,
         )
-        cloud: dict[str, Any] = {"fleet": self.fleet, "cloud": self.cloud, "prices": prices}
+        cloud: dict[str, Any] = {
+            "fleet": self.fleet,
+            "cloud": self.cloud,
+            "prices": prices,
+            "paid_since": lambda time: [piece for piece in self.paid.values() if piece.until > time],
+        }
         provision = ProvisionLoop(settings, folder=self.handovers, interruptions=record, **cloud, **shared)
         self.reconcile = reconcile = ReconcileLoop(settings, interruptions=record, **cloud, **shared)
         interruptions = InterruptionLoop(
@@ -350,6 +357,7 @@ class CloudWorld(CloudRules):
             went_well = [
                 self.run(name) for name in LOOPS
             ]  # each has its turn, whatever becomes of the others
+            self._note_paid()
             is_well = all(went_well) and self.crashes == crashes
             self._watch_orphans(seconds, is_well=is_well)
             if self.violations:
@@ -372,6 +380,41 @@ class CloudWorld(CloudRules):
         """The process is stopped, and started so much later."""
         self.do_stall(seconds)
         self.boot()
+
+    def do_damage_purse(self, *names: str) -> None:
+        """The process is gone, the disk has lost the end of some files, and it is started again."""
+        for path in (self.folder / name for name in names):
+            if path.exists():
+                path.write_bytes(path.read_bytes()[:40])
+        self.boot()
+
+    def do_ill_entry(self, kind: str) -> None:
+        """Somebody leaves in the hand-over folder what does not belong there."""
+        self._messages += 1
+        path = self.folder / "handover" / f"{self._messages:020d}-ill.json"
+        match kind:
+            case "directory":
+                path.mkdir()
+            case "link":
+                path.symlink_to("/nonexistent")
+            case "fifo":
+                os.mkfifo(path)
+            case _:
+                name = {"option": "--help", "other node": "onprem1"}.get(kind, "")
+                message = {"v": 1, "op": "resume", "time": self.clock.wall, "nodes": name}
+                path.write_text(json.dumps({**message, "id": f"{self._messages:020d}-1-00000000"}))
+
+    def _note_paid(self) -> None:
+        """What the learn loop does: the history gets what was paid."""
+        paid = self.cloud.purse.paid()
+        for piece in paid:
+            self.paid = {
+                key: known
+                for key, known in self.paid.items()
+                if known.instance_id != piece.instance_id or not piece.since < known.since < piece.until
+            }
+            self.paid[piece.instance_id, piece.since] = piece
+        self.cloud.purse.noted(paid)
 
     def do_ec2_fails(self, action: str, how: str, times: int) -> None:
         self.ec2.fail(action, how, times)

@@ -96,6 +96,7 @@ def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iter
     settings = loaded.settings
     yield from guarded("settings", lambda: _settings(loaded, partitions))
     yield from guarded("folders", lambda: _folders(settings))
+    yield from guarded("state files", lambda: _state_files(settings))
     yield from guarded("history", lambda: _history(settings))
     yield from guarded("models", lambda: _models(settings))
     yield from guarded("submit socket", lambda: _submit_socket(settings))
@@ -133,6 +134,16 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
             yield warning("folders", f"you cannot write {path}", "Run the doctor as the service's user")
         else:
             yield ok("folders", f"{path} can be used")
+
+
+def _state_files(settings: Settings) -> Iterator[Diagnosis]:
+    """Files of the loops' state that were damaged: control goes on without, and somebody should know."""
+    if ill := sorted(path.name for path in settings.paths.state.glob("*.bad")):
+        yield warning(
+            "state files",
+            f"damaged files were set aside in {settings.paths.state}: {', '.join(ill[:10])}",
+            "The journal of advisor-control says what became of it; find out why (disk?), then remove them",
+        )
 
 
 def _history(settings: Settings) -> Iterator[Diagnosis]:

@@ -191,7 +191,13 @@ def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
     for option in ("spot", "on_demand"):
         if not cloud.get(f"{option}_open", True):
             yield f"{option.replace('_', '-')} capacity is closed for now"
-    counters = (result["control"].get("cloud_report") or {}).get("counters") or {}
+    report = result["control"].get("cloud_report") or {}
+    spend, counters = report.get("spend") or {}, report.get("counters") or {}
+    if spend.get("launches_wait"):
+        yield f"nothing is launched until what was spent today is known: {spend['in_doubt']}"
+    elif spend.get("rebuilt_today"):
+        spent = f"what was spent today ({spend['spent_today_usd']:.2f} USD) was rebuilt"
+        yield f"{spend['rebuilt_today']}: {spent}, rather too high than too low"
     if stuck := counters.get("handovers_stuck"):
         yield f"hand-overs that can neither be used nor removed, remove them by hand: {', '.join(stuck[:5])}"
     if result["control"].get("cloud_configured") is False:

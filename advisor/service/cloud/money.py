@@ -68,10 +68,12 @@ def running_nodes(
     prices: Prices,
     *,
     reserved_nodes: int = 0,
+    boots: bool = False,
 ) -> list[RunningNode]:
     """Every node that costs money now; the oldest on-demand ones use the reserved instances.
 
-    How it is shared by the jobs on it: `advisor.model.bill`.
+    How it is shared by the jobs on it: `advisor.model.bill`. ``boots``: what is promised to booting nodes is
+    not known, so it is what their jobs are expected to cost.
     """
     on_node = jobs_by_node(snapshot)
     on_demand = [item for item in alive.values() if item.option is not Capacity.SPOT]
@@ -83,6 +85,7 @@ def running_nodes(
         price = 0.0 if instance.instance_id in paid_for else usd_per_hour(instance.option, prices)
         node = nodes.get(name)
         is_up = node is not None and node.power is NodePower.UP
+        left = _left_seconds(jobs, snapshot.time) if is_up or jobs else _LONGEST_SECONDS
         found.append(
             RunningNode(
                 instance_id=instance.instance_id,
@@ -90,10 +93,23 @@ def running_nodes(
                 usd_per_hour=price,
                 launch_time=instance.launch_time,
                 shares=_shares(jobs),
-                left_usd=price * _left_seconds(jobs, snapshot.time) / 3600.0 if is_up else None,
+                left_usd=price * left / 3600.0 if is_up or boots else None,
             )
         )
     return found
+
+
+def alive_by_node(instances: Iterable[Instance], nodes: Mapping[str, Node]) -> dict[str, Instance]:
+    """The instance that each node has; of two, the one Slurm talks to."""
+    alive: dict[str, Instance] = {}
+    for item in instances:
+        if not item.is_alive or item.node is None:
+            continue
+        node = nodes.get(item.node)
+        is_the_nodes_own = node is not None and node.address == item.private_ip
+        if item.node not in alive or is_the_nodes_own:
+            alive[item.node] = item
+    return alive
 
 
 def _shares(jobs: Sequence[QueuedJob]) -> dict[str, float]:

@@ -23,6 +23,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
+from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.pricing import AskPrices
@@ -112,6 +113,8 @@ class ProvisionLoop:
         How often each job has lost its node to EC2.
     kept : callable, optional
         Nodes that the acquirer has asked for: spot, as they are for no job in particular.
+    paid_since : callable, optional
+        What the history knows to be paid, should the purse have forgotten it.
 
     Attributes
     ----------
@@ -139,9 +142,13 @@ class ProvisionLoop:
         prices: AskPrices | None = None,
         interruptions: InterruptionRecord | None = None,
         kept: Callable[[], Collection[str]] = tuple,
+        paid_since: AskPaid = lambda _: (),
     ) -> None:
         self._kept = kept
         prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._books = Bookkeeping(
+            settings, purse=cloud.purse, view=view, prices=prices, clock=clock, paid_since=paid_since
+        )
         self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=prices)
         self._interruptions = interruptions
         self._settings = settings
@@ -248,6 +255,7 @@ class ProvisionLoop:
         def too_dear(nodes: Sequence[str]) -> Mapping[str, Failure]:
             return self._caps.put_aside(nodes, jobs, capacity_of)
 
+        self._books.settle(self._fleet.instances)
         report = self._fleet.resume(wanted, capacity_of=capacity_of, refuse=too_dear)
         for node in wanted:
             self._booting.setdefault(node, hand_over.time)

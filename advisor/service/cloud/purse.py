@@ -25,7 +25,7 @@ import structlog
 
 from advisor.history.state_file import StateFile
 from advisor.model.bill import LEAST_SECONDS, PaidTime, cost_by_day, day_of
-from advisor.model.errors import TellAdmin
+from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.settings import WaitingSettings
 from advisor.service.running.clock import Clock
 
@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
 _MOST_DAYS: Final = 400
+_GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on
 _MOST_PAID: Final = 100_000  # stretches kept for a history that cannot be written
 
 
@@ -114,20 +115,126 @@ class Purse:
         Where it is kept.
     clock : Clock
         Time; days are UTC's.
+
+    Attributes
+    ----------
+    doubt : str
+        Why what was spent today is not known until `rebuild`; empty where it is.
+    is_damaged : bool
+        What was kept could not be used, and was set aside. Else nothing was kept, as at the first start.
     """
 
     def __init__(self, state: StateFile, clock: Clock) -> None:
         self._state = state
         self._clock = clock
         self._lock = threading.Lock()
-        content = state.read()
+        self._previous = StateFile(state.path.with_name(state.path.name + ".old"))
+        self._doubted_at = clock.wall()
+        self.is_damaged = False
+        self.doubt = ""
+        content = self._kept()
+        self._is_known = content is not None
+        kept = content or {}
         self._days: dict[str, dict[str, float]] = {
-            str(day): _amounts(accounts) for day, accounts in _items(content.get("days"))
+            str(day): _amounts(accounts) for day, accounts in _items(kept.get("days"))
         }
-        self._seen = dict(_seen(content.get("seen")))  # instances that were running when last counted
-        self._promises = dict(_promises(content.get("promises")))
-        self._closed = list(_closed(content.get("paid")))
+        self._seen = dict(_seen(kept.get("seen")))  # instances that were running when last counted
+        self._promises = dict(_promises(kept.get("promises")))
+        self._closed = list(_closed(kept.get("paid")))
+        self._unattributed = _amounts(kept.get("unattributed"))  # by day: rebuilt, whose is not known
+        self._rebuilt = dict(_items(kept.get("rebuilt")))
+        self._saved_at = float(kept["saved_at"]) if _is_amount(kept.get("saved_at")) else 0.0
         self._last_count: tuple[float, float] | None = None  # wall, monotonic
+
+    def _kept(self) -> dict[str, Any] | None:
+        """What was written last, or else the time before; None where neither can be used."""
+        for file in (self._state, self._previous):
+            try:
+                content = file.load()
+                if content is not None and not _is_whole(content):
+                    raise file.damaged("amounts that are none")
+            except AdvisorError as error:
+                file.set_aside(str(error))
+                self.is_damaged = True
+                self.doubt = f"{file.path.name} was damaged"
+                continue
+            if content is not None:
+                return content
+            self.doubt = self.doubt or f"there was no {file.path.name}"
+        return None
+
+    # ------------------------------------------------------------------ rebuilding
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether what was spent today has to be taken from the history: no copy of it was left.
+
+        On another day than that of the loss all that counts was counted since.
+        """
+        return bool(self.doubt) and not self._is_known and day_of(self._doubted_at) == self._today()
+
+    def rebuild(
+        self,
+        running: Sequence[RunningNode],
+        ended: Iterable[RunningNode],
+        paid: Iterable[PaidTime] | None,
+    ) -> None:
+        """Make up for what was lost, never for less than what was spent.
+
+        What ran when it was counted last and runs no more is counted until now; so is what was launched since
+        then. Whose the history's stretches are is not known here: they count for the cap of each account.
+
+        Parameters
+        ----------
+        running : sequence of RunningNode
+            What costs money now, booting nodes with what their jobs will cost as well.
+        ended : iterable of RunningNode
+            What EC2 lists besides.
+        paid : iterable of PaidTime or None
+            Stretches of today, where `needs_history`.
+        """
+        with self._lock:
+            now = self._clock.wall()
+            counted_at = self._saved_at
+            if paid is not None:
+                counted_at = self._take_from(list(paid), now)
+            for item in ended:
+                began = item.launch_time
+                if began > counted_at and item.instance_id not in self._seen:
+                    self._seen[item.instance_id] = _Seen(
+                        began, item.usd_per_hour, {}, item.node, began, launched=began
+                    )
+            self._rebuilt = {"time": now, "why": self.doubt} if self.is_damaged else {}
+            why, self.doubt, self._is_known = self.doubt, "", True
+            self._count(running)
+            spent = math.fsum(self._days.get(self._today(), {}).values())
+        if self.is_damaged:
+            log.warning("purse.rebuilt", why=why, spent_today_usd=round(spent, 4))
+
+    def _take_from(self, paid: Sequence[PaidTime], now: float) -> float:
+        """Begin with what the history knows of today; returns until when that was counted."""
+        today = self._today()
+        usd = 0.0
+        for piece in paid:
+            usd += cost_by_day(piece.since, piece.until, piece.usd_per_hour).get(today, 0.0)
+        self._days[today] = {"": usd}
+        self._unattributed = {today: usd}
+        counted_at = max((piece.until for piece in paid), default=0.0)
+        self._seen = {
+            piece.instance_id: _Seen(
+                piece.until, piece.usd_per_hour, {}, piece.node, piece.since, launched=piece.since
+            )
+            for piece in sorted(paid, key=lambda piece: piece.until)
+            if min(now, counted_at) - piece.until < _GROWING_SECONDS
+        }
+        return counted_at
+
+    @property
+    def rebuilt_today(self) -> str:
+        """Why the day's spending had to be rebuilt; empty where it had not."""
+        time = self._rebuilt.get("time")
+        is_today = isinstance(time, int | float) and day_of(time) == self._today()
+        return str(self._rebuilt.get("why", "")) if is_today else ""
 
     # ------------------------------------------------------------------ spending
 
@@ -138,23 +245,26 @@ class Purse:
         account that it is for, idle time on the site (account ``""``).
         """
         with self._lock:
-            now, most = self._elapsed()
-            before, self._seen = self._seen, {}
-            for item in running:
-                last = before.pop(item.instance_id, None)
-                seen, usd = self._counted(item, last, now, most)
-                self._seen[item.instance_id] = seen
-                self._keep_promise(item, usd)
-            for instance_id, gone in before.items():  # when it went nobody says: it is counted until now
-                self._end(gone, now, most)
-                self._close(gone.paid(instance_id))
-            self._drop_stale({item.node for item in running}, now)
-            for old in sorted(self._days)[:-_MOST_DAYS]:
-                del self._days[old]
-            try:
-                self._save()
-            except OSError as error:  # known in memory still
-                log.warning("purse.not_saved", file=str(self._state.path), error=error.strerror)
+            self._count(running)
+
+    def _count(self, running: Sequence[RunningNode]) -> None:
+        now, most = self._elapsed()
+        before, self._seen = self._seen, {}
+        for item in running:
+            last = before.pop(item.instance_id, None)
+            seen, usd = self._counted(item, last, now, most)
+            self._seen[item.instance_id] = seen
+            self._keep_promise(item, usd)
+        for instance_id, gone in before.items():  # when it went nobody says: it is counted until now
+            self._end(gone, now, most)
+            self._close(gone.paid(instance_id))
+        self._drop_stale({item.node for item in running}, now)
+        for old in sorted(self._days)[:-_MOST_DAYS]:
+            del self._days[old]
+        try:
+            self._save()
+        except OSError as error:  # known in memory still
+            log.warning("purse.not_saved", file=str(self._state.path), error=error.strerror)
 
     def _elapsed(self) -> tuple[float, float]:
         """Now, and the longest time that can have gone by: a clock that was set invents no hours (F32)."""
@@ -224,22 +334,28 @@ class Purse:
         Raises
         ------
         TellAdmin
-            There is a cap, and what was promised can't be written down: nothing may be launched.
+            There is a cap, and what was promised can't be written down, or what was spent today is not known:
+            nothing may be launched.
         """
+        if self.is_in_the_way(caps):
+            raise TellAdmin(
+                f"{self.doubt}: nothing is launched until what was spent today is known", code="purse.doubt"
+            )
         with self._lock:
             for wish in wishes:  # asked for again: what it was promised before is not added to it
                 self._promises.pop(wish.node, None)
             total, by_account = self._exposure()
             refused: dict[str, str] = {}
             for wish in wishes:
-                mine = by_account.get(wish.account, 0.0)
+                mine = by_account.get(wish.account, 0.0) + self._unattributed.get(self._today(), 0.0)
                 if why := _refusal(wish, total, mine, caps):
                     refused[wish.node] = why
                     continue
                 self._promises[wish.node] = _Promise(
                     wish.account, wish.usd, self._clock.wall(), wish.usd_per_hour
                 )
-                total, by_account[wish.account] = total + wish.usd, mine + wish.usd
+                total += wish.usd
+                by_account[wish.account] = by_account.get(wish.account, 0.0) + wish.usd
             try:
                 self._save()
             except OSError as error:
@@ -249,6 +365,10 @@ class Purse:
                         f"{text}: with a cap nothing is launched until it can", code="purse.not_saved"
                     ) from error
         return refused
+
+    def is_in_the_way(self, caps: WaitingSettings) -> bool:
+        """Whether nothing may be launched because what was spent today is in doubt."""
+        return bool(self.doubt) and (self.is_damaged or has_caps(caps))
 
     def release(self, nodes: Iterable[str], *, launched: bool) -> None:
         """Nothing will be spent on these nodes any more.
@@ -326,10 +446,11 @@ class Purse:
         """Whether the day's cap is reached, and which accounts have reached theirs."""
         with self._lock:
             total, by_account = self._exposure()
+            everybodys = self._unattributed.get(self._today(), 0.0)
         accounts = {
             account
             for account, cap in caps.account_daily_cap_usd.items()
-            if cap and by_account.get(account, 0.0) >= cap
+            if cap and by_account.get(account, 0.0) + everybodys >= cap
         }
         return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
 
@@ -359,10 +480,22 @@ class Purse:
         return day_of(self._clock.wall())
 
     def _save(self) -> None:
+        if self.doubt and not self._is_known:
+            return  # half of a day is no day: a restart would take it for the whole
         promises = {node: asdict(promise) for node, promise in self._promises.items()}
         seen = {name: asdict(item) for name, item in self._seen.items()}
         paid = [asdict(piece) for piece in self._closed]
-        self._state.write({"days": self._days, "seen": seen, "promises": promises, "paid": paid})
+        self._saved_at = self._clock.wall()
+        content = {
+            "days": self._days,
+            "seen": seen,
+            "promises": promises,
+            "paid": paid,
+            "unattributed": self._unattributed,
+            "rebuilt": self._rebuilt,
+            "saved_at": self._saved_at,
+        }
+        self._state.write_after(self._previous, content)
 
 
 def has_caps(caps: WaitingSettings) -> bool:
@@ -398,6 +531,23 @@ def _items(content: object) -> Iterable[tuple[Any, Any]]:
 
 def _is_amount(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value >= 0.0
+
+
+def _is_whole(content: Mapping[str, Any]) -> bool:
+    """Whether nothing of a file is lost when it is read."""
+    try:
+        days = content.get("days", {})
+        read = {
+            "days": sum(len(_amounts(accounts)) for _, accounts in _items(days)),
+            "seen": len(list(_seen(content.get("seen")))),
+            "promises": len(list(_promises(content.get("promises")))),
+            "paid": len(list(_closed(content.get("paid")))),
+        }
+        there = {name: len(content.get(name, ())) for name in ("seen", "promises", "paid")}
+        there["days"] = sum(len(accounts) for accounts in days.values())
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return read == there
 
 
 def _amounts(content: object) -> dict[str, float]:

@@ -18,8 +18,9 @@ from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
+from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.money import reserved_in_force, running_nodes
+from advisor.service.cloud.money import alive_by_node
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.provisioning import CloudFleet
 from advisor.service.cloud.record import CloudRecord
@@ -57,6 +58,8 @@ class ReconcileLoop:
         Prices in force; the settings' own without it.
     interruptions : InterruptionRecord, optional
         What EC2 said about the end of instances: the second source besides its list.
+    paid_since : callable, optional
+        What the history knows to be paid, should the purse have forgotten it.
 
     Attributes
     ----------
@@ -81,6 +84,7 @@ class ReconcileLoop:
         clock: Clock,
         prices: AskPrices | None = None,
         interruptions: InterruptionRecord | None = None,
+        paid_since: AskPaid = lambda _: (),
     ) -> None:
         self._settings = settings
         self._fleet = fleet
@@ -88,7 +92,14 @@ class ReconcileLoop:
         self._view = view
         self._cloud = cloud
         self._clock = clock
-        self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
+        self._books = Bookkeeping(
+            settings,
+            purse=cloud.purse,
+            view=view,
+            prices=prices or (lambda: Prices.of_settings(settings.ec2)),
+            clock=clock,
+            paid_since=paid_since,
+        )
         self._addresses = Addresses(settings, slurm)
         self._unclaimed_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
@@ -141,15 +152,7 @@ class ReconcileLoop:
     def _pairs(self) -> tuple[SlurmSnapshot, dict[str, Node], dict[str, Instance]]:
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
-        alive: dict[str, Instance] = {}
-        for item in self.instances:
-            if not item.is_alive or item.node is None:
-                continue
-            node = nodes.get(item.node)
-            is_the_nodes_own = node is not None and node.address == item.private_ip
-            if item.node not in alive or is_the_nodes_own:  # of two, the one Slurm talks to
-                alive[item.node] = item
-        return snapshot, nodes, alive
+        return snapshot, nodes, alive_by_node(self.instances, nodes)
 
     def set_addresses(self) -> None:
         """A node that powers up must have the address of its own instance (F07: never matched by address)."""
@@ -326,7 +329,4 @@ class ReconcileLoop:
         """
         if not self._is_read:
             return
-        snapshot, nodes, alive = self._pairs()
-        prices = self._prices()
-        reserved = reserved_in_force(self._settings.capacity, prices)
-        self._cloud.purse.count(running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved))
+        self._books.count(self.instances)

@@ -42,7 +42,9 @@ class BootTimes:
 
 
 class CloudRecord:
-    """Kept in a small file, replaced atomically; a file that cannot be read means a fresh start.
+    """Kept in a small file, replaced atomically.
+
+    A file that cannot be read is set aside; then one boot may fail, and no more, as after a protection.
 
     Parameters
     ----------
@@ -167,8 +169,9 @@ def _read(path: Path) -> _Content:
     except FileNotFoundError:
         return _Content()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("cloud_record.unreadable", file=str(path), error=str(error))
-        return _Content()
+        StateFile(path).set_aside(f"{type(error).__name__}: {error}")
+        # how many boots had failed is not known: one may try, and if that fails nothing else does
+        return _Content(failures_in_a_row=_FAILURES_UNTIL_PROTECTED - 1)
 
 
 AskWhetherOpen = Callable[[], tuple[bool, bool]]

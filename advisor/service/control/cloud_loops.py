@@ -10,6 +10,7 @@ from advisor.ec2.prices import PriceCache, Prices
 from advisor.history.state_file import StateFile
 from advisor.model.bill import Rows
 from advisor.model.settings import Settings
+from advisor.service.cloud.bookkeeping import AskPaid
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.listening import NoticeLoop
@@ -50,6 +51,8 @@ class CloudLoops:
         Prices in force, asking nobody.
     folder, view, cloud, clock
         Shared with the other loops.
+    paid_since : callable
+        What the history knows to be paid.
     today : callable, optional
         The day's bill, as the learn loop keeps it.
 
@@ -80,6 +83,7 @@ class CloudLoops:
         view: SharedView,
         cloud: CloudRecord,
         clock: Clock,
+        paid_since: AskPaid,
         today: Callable[[], Rows | None] = lambda: None,
     ) -> None:
         self.runners: dict[str, LoopRunner] = {}
@@ -100,6 +104,7 @@ class CloudLoops:
             "clock": clock,
             "prices": prices,
             "interruptions": self._record,
+            "paid_since": paid_since,
         }
         provision = ProvisionLoop(settings, folder=folder, kept=self._kept, **both)
         self._reconcile = ReconcileLoop(settings, **both)

@@ -105,4 +105,14 @@ def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
         "What launched nodes are expected to cost still; not in what was spent.",
         value=spend["promised_usd"],
     )
+    yield GaugeMetricFamily(
+        "advisor_spending_in_doubt",
+        "1: nothing is launched until what was spent today is known.",
+        value=float(spend["launches_wait"]),
+    )
+    yield GaugeMetricFamily(
+        "advisor_spending_rebuilt_today",
+        "1: the record of it was damaged today.",
+        value=float(spend["rebuilt_today"] is not None),
+    )
     yield GaugeMetricFamily("advisor_daily_cap_usd", "0: none.", value=float(spend["daily_cap_usd"] or 0.0))

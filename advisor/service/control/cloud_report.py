@@ -220,6 +220,9 @@ class CloudReport:
         days = sorted(purse.days().items())[-_DAYS_SHOWN:]
         return {
             "spent_today_usd": spent,
+            "in_doubt": purse.doubt or None,
+            "launches_wait": purse.is_in_the_way(caps),
+            "rebuilt_today": purse.rebuilt_today or None,
             "promised_usd": promised,
             "promised_by_account": dict(promised_by_account),
             "daily_cap_usd": caps.daily_cap_usd or None,

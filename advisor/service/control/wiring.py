@@ -200,6 +200,7 @@ class Control:
                 cloud=self.cloud,
                 clock=self.clock,
                 today=lambda: self.learn.costs.today,
+                paid_since=self.store.paid_since,
             )
             self.report, self.match, self.acquire = loops.report, loops.match, loops.acquire
             self.runners |= loops.runners

@@ -108,3 +108,29 @@ def test_an_orphan_that_a_resume_has_found_is_none_whatever_slurm_showed_before(
 def test_what_runs_while_ec2_cannot_be_read_is_on_the_bill() -> None:
     """It was taken for nothing, and the cap passed by as much."""
     tell(EC2_IS_AWAY_WHILE_A_JOB_RUNS, cap_usd=0.22)
+
+
+A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS: list[Action] = [
+    ("submit", 2900.0, 3000.0, 1, ON_DEMAND, "well"),
+    ("live", 100, 15.0),
+    ("damage_purse", "purse.json"),
+    ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
+    ("live", 4),
+    ("damage_purse", "purse.json", "purse.json.old"),
+    ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
+    ("live", 4),
+]
+ILL_ENTRIES_OF_EVERY_KIND: list[Action] = [
+    ("submit", 20.0, 300.0, 1, ON_DEMAND, "well"),
+    *(("ill_entry", kind) for kind in ("directory", "link", "fifo", "option", "other node", "")),
+    ("live", 6),
+]
+
+
+def test_d5_a_damaged_purse_makes_nothing_cheaper() -> None:
+    """The day began anew, and the cap was passed by what had been spent."""
+    tell(A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS, cap_usd=0.22)
+
+
+def test_d3_no_ill_entry_keeps_a_job_from_its_end() -> None:
+    tell(ILL_ENTRIES_OF_EVERY_KIND)

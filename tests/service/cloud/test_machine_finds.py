@@ -16,6 +16,7 @@ from advisor.ec2.launching import Launcher
 from advisor.ec2.listing import described
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.cluster import NodePower
+from advisor.model.errors import AdvisorError
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.purse import Purse
@@ -26,8 +27,10 @@ from tests.service.cloud.test_machine import options
 from tests.service.cloud_stories import (
     CAPS,
     CRASH,
+    DAMAGE,
     EC2_AWAY,
     LAG,
+    LAUNCH_FAILS,
     LIVE,
     LOSE_PROGRAM,
     RESTART,
@@ -113,7 +116,24 @@ def the_cap_is_not_asked_at_the_launch(patch: Patch) -> None:
 
 
 def promises_are_not_on_the_disk(patch: Patch) -> None:
-    patch.setattr(Purse, "_save", lambda _self: None)
+    save = Purse._save
+
+    def without(self: Purse) -> None:
+        promises, self._promises = self._promises, {}
+        save(self)
+        self._promises = promises
+
+    patch.setattr(Purse, "_save", without)
+
+
+def a_damaged_purse_is_a_new_day(patch: Patch) -> None:
+    def forgets(self: Purse) -> dict[str, Any] | None:
+        try:
+            return self._state.load()
+        except AdvisorError:
+            return {}
+
+    patch.setattr(Purse, "_kept", forgets)
 
 
 def what_cannot_be_read_is_free(patch: Patch) -> None:
@@ -125,7 +145,7 @@ def what_cannot_be_read_is_free(patch: Patch) -> None:
 _ALONE = (SUBMIT, LIVE)  # what the rarer ones need besides
 STEPS: tuple[tuple[Callable[[Patch], None], str, tuple[Any, ...]], ...] = (
     (no_intent_before_the_launch, TWO_INSTANCES, (*_ALONE, CRASH, LAG)),
-    (open_intents_are_not_looked_at, TWO_INSTANCES, ()),
+    (open_intents_are_not_looked_at, TWO_INSTANCES, (*_ALONE, CRASH, LAUNCH_FAILS, LAG)),
     (a_new_token_for_each_call, TWO_INSTANCES, ()),
     (whether_a_node_has_its_instance_is_not_asked, TWO_INSTANCES, ()),
     (the_journal_s_word_does_not_count_while_the_list_lags, TWO_INSTANCES, ()),
@@ -134,6 +154,7 @@ STEPS: tuple[tuple[Callable[[Patch], None], str, tuple[Any, ...]], ...] = (
     (orphans_are_not_collected, ORPHAN, (*_ALONE, LOSE_PROGRAM)),
     (the_cap_is_not_asked_at_the_launch, TOO_DEAR, ()),
     (promises_are_not_on_the_disk, TOO_DEAR, (*_ALONE, RESTART)),
+    (a_damaged_purse_is_a_new_day, TOO_DEAR, (*_ALONE, DAMAGE)),
     (what_cannot_be_read_is_free, TOO_DEAR, (*_ALONE, EC2_AWAY)),
 )
 

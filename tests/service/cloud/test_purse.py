@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from structlog.testing import capture_logs
 
 from advisor.history.state_file import StateFile
 from advisor.model.errors import TellAdmin
@@ -72,7 +73,7 @@ class Spending(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.purse = Purse(StateFile(Path(self.folder.name) / "purse.json"), self.hands.clock)
+        self.purse = purse_in(Path(self.folder.name), self.hands)
 
     @rule(
         wanted=st.integers(1, 30),
@@ -154,7 +155,11 @@ def hands() -> Hands:
 
 
 def purse_in(folder: Path, hands: Hands) -> Purse:
-    return Purse(StateFile(folder / "purse.json"), hands.clock)
+    """A purse; at the first start nothing has been spent."""
+    purse = Purse(StateFile(folder / "purse.json"), hands.clock)
+    if not list(folder.glob("purse.json*")):
+        purse.rebuild([], [], [])
+    return purse
 
 
 def running(node: str = "burst1", **changes: object) -> RunningNode:
@@ -248,3 +253,133 @@ def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Ha
         [1.0, 24.0, 24.0, 2.0]
     )
     assert again.spent_today()[0] == pytest.approx(2.0)
+
+
+# ---------------------------------------------------------------------- D5: what was kept is damaged or gone
+
+CAP = WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0})
+NOON = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0 + 43_200.0
+
+
+@pytest.fixture
+def spent(tmp_path: Path, hands: Hands) -> Path:
+    """2 dollars were spent by physics for a node that runs, 1 by biology for one that has ended."""
+    hands.wall = NOON
+    purse = purse_in(tmp_path, hands)
+    first = running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)
+    hands.pass_by(HOUR)
+    purse.count([first, running("burst2", launch_time=NOON, shares={"biology": 1.0}, left_usd=0.0)])
+    purse.release(["burst2"], launched=True)
+    for hours in (1.0, 0.001):
+        hands.pass_by(hours * HOUR)
+        purse.count([first])
+    assert purse.spent_today()[0] == pytest.approx(3.0, abs=0.01)
+    return tmp_path
+
+
+def damage(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:40])
+
+
+def exposures(purse: Purse) -> dict[str, float]:
+    total, by_account = purse.exposure_today()
+    return {"all": total, **by_account}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"days":{"2027-01-15"',
+        b"[]",
+        b"{}" * 5,
+        b'{"days":{"2027-01-15":{"physics":-1}},"seen":{},"promises":{},"paid":[]}',
+        b'{"days":{},"seen":{"i-1":7},"promises":{},"paid":[]}',
+        b'{"days":{},"seen":{},"promises":{},"paid":[7]}',
+        b'{"days":7,"seen":{},"promises":{},"paid":[]}',
+        b'{"days":{},"seen":{},"promises":{"burst1":{"usd":NaN,"time":1,"usd_per_hour":1}},"paid":[]}',
+        b"\xff\xfe",
+    ],
+)
+def test_d5_a_damaged_purse_is_said_kept_aside_and_blocks_launches(
+    spent: Path, hands: Hands, content: bytes
+) -> None:
+    (spent / "purse.json").write_bytes(content)
+    (spent / "purse.json.old").unlink()
+    with capture_logs() as logs:
+        purse = purse_in(spent, hands)
+    assert [(log["event"], log["log_level"]) for log in logs] == [("state.damaged", "error")]
+    assert (spent / "purse.json.bad").read_bytes() == content
+    assert (purse.is_damaged, purse.doubt) == (True, "purse.json was damaged")
+    for caps in (CAP, WaitingSettings()):
+        with pytest.raises(TellAdmin, match="nothing is launched"):
+            purse.promise([wish("burst3", 0.01)], caps)
+    purse.count([running()])
+    assert purse_in(spent, hands).doubt  # half of a day is written nowhere
+
+
+def test_d5_what_was_written_the_time_before_is_what_is_known(spent: Path, hands: Hands) -> None:
+    before = exposures(purse_in(spent, hands))
+    damage(spent, "purse.json")
+    purse = purse_in(spent, hands)
+    assert purse.doubt
+    assert not purse.needs_history
+    purse.rebuild([running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)], [], None)
+    assert exposures(purse) == pytest.approx(before, abs=0.01)
+    assert (purse.doubt, purse.rebuilt_today) == ("", "purse.json was damaged")
+    assert purse.promise([wish("burst3", 2.0)], CAP).keys() == {"burst3"}
+    again = purse_in(spent, hands)
+    assert (again.doubt, again.rebuilt_today) == ("", "purse.json was damaged")
+    hands.pass_by(86_400.0)
+    assert again.rebuilt_today == ""
+
+
+def test_d5_what_ran_and_was_launched_while_nobody_counted_is_counted(spent: Path, hands: Hands) -> None:
+    damage(spent, "purse.json")
+    hands.pass_by(HOUR)
+    purse = purse_in(spent, hands)
+    late = running("burst4", launch_time=hands.wall - HOUR / 2)
+    ended = [
+        running("burst5", launch_time=hands.wall - HOUR / 4),  # launched and ended meanwhile
+        running("burst2", launch_time=NOON),  # ended before: it is in the count
+    ]
+    purse.rebuild([late], ended, None)
+    # burst1 ran when it was counted last and is gone: until now
+    assert purse.spent_today()[0] == pytest.approx(3.0 + 1.0 + 0.5 + 0.25, abs=0.01)
+
+
+def test_d5_without_any_copy_the_history_says_what_was_spent(spent: Path, hands: Hands) -> None:
+    paid = purse_in(spent, hands).paid()
+    damage(spent, "purse.json", "purse.json.old")
+    hands.pass_by(HOUR)
+    purse = purse_in(spent, hands)
+    assert purse.needs_history
+    purse.rebuild([running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)], [], paid)
+    assert purse.spent_today()[0] == pytest.approx(4.0, abs=0.01)
+    # whose the three dollars were is not known: they count for each account's cap
+    assert "for account physics" in purse.promise([wish("burst3", 0.1)], CAP)["burst3"]
+    assert "physics" in purse.exhausted(CAP)[1]
+    assert sorted(path.name for path in spent.glob("*.bad")) == ["purse.json.bad", "purse.json.old.bad"]
+
+
+def test_d5_without_a_purse_what_runs_is_counted_from_its_launch(tmp_path: Path, hands: Hands) -> None:
+    """Somebody has removed it: that is no damage, but the cap must hold."""
+    hands.wall = NOON
+    purse = Purse(StateFile(tmp_path / "purse.json"), hands.clock)
+    with pytest.raises(TellAdmin, match="there was no purse"):
+        purse.promise([wish("burst3", 0.01)], CAP)
+    assert purse.promise([wish("burst3", 0.01)], WaitingSettings()) == {}  # nothing to guard
+    purse.rebuild([running(launch_time=NOON - 4 * HOUR, left_usd=0.5)], [], [])
+    assert purse.spent_today()[0] == pytest.approx(4.0)
+    assert purse.promise([wish("burst3", 1.0)], CAP).keys() == {"burst3"}
+    assert purse.rebuilt_today == ""
+
+
+def test_d5_tomorrow_no_history_is_needed(spent: Path, hands: Hands) -> None:
+    damage(spent, "purse.json", "purse.json.old")
+    purse = purse_in(spent, hands)
+    hands.pass_by(86_400.0)
+    assert purse.doubt
+    assert not purse.needs_history

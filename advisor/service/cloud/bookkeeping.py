@@ -1,0 +1,120 @@
+"""What runs is added to the day's money; what was spent is rebuilt before a launch where it is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from advisor.ec2.instances import Instance
+from advisor.model.bill import PaidTime, midnight
+from advisor.model.errors import AdvisorError, TellAdmin
+from advisor.model.settings import Settings
+from advisor.service.cloud.money import alive_by_node, reserved_in_force, running_nodes, usd_per_hour
+from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.purse import Purse, RunningNode, has_caps
+from advisor.service.running.clock import Clock
+from advisor.service.sight.site_view import burst_nodes
+from advisor.service.sight.view import SharedView
+
+AskPaid = Callable[[float], Iterable[PaidTime]]
+"""Stretches of paid time beyond a moment, from the history."""
+
+
+class Bookkeeping:
+    """Keeps the purse.
+
+    Parameters
+    ----------
+    settings : Settings
+        Caps, reserved nodes.
+    purse : Purse
+        The day's money.
+    view : SharedView
+        Which jobs are on nodes.
+    prices : callable
+        Prices in force.
+    clock : Clock
+        Time.
+    paid_since : callable
+        What the history knows to be paid.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        purse: Purse,
+        view: SharedView,
+        prices: AskPrices,
+        clock: Clock,
+        paid_since: AskPaid,
+    ) -> None:
+        self._settings = settings
+        self._purse = purse
+        self._view = view
+        self._prices = prices
+        self._clock = clock
+        self._paid_since = paid_since
+
+    def count(self, listed: Sequence[Instance]) -> None:
+        """Add what EC2 lists to the day's money, by the accounts that use it.
+
+        Raises
+        ------
+        AdvisorError
+            What was spent before is in doubt, and cannot be rebuilt yet; what runs was counted all the same.
+        """
+        problem: AdvisorError | None = None
+        if self._purse.doubt:
+            try:
+                self._rebuild(listed)
+            except AdvisorError as error:
+                problem = error
+        if not self._purse.doubt or problem is not None:
+            self._purse.count(self._running(listed))
+        if problem is not None:
+            raise problem
+
+    def settle(self, instances: Callable[[], Sequence[Instance]]) -> None:
+        """Before a launch: what was spent today must be known.
+
+        Raises
+        ------
+        AdvisorError
+            It is not, and cannot be rebuilt yet: nothing may be launched.
+        """
+        if self._purse.is_in_the_way(self._settings.waiting):
+            self._rebuild(instances())
+
+    def _rebuild(self, listed: Sequence[Instance]) -> None:
+        paid: Iterable[PaidTime] | None = None
+        if self._purse.needs_history:
+            try:
+                paid = self._paid_since(midnight(self._clock.wall()))
+            except AdvisorError as error:
+                if has_caps(self._settings.waiting):
+                    text = f"{self._purse.doubt}, and the history cannot be read ({error})"
+                    until = "nothing is launched until it can, or until midnight UTC"
+                    raise TellAdmin(
+                        f"{text}: what was spent today is not known, so {until}", code="purse.unknown"
+                    ) from error
+                paid = ()
+        prices = self._prices()
+        ended = [
+            RunningNode(
+                instance_id=item.instance_id,
+                node=item.node or "",
+                usd_per_hour=usd_per_hour(item.option, prices),
+                launch_time=item.launch_time,
+            )
+            for item in listed
+            if not item.is_alive and item.launch_time
+        ]
+        self._purse.rebuild(self._running(listed, boots=True), ended, paid)
+
+    def _running(self, listed: Sequence[Instance], *, boots: bool = False) -> list[RunningNode]:
+        snapshot = self._view.fresh()
+        nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
+        prices = self._prices()
+        reserved = reserved_in_force(self._settings.capacity, prices)
+        alive = alive_by_node(listed, nodes)
+        return running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved, boots=boots)
