@@ -284,7 +284,7 @@ def damage(folder: Path, *names: str) -> None:
 
 
 def exposures(purse: Purse) -> dict[str, float]:
-    total, by_account = purse.exposure_today()
+    total, by_account = purse._exposure()
     return {"all": total, **by_account}
 
 
