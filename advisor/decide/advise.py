@@ -30,6 +30,8 @@ _BURST: Final = Placement.BURST
 _ON_PREMISE: Final = Placement.ON_PREMISE
 _UNSURE: Final = Verdict.UNSURE
 _EXPLICIT_BURST: Final = Reason.EXPLICIT_BURST
+_STARTS_SECONDS: Final = 120.0
+"""Where there is room a job starts within two passes of Slurm's scheduler; one that still waits has none."""
 _FEATURES: Final = {capacity: (capacity.value,) for capacity in Capacity}
 
 
@@ -95,7 +97,9 @@ def _answers(
         return (first,), None, None
     if state.cluster is None:
         return (first, state_unknown()), None, None
-    if settings.placement.stay_where_room and (here := room_here(job, state)) is not None:
+    waited = max(0.0, state.time - job.submit_time)
+    has_room = settings.placement.stay_where_room and waited < _STARTS_SECONDS
+    if has_room and (here := room_here(job, state)) is not None:
         return (first, here), None, None
     ratio = ratio_of(job, state.ratios)
     cloud_run = _slower(job, ratio, settings) * estimates.run.seconds
@@ -114,7 +118,6 @@ def _answers(
         cloud_wait=there,
         ratio=ratio,
     )
-    waited = max(0.0, state.time - job.submit_time)
     second, hedge = _faster(case, waited, settings), hedge_of(job, cloud, settings)
     if hedge is not None and second.verdict is _UNSURE:
         hedge = priced(hedge, case, state.hedge_price)

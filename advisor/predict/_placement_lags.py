@@ -38,6 +38,15 @@ class Rows(Placed):
         self._keys: list[Hashable] = []
         self._use(np.empty((256, COLUMNS)))
 
+    @classmethod
+    def of(cls, table: Floats) -> Rows:
+        """A table to be looked at only: its rows have no names."""
+        rows = cls()
+        if len(table):
+            rows._use(np.ascontiguousarray(table))
+        rows._head[ROWS] = len(table)
+        return rows
+
     def _use(self, table: Floats) -> None:
         self._table, self._order = table, np.empty(len(table), np.int64)
         self._table_bytes = table.data

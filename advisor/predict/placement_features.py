@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from advisor.predict._placement_lags import (
     recent_means,
     user_runs,
 )
-from advisor.predict._placement_queue import PROCESSORS
+from advisor.predict._placement_queue import PROCESSORS, SINCE
 from advisor.predict.placement_look import (
     ASKED,
     ASKED_OFFSET,
@@ -142,6 +143,7 @@ class PlacementFeatures(Placed):
         # the features are put together here: numpy's own ways are long for so few numbers
         words, numbers = block(BLOCK_WORDS)
         words[WAITING], words[RUNNING] = address_of(self._waiting.head), address_of(self._running.head)
+        self._words = words
         self._block_bytes = words.data
         self._out = numbers[FEATURES_AT:]
         self.address = address_of(words)
@@ -331,6 +333,17 @@ class PlacementFeatures(Placed):
         if past is None:
             past = self._histories[said] = self._past_of(submission)
         HISTORY.pack_into(self._block_bytes, HISTORY_OFFSET, past, *self._last_job(submission))
+
+    @contextmanager
+    def only_before(self, time: float) -> Iterator[None]:
+        """Within it only jobs that were submitted before a moment seem to wait: for one that waits itself."""
+        table = self._waiting.table
+        before = Rows.of(table[table[:, SINCE] < time])
+        self._words[WAITING] = address_of(before.head)
+        try:
+            yield
+        finally:
+            self._words[WAITING] = address_of(self._waiting.head)
 
     def _past_of(self, submission: Submission) -> bytes:
         waits = self._waits

@@ -13,11 +13,13 @@ from advisor import __version__
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
 from advisor.history.models import ModelStore
+from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.cloud.money import reserved_in_force
 from advisor.service.cloud.pricing import price_table
 from advisor.service.cloud.provisioning import CloudFleet
 from advisor.service.cloud.record import CloudRecord
@@ -42,6 +44,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Loop, LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
+from advisor.service.sight.accounting import SOURCE
 from advisor.service.sight.hedge_record import Fate
 from advisor.service.sight.view import SharedView
 from advisor.service.stability.acquirer import AcquireLoop
@@ -49,6 +52,7 @@ from advisor.service.stability.loop import MatchLoop
 from advisor.service.stability.means import StabilityMeans, TakeBackLoop
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.stability.steering import AskWishes
+from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
 from advisor.slurm.places import Places
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
@@ -183,6 +187,17 @@ class Control:
             )
             self.runners[self.watch.name] = LoopRunner(self.watch, self.clock, errand=self.watch.errand)
         self.portfolio = self._portfolio_loop(slurm, steering)
+        self.asking = AskingAgainLoop(
+            settings,
+            slurm=slurm,
+            view=self.view,
+            advice=lambda job_id: self.store.advice_of(job_id, source=SOURCE),
+            again=asking_by_socket(settings),
+            state=StateFile(settings.paths.state / "asked_again.json"),
+            clock=self.clock,
+            paid_nodes=lambda: reserved_in_force(settings.capacity, self.prices()),
+        )
+        self._add(self.asking)
         self.match: MatchLoop | None = None
         self.acquire: AcquireLoop | None = None
         if fleet is not None:
@@ -326,7 +341,7 @@ class Control:
         for runner in self.runners.values():
             runner.ask_to_stop()
         deadline = time.monotonic() + timeout
-        steering = (self.watch, self.portfolio, self.match, self.take_back, self.acquire)
+        steering = (self.watch, self.asking, self.portfolio, self.match, self.take_back, self.acquire)
         steerers = [loop.name for loop in steering if loop is not None]
         at_work = self._at_work(steerers, deadline)
         if not at_work:  # before the others, which may simulate for a minute: Slurm is its admins' at once
@@ -399,6 +414,7 @@ class Control:
             "cloud_report": self.report.everything() if self.report is not None else None,
             "placement": self.placement.report() if self.placement is not None else None,
             "places": self.watch.report() if self.watch is not None else None,
+            "asking_again": self.asking.report(),
             "portfolio": self.portfolio.report() if self.portfolio is not None else None,
             "matching": self.match.report() if self.match is not None else None,
             "acquirer": self.acquire.report() if self.acquire is not None else None,

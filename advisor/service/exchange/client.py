@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from advisor.model.errors import RetryLater, TellAdmin, UseFallback
+from advisor.model.job import Job
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.protocol import (
     METRICS_BYTES,
@@ -19,6 +20,7 @@ from advisor.service.exchange.protocol import (
     VERSION,
     AdviseReply,
     AdviseRequest,
+    AgainRequest,
     MetricsReply,
     MetricsRequest,
     PingReply,
@@ -79,6 +81,11 @@ class SubmitClient:
             The server refused, or answered something else (the refusal's code).
         """
         request = AdviseRequest(v=VERSION, seq=self._next(), **fields)
+        return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
+
+    def again(self, job: Job) -> AdviseReply:
+        """Ask about a job that waits (`AgainRequest`); errors as :meth:`advise`."""
+        request = AgainRequest(v=VERSION, job=job, seq=self._next())
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
 
     def ping(self) -> PingReply:

@@ -1,11 +1,11 @@
 """The submit socket's protocol: one JSON object a line each way, versioned, both lines bounded.
 
-A request names its ``op``: ``advise`` (the hook's), ``ping`` or ``metrics``. The reply carries the request's
-``seq`` back. An ``advise`` reply is flat, because the reader on the other side is a small Lua scanner, and
-says only what to set; who asks with ``"compact":true`` gets it without names and quotes
-(:func:`encode_reply`), for unescaping the AdminComment cost slurmctld as much as the rest of the hook. A
-refusal is ``{"v":1,"seq":..,"ok":false,"error":CODE}``. Unknown fields are ignored both ways, so that a newer
-hook works with an older server; another version number is refused.
+A request names its ``op``: ``advise`` (the hook's), ``again`` (of a job that waits), ``ping`` or ``metrics``.
+The reply carries the request's ``seq`` back. An ``advise`` reply is flat, because the reader on the other
+side is a small Lua scanner, and says only what to set; who asks with ``"compact":true`` gets it without names
+and quotes (:func:`encode_reply`), for unescaping the AdminComment cost slurmctld as much as the rest of the
+hook. A refusal is ``{"v":1,"seq":..,"ok":false,"error":CODE}``. Unknown fields are ignored both ways, so that
+a newer hook works with an older server; another version number is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import msgspec
 
 from advisor.model.errors import AdvisorError
+from advisor.model.job import Job
 
 VERSION: Final = 1
 """Protocol version both sides speak."""
@@ -125,6 +126,21 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     hook_skipped: Number = 0
 
 
+class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=False):
+    """The same question of a job that waits on-premise already; answered as ``advise`` is.
+
+    Attributes
+    ----------
+    job : Job
+        As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that moves it
+        goes into the ledger, any other is forgotten.
+    """
+
+    v: int
+    job: Job
+    seq: int = 0
+
+
 class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):
     """Is anybody there, and what do you know?"""
 
@@ -139,7 +155,7 @@ class MetricsRequest(msgspec.Struct, frozen=True, tag_field="op", tag="metrics",
     seq: Number = 0
 
 
-Request = AdviseRequest | PingRequest | MetricsRequest
+Request = AdviseRequest | AgainRequest | PingRequest | MetricsRequest
 
 
 class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

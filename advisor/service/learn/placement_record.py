@@ -211,7 +211,9 @@ class PlacementRecord:
         if fate is not None and fate.was_kept and turn is None:
             return
         submitted = outcome.job.submit_time
-        wait = advice.estimates.wait.seconds if turn is None else max(0.0, turn - submitted)
+        # a job that was asked again had waited by then: what was forecast was still to come
+        waited = max(0.0, advice.advice.time - advice.job.submit_time)
+        wait = waited + advice.estimates.wait.seconds if turn is None else max(0.0, turn - submitted)
         slower = self._settings.performance_ratio(outcome.job.processors) if ratio is None else ratio
         here = wait + outcome.run_seconds / slower
         saved, chance = here - (outcome.end_time - submitted), _said(advice.advice)

@@ -14,15 +14,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from advisor.decide import advise, wording
 from advisor.decide.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, Mode
-from advisor.model.estimate import Estimates
+from advisor.model.estimate import NO_SIZE, Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
-from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest
+from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest, AgainRequest
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.kept_estimates import KeptEstimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
@@ -82,7 +84,36 @@ class Answerer:
                 self._note(answered.submission, job)
         return answered
 
-    def _worked_out(self, asked: Asked) -> Answered:
+    def again(self, request: AgainRequest) -> Answered:
+        """Advise a job that waits on-premise; one that is moved counts as every moved job does."""
+        knowledge, job = self._holder.current, request.job
+        with self._lock:
+            now = self._clock()
+            # a feature that slurm.conf has dropped meanwhile is refused by slurmctld, and the job stays
+            state = _without(job, self._site_state(knowledge, now, None))
+            asked = Asked(
+                # its own constraint is named anew by what is preferred or required (`_node_features`)
+                AdviseRequest(v=VERSION, seq=request.seq, features="&".join(job.features) or None),
+                knowledge,
+                state,
+                job,
+                self._estimates_again(knowledge, job, state),
+                f"{self._id_prefix}{next(self._ids):x}",
+            )
+            answered = self._worked_out(asked, is_new=False)
+            if answered.reply.partition is not None:
+                self._recent.add(answered.submission)
+        return answered
+
+    def _estimates_again(self, knowledge: KnownNow, job: Job, state: SiteState) -> Estimates:
+        own = self._holder.placement.usable(knowledge.settings, state.time)
+        if own is None or state.cluster is None or state.record is None:
+            return self._estimates(knowledge, replace(job, submit_time=state.time), state)
+        size = NO_SIZE if knowledge.model is None else knowledge.model.estimator.size_of(job)
+        found = own.forecast_waiting(job, state.time)
+        return Estimates(wait=found["wait"], run=found["run"], size=size)
+
+    def _worked_out(self, asked: Asked, *, is_new: bool = True) -> Answered:
         job, state, settings = asked.job, asked.state, asked.knowledge.settings
         advice = advise(job, state, asked.estimates, settings, advice_id=asked.advice_id)
         values = advice.values()
@@ -91,7 +122,8 @@ class Answerer:
             AdviceRecord(advice=advice, job=job, estimates=asked.estimates),
             submission_of(job, advice, values, state.cloud, settings),
         )
-        self._repeated.keep(asked, answered, values)
+        if is_new:
+            self._repeated.keep(asked, answered, values)
         return answered
 
     def _site_state(self, knowledge: KnownNow, now: float, configured_at: int | None) -> SiteState:
@@ -133,6 +165,26 @@ class Answerer:
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
             self.estimator_errors += 1
             return Estimates()
+
+
+def _without(job: Job, state: SiteState) -> SiteState:
+    """The site without a job that waits in it: it does not wait for itself."""
+    cluster = state.cluster
+    if cluster is None or not cluster.queue_size:
+        return state
+    left = cluster.queue_size - 1
+    processors = cluster.queue_size * cluster.waiting_mean_processors - job.processors
+    work = cluster.queued_work_core_seconds - job.processors * (job.requested_time or 0.0)
+    return replace(
+        state,
+        cluster=replace(
+            cluster,
+            queue_size=left,
+            queued_work_core_seconds=max(0.0, work),
+            waiting_mean_processors=max(0.0, processors) / left if left else 0.0,
+            waiting_mean_age_seconds=cluster.waiting_mean_age_seconds if left else 0.0,
+        ),
+    )
 
 
 def is_believable(snapshot: Snapshot | None, now: float, settings: Settings) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from advisor.decide.hedging import warm_plan
 from advisor.history.models import ModelStore
@@ -118,6 +119,17 @@ class LivePlacement:
         observer = self._observer
         observer.ask(self._submission_of(job))
         return self._forecaster.forecast_asked(observer, job.requested_time, self._bounds)
+
+    def forecast_waiting(self, job: Job, now: float) -> dict[Target, Estimate]:
+        """Wait yet to come, and run time, of a job that has waited since ``job.submit_time``.
+
+        As if it were submitted now behind those alone that were there before it: whoever came later does not
+        go first as a rule, and what has happened since is in the queue and on the machine.
+        """
+        observer = self._observer
+        with observer.only_before(job.submit_time - self._origin):
+            observer.ask(self._submission_of(replace(job, submit_time=now)))
+            return self._forecaster.forecast_asked(observer, job.requested_time, self._bounds)
 
     def advised(self, job: Job, tasks: int) -> None:
         """A job joins the on-premise queue; a look will show it.

@@ -25,6 +25,7 @@ from advisor.service.exchange.protocol import (
     NOT_ALLOWED,
     VERSION,
     AdviseRequest,
+    AgainRequest,
     MetricsReply,
     MetricsRequest,
     PingReply,
@@ -200,6 +201,8 @@ class SubmitServer:
             return
         if isinstance(request, AdviseRequest):
             self._advise(connection, request, arrived)
+        elif isinstance(request, AgainRequest):
+            self._advise_again(connection, request)
         elif isinstance(request, MetricsRequest):
             reply = MetricsReply(v=VERSION, seq=request.seq, ok=True, text=self._metrics.text())
             connection.sendall(protocol.encode_line(reply))
@@ -221,6 +224,18 @@ class SubmitServer:
         if not request.dry and starts_hedged(answered.record.advice):
             self._announcer.announce(answered.record.advice.advice_id, request.uid)
         self._write_down(request, answered, seconds)
+
+    def _advise_again(self, connection: socket.socket, request: AgainRequest) -> None:
+        try:
+            answered = self._answerer.again(request)
+        except Exception:
+            connection.sendall(protocol.refusal("server.failed", request.seq))
+            self._metrics.protocol_error("server.failed")
+            log.exception("advice_again.failed")
+            return
+        if answered.reply.partition is not None:  # before it is told: what moves a job is in the ledger
+            self._spool.append(answered.record)
+        connection.sendall(protocol.encode_line(answered.reply))
 
     def _write_down(self, request: AdviseRequest, answered: Answered, seconds: float) -> None:
         self.advice_given += 1

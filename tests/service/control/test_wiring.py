@@ -87,7 +87,12 @@ def test_whoever_has_gauges_is_on_the_page(control: Control) -> None:
 def test_whoever_reports_is_in_the_status(control: Control) -> None:
     status = control.status()
     parts = {name: part for name, part in vars(control).items() if hasattr(part, "report")}
-    named = {"placement": "placement", "watch": "places", "portfolio": "portfolio"} | {
+    named = {
+        "placement": "placement",
+        "watch": "places",
+        "portfolio": "portfolio",
+        "asking": "asking_again",
+    } | {
         "match": "matching",
         "acquire": "acquirer",
     }

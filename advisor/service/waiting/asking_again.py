@@ -1,0 +1,324 @@
+"""The loop that asks waiting jobs again, and moves those that should go while they wait.
+
+At its submission a job's wait is a forecast; what comes true is known later. So the submit server is asked
+again about each job that still waits, by the same question as inside ``sbatch``, and a job that it would move
+now is moved: ``scontrol update jobid= partition=``, its id stays. What is about to be done is on disk before
+it is done, and each step looks at Slurm first, so that a kill at any point loses nothing and does nothing
+twice (docs/designs/0010-waiting.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.waiting import has_gate
+from advisor.history.records import AdviceRecord
+from advisor.history.state_file import StateFile
+from advisor.model.advice import Mode, Placement
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import for_each
+from advisor.service.running.loops import Step
+from advisor.service.sight.view import SharedView
+from advisor.service.waiting.candidates import as_asked, may_be_asked
+from advisor.slurm.protocol import QueuedJob, SlurmBackend, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+AskAdvice = Callable[[int], AdviceRecord | None]
+"""Job id to the newest advice it was given; None while it is on its way to the ledger."""
+AskAgain = Callable[[Job], AdviseReply]
+"""Asks the submit server about a waiting job."""
+
+_MOST_ASKED: Final = 200
+"""Jobs asked in a round: each holds the submit server for some 0.3 ms."""
+_MOST_MOVED: Final = 20
+_MUCH: Final = 1.25
+"""The queue has changed much when so many times the processors wait."""
+_LEAST_SECONDS: Final = 30.0
+_INTENT_SECONDS: Final = 600.0
+"""An older intent is given up: what it rests on may have changed. The job is asked anew."""
+
+
+class AskingAgainLoop:
+    """Asks, writes down, moves, looks.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    slurm : SlurmBackend
+        Moves jobs.
+    view : SharedView
+        What the look loop saw.
+    advice : callable
+        What a job was told, with its submission as the hook saw it.
+    again : callable
+        Asks about a job.
+    state : StateFile
+        Moves under way.
+    clock : Clock
+        Time.
+    paid_nodes : callable
+        How many reserved nodes are free.
+    """
+
+    name = "ask again"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        view: SharedView,
+        advice: AskAdvice,
+        again: AskAgain,
+        state: StateFile,
+        clock: Clock,
+        paid_nodes: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._settings = settings
+        self._slurm = slurm
+        self._view = view
+        self._advice = advice
+        self._again = again
+        self._state = state
+        self._clock = clock
+        self._paid_nodes = paid_nodes
+        self._moving = _intents(state.read())
+        self._submitted: dict[str, Job] = {}  # by advice
+        self._asked: dict[int, float] = {}  # monotonic seconds
+        self._waiting = (
+            0,
+            -math.inf,
+        )  # processors that waited when the queue had last changed much, and when
+        self._would_move: set[int] = set()
+        self.counts = {"asked": 0, "moved": 0, "given_up": 0}
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return max(self._settings.loops.snapshot_seconds, min(_LEAST_SECONDS, self._period))
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return (Step("finish moves", self.finish), Step("ask waiting jobs", self.ask))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether waiting jobs are asked: where some wait by policy, or paid nodes might idle beside them.
+
+        Without a gate a job stays because it is not surely sooner in the cloud. To ask that until the answer
+        is yes would be another rule than the one whose record allows its stakes.
+        """
+        capacity, waiting = self._settings.capacity, self._settings.waiting
+        is_gated = has_gate(waiting) or capacity.reserved_nodes > 0 or self._paid_nodes() > 0
+        return waiting.ask_again_seconds > 0.0 and is_gated
+
+    def report(self) -> Mapping[str, Any]:
+        """What `advisor status` shows."""
+        return {
+            "on": self.is_on,
+            "moving": len(self._moving),
+            "would_move": len(self._would_move),
+            **self.counts,
+        }
+
+    @property
+    def _period(self) -> float:
+        return self._settings.waiting.ask_again_seconds or _INTENT_SECONDS
+
+    # --------------------------------------------------------------------------------------- finish
+
+    def finish(self) -> None:
+        """Do once more what a crash, or a slurmctld that did not answer, may have left undone."""
+        if not self._moving:
+            return
+        snapshot = self._view.fresh()
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+        left: list[int] = []
+        for job_id, intent in list(self._moving.items()):
+            if snapshot.time <= intent["time"]:
+                continue  # the look is from before
+            queued = seen.get(job_id)
+            if queued is not None and self._settings.cluster.burst_partition in queued.partitions:
+                self.counts["moved"] += 1
+                log.info("waiting.moved", job=job_id, advice=intent["advice_id"])
+                self._drop(job_id)
+            elif queued is None or self._clock.wall() - intent["time"] > _INTENT_SECONDS:
+                self._give_up(job_id, "it is gone" if queued is None else "it could not be done in time")
+            else:
+                left.append(job_id)
+        if left:
+            self._move(left)
+
+    # ------------------------------------------------------------------------------------------ ask
+
+    def ask(self) -> None:
+        """Ask whoever is due, those that wait longest first; write down who goes, then move them."""
+        if not self.is_on:
+            return
+        snapshot = self._view.fresh()
+        due = self._due(snapshot)
+        going: list[int] = []
+
+        def ask(queued: QueuedJob) -> None:
+            if len(going) < _MOST_MOVED and self._goes(queued):
+                going.append(queued.job.job_id)
+
+        for_each(due, ask)
+        if going:
+            self._move(going)
+
+    def _due(self, snapshot: SlurmSnapshot) -> list[QueuedJob]:
+        now = self._clock.monotonic()
+        waiting = [q for q in snapshot.jobs if may_be_asked(q, self._settings) is not None]
+        present = {queued.job.job_id for queued in waiting}
+        self._asked = {job_id: time for job_id, time in self._asked.items() if job_id in present}
+        self._would_move &= present
+        known = {recorded.advice_id for q in waiting if (recorded := parse_admin_comment(q.admin_comment))}
+        self._submitted = {advice: job for advice, job in self._submitted.items() if advice in known}
+        if self._has_changed_much(snapshot, now):
+            self._asked.clear()
+        due = [q for q in waiting if q.job.job_id not in self._moving and self._is_due(q, now)]
+        due.sort(key=lambda queued: (self._asked.get(queued.job.job_id, -math.inf), queued.job.submit_time))
+        return due[:_MOST_ASKED]
+
+    def _has_changed_much(self, snapshot: SlurmSnapshot, now: float) -> bool:
+        fixed = set(self._settings.cluster.on_premise_partitions)
+        processors = sum(
+            queued.job.processors * queued.job.array_tasks
+            for queued in snapshot.jobs
+            if queued.is_queued and fixed & set(queued.partitions)
+        )
+        before, since = self._waiting
+        if now - since < _LEAST_SECONDS or before / _MUCH <= processors <= before * _MUCH:
+            return False
+        self._waiting = processors, now
+        return True
+
+    def _is_due(self, queued: QueuedJob, now: float) -> bool:
+        asked = self._asked.get(queued.job.job_id)
+        if asked is None:
+            return True
+        longest = self._settings.waiting.short_wait_seconds
+        over = self._clock.wall() - queued.job.submit_time - longest  # since when it has waited b
+        return now - asked >= self._period or (longest > 0.0 and 0.0 <= over < now - asked)
+
+    def _goes(self, queued: QueuedJob) -> bool:
+        """Ask about one job; True: it goes, and that is written down."""
+        recorded = may_be_asked(queued, self._settings)
+        job_id = queued.job.job_id
+        submitted = None if recorded is None else self._submission(job_id, recorded.advice_id)
+        if submitted is None:
+            return False  # its advice is on its way to the ledger: the next round
+        self._asked[job_id] = self._clock.monotonic()
+        job = as_asked(queued, submitted)
+        if job is None:
+            return False
+        reply = self._again(job)
+        self.counts["asked"] += 1
+        if reply.placement != Placement.BURST:
+            return False
+        if reply.partition is None or reply.mode != Mode.ACT:
+            if job_id not in self._would_move:
+                self._would_move.add(job_id)
+                log.info("waiting.would_move", job=job_id, mode=reply.mode)
+            return False
+        self._moving[job_id] = {
+            "advice_id": reply.id,
+            "was": list(queued.partitions),
+            "changes": self._changes(reply),
+            "time": self._clock.wall(),
+        }
+        self._write()
+        return True
+
+    def _submission(self, job_id: int, advice_id: str) -> Job | None:
+        known = self._submitted.get(advice_id)
+        if known is None:
+            record = self._advice(job_id)
+            if record is None or record.advice.advice_id != advice_id:
+                return None
+            known = self._submitted[advice_id] = record.job
+        return known
+
+    def _changes(self, reply: AdviseReply) -> dict[str, str]:
+        """What Slurm is told: as the hook would have set it inside ``sbatch``."""
+        changes = {"partition": reply.partition or "", "admincomment": reply.admin_comment or ""}
+        if reply.features is not None:
+            changes["features"] = reply.features
+        if reply.prefer is not None:
+            changes["prefer"] = reply.prefer
+        if reply.time_limit is not None:
+            most = [p.max_minutes for p in self._slurm.partitions() if p.name == reply.partition]
+            limits = [minutes for minutes in (reply.time_limit, *most) if minutes is not None]
+            changes["timelimit"] = str(min(limits))
+        return changes
+
+    # ----------------------------------------------------------------------------------------- move
+
+    def _move(self, job_ids: Sequence[int]) -> None:
+        """Move those that still wait as they did, by a look of this moment.
+
+        Whoever starts just now is refused by slurmctld: only a pending job's partition can be changed.
+        """
+        snapshot = self._slurm.snapshot(self._clock.wall())
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+
+        def move(job_id: int) -> None:
+            intent, queued = self._moving[job_id], seen.get(job_id)
+            if queued is None or may_be_asked(queued, self._settings) is None:
+                self._give_up(job_id, "it has started, is held, or is gone")
+            elif list(queued.partitions) != intent["was"]:
+                self._give_up(job_id, "somebody moved it")
+            else:
+                self._slurm.update_job([job_id], intent["changes"])
+
+        for_each(job_ids, move)
+
+    def _give_up(self, job_id: int, why: str) -> None:
+        self.counts["given_up"] += 1
+        log.info("waiting.not_moved", job=job_id, why=why)
+        self._drop(job_id)
+
+    def _drop(self, job_id: int) -> None:
+        del self._moving[job_id]
+        self._write()
+
+    def _write(self) -> None:
+        self._state.write({"moving": {str(job_id): intent for job_id, intent in self._moving.items()}})
+
+
+def asking_by_socket(settings: Settings) -> AskAgain:
+    """Ask `advisor serve`, by one connection a question: it may restart at any time."""
+
+    def ask(job: Job) -> AdviseReply:
+        with SubmitClient(settings.paths.submit_socket) as client:
+            return client.again(job)
+
+    return ask
+
+
+def _intents(content: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Read moves under way back; what makes no sense is left out."""
+    moving = content.get("moving")
+    found: dict[int, dict[str, Any]] = {}
+    for job_id, intent in moving.items() if isinstance(moving, dict) else ():
+        match intent:
+            case {
+                "advice_id": str(),
+                "was": [*names],
+                "changes": {"partition": str(), **rest},
+                "time": int() | float(),
+            } if str(job_id).isdigit() and all(isinstance(each, str) for each in (*names, *rest.values())):
+                found[int(job_id)] = dict(intent)
+    return found

@@ -1,0 +1,267 @@
+"""Waiting jobs asked again: who is, who is moved, and what a crash leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from advisor.decide.admin_comment import admin_comment
+from advisor.history.records import AdviceRecord
+from advisor.history.state_file import StateFile
+from advisor.model import Job, Placement
+from advisor.model.errors import RetryLater
+from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.sight.site_view import cluster_state
+from advisor.service.sight.view import SharedView
+from advisor.service.waiting.asking_again import AskingAgainLoop
+from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
+from tests.decide.cases import ask, make_estimates, make_settings
+from tests.service.doubles import Hands, make_look, make_queued
+
+STAYS = ask(estimates=make_estimates(wait=0.0))
+COMMENT = admin_comment(STAYS)
+B = 3600.0
+
+
+class Slurm:
+    def __init__(self) -> None:
+        self.jobs: dict[int, QueuedJob] = {}
+        self.told: list[tuple[int, Mapping[str, str]]] = []
+        self.dies = False
+        self.looks = 0
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        self.looks += 1
+        return make_look(now, (), tuple(self.jobs.values()))
+
+    def partitions(self) -> tuple[Partition, ...]:
+        known: dict[str, Any] = {"is_default": False, "is_up": True, "nodes": "", "total_nodes": 2}
+        return (Partition(name="burst", total_processors=8, max_minutes=50, **known),)
+
+    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
+        if self.dies:
+            raise RetryLater("no answer", code="slurm.timeout")
+        for job_id in job_ids:
+            self.told.append((job_id, dict(changes)))
+            self.put(job_id, queue=changes["partition"], admin_comment=changes["admincomment"])
+
+    def put(self, job_id: int, state: str = "PENDING", **changes: Any) -> None:
+        known = {"reason": "Priority", "admin_comment": COMMENT, "user": "ann"}
+        self.jobs[job_id] = make_queued(job_id, state, **(known | changes))
+
+
+class World:
+    """One loop, and a submit server that says what a test wants."""
+
+    def __init__(self, folder: Path, **waiting: Any) -> None:
+        self.hands, self.slurm = Hands(), Slurm()
+        self.settings = make_settings(waiting={"short_wait_seconds": B} | waiting)
+        self.view = SharedView(self.hands.clock, 60.0)
+        self.folder = folder
+        self.asked: list[Job] = []
+        self.moves = True
+        self.mode = "act"
+        self.submitted = Job(job_id=0, submit_time=0.0, processors=2, queue="onprem", requested_time=600.0)
+        self.loop = self.new_loop()
+
+    def new_loop(self) -> AskingAgainLoop:
+        return AskingAgainLoop(
+            self.settings,
+            slurm=self.slurm,  # type: ignore[arg-type]
+            view=self.view,
+            advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
+            again=self.again,
+            state=StateFile(self.folder / "asked_again.json"),
+            clock=self.hands.clock,
+        )
+
+    def again(self, job: Job) -> AdviseReply:
+        self.asked.append(job)
+        where = Placement.BURST if self.moves else Placement.ON_PREMISE
+        moved = admin_comment(replace(ask(), advice_id=f"again-{len(self.asked)}"))
+        acts = self.moves and self.mode == "act"
+        return AdviseReply(
+            v=1,
+            seq=1,
+            ok=True,
+            id=f"again-{len(self.asked)}",
+            placement=where,
+            mode=self.mode,
+            partition="burst" if acts else None,
+            admin_comment=moved,
+            time_limit=60,
+        )
+
+    def round(self, seconds: float = 31.0) -> None:
+        self.hands.pass_by(seconds)
+        snapshot = self.slurm.snapshot(self.hands.wall)
+        self.view.update(snapshot, cluster_state(snapshot, self.settings))
+        for step in self.loop.steps():
+            step.run()
+
+    @property
+    def moved(self) -> list[int]:
+        return [job_id for job_id, _ in self.slurm.told]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_g17_12_a_waiting_job_is_moved_with_what_the_hook_would_have_set(world: World) -> None:
+    world.slurm.put(7)
+    world.round()
+    ((job_id, changes),) = world.slurm.told
+    assert (job_id, changes["partition"], changes["timelimit"]) == (7, "burst", "50")  # MaxTime there
+    assert "again-1" in changes["admincomment"]
+    world.round()
+    assert (world.moved, world.loop.report()["moved"], world.loop.report()["moving"]) == ([7], 1, 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "RUNNING"},
+        {"reason": "JobHeldUser"},
+        {"reason": "JobHeldAdmin"},
+        {"reason": "Dependency"},
+        {"reason": "QOSMaxJobsPerUserLimit"},
+        {"restarts": 1},
+        {"array_tasks": 3},
+        {"array_job_id": 5},
+        {"queue": "burst"},
+        {"queue": "elsewhere"},
+        {"admin_comment": ""},
+        {"admin_comment": "the admin's own words"},
+        {"name": "place-of-3"},
+    ],
+)
+def test_who_is_never_asked(world: World, changes: dict[str, Any]) -> None:
+    world.slurm.put(7, **changes)
+    world.round()
+    assert (world.asked, world.moved) == ([], [])
+
+
+def test_the_question_has_what_the_hook_saw_and_what_the_user_changed_since(world: World) -> None:
+    world.submitted = replace(world.submitted, explicit_partition=True, interactive=True, deferred=True)
+    world.slurm.put(7, comment="no-burst", requested_time=1200.0)
+    world.moves = False
+    world.round()
+    (job,) = world.asked
+    assert (job.explicit_partition, job.interactive, job.comment) == (True, True, "no-burst")
+    assert (job.requested_time, job.explicit_time_limit, job.deferred) == (1200.0, True, False)
+    assert job.submit_time == world.slurm.jobs[7].job.submit_time  # since when it has waited
+
+
+def test_a_job_whose_partition_was_changed_by_hand_is_left_alone(world: World) -> None:
+    world.submitted = replace(world.submitted, queue="other")
+    world.slurm.put(7)
+    world.round()
+    assert (world.asked, world.moved) == ([], [])
+
+
+def test_in_shadow_mode_it_is_only_noted(world: World) -> None:
+    world.mode = "shadow"
+    world.slurm.put(7)
+    world.round()
+    world.round()
+    assert (world.moved, world.loop.report()["would_move"]) == ([], 1)
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(300.0, 1), (601.0, 2)])
+def test_asked_every_ten_minutes(world: World, seconds: float, times: int) -> None:
+    world.moves = False
+    world.slurm.put(7)
+    world.round()
+    world.round(seconds)
+    assert len(world.asked) == times
+
+
+def test_asked_when_the_queue_has_changed_much_and_when_b_is_over(world: World) -> None:
+    world.moves = False
+    world.slurm.put(7)
+    world.round()
+    world.slurm.put(8, processors=40)
+    world.round()
+    assert [job.job_id for job in world.asked] == [7, 7, 8]
+    world.slurm.put(9, submit_time=world.hands.wall - B + 40.0, processors=1)
+    world.round()
+    world.asked.clear()
+    world.round()
+    assert [job.job_id for job in world.asked] == [9]  # it has waited b
+
+
+def test_bounded_work_a_round_and_everybody_has_his_turn(world: World) -> None:
+    world.moves = False
+    for job_id in range(1, 451):
+        world.slurm.put(job_id)
+    for expected in (200, 400, 450):
+        world.round()
+        assert len({job.job_id for job in world.asked}) == expected
+    world.moves = True
+    world.round(601.0)
+    assert len(world.moved) == 20
+
+
+def test_the_intent_is_written_before_and_a_crash_is_made_good(world: World) -> None:
+    world.slurm.put(7)
+    world.slurm.dies = True
+    with pytest.raises(RetryLater):
+        world.round()
+    assert StateFile(world.folder / "asked_again.json").read()["moving"].keys() == {"7"}
+    world.slurm.dies = False
+    world.loop = world.new_loop()  # killed, and started again
+    world.round()
+    assert world.moved == [7]
+    assert len(world.asked) == 1  # not asked anew: the advice in the ledger is the one that holds
+    world.round()
+    assert StateFile(world.folder / "asked_again.json").read()["moving"] == {}
+
+
+@pytest.mark.parametrize("since", [{"state": "RUNNING"}, {"reason": "JobHeldUser"}, {"queue": "other"}])
+def test_what_has_changed_since_the_intent_wins(world: World, since: dict[str, Any]) -> None:
+    world.slurm.put(7)
+    world.slurm.dies = True
+    with pytest.raises(RetryLater):
+        world.round()
+    world.slurm.dies = False
+    world.slurm.put(7, **since)
+    world.round()
+    assert (world.moved, world.loop.report()["given_up"]) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reserved", "is_on"),
+    [
+        ({"short_wait_seconds": 0.0}, 0, False),
+        ({"short_wait_seconds": 0.0}, 2, True),
+        ({}, 0, True),
+        ({"short_wait_seconds": 0.0, "long_job_seconds": 900.0}, 0, True),
+        ({"ask_again_seconds": 0.0}, 2, False),
+    ],
+)
+def test_on_where_a_gate_makes_jobs_wait_or_paid_nodes_might_idle(
+    tmp_path: Path, *, waiting: dict[str, float], reserved: int, is_on: bool
+) -> None:
+    world = World(tmp_path, **waiting)
+    world.settings = world.settings.model_copy(
+        update={"capacity": world.settings.capacity.model_copy(update={"reserved_nodes": reserved})}
+    )
+    world.loop = world.new_loop()
+    world.slurm.put(7)
+    world.round()
+    assert world.loop.is_on is is_on
+    assert bool(world.asked) is is_on
+
+
+def test_nonsense_in_the_state_file_is_nothing_under_way(world: World) -> None:
+    half = {"advice_id": "a", "was": ["onprem"], "changes": {}, "time": 1}
+    StateFile(world.folder / "asked_again.json").write({"moving": {"7": {"changes": 3}, "x": {}, "8": half}})
+    world.loop = world.new_loop()
+    world.round()
+    assert world.loop.report()["moving"] == 0
