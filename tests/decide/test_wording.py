@@ -92,4 +92,5 @@ def test_the_explanation_asks_all_that_was_asked():
 
 def test_headlines():
     assert "shadow mode" in headline(ask(settings=make_settings(cluster={"default_mode": "shadow"})))
-    assert headline(ask(make_job(queue="burst"))) == "Left in the burst partition, as the user asked."
+    told = "Left in the burst partition, as the user asked. A node that is launched for it is spot capacity."
+    assert headline(ask(make_job(queue="burst"))) == told
