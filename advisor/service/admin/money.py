@@ -82,6 +82,8 @@ def spend_view(
         "promised_usd": written.get("promised_usd", 0.0),
         "daily_cap_usd": written.get("daily_cap_usd"),
         "reckoned_today_usd": written.get("spent_today_usd", 0.0),
+        "launches_wait": written.get("launches_wait", False),
+        "rebuilt_today": written.get("rebuilt_today"),
         "by_account": [
             {
                 "account": account,

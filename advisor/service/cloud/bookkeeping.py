@@ -117,4 +117,16 @@ class Bookkeeping:
         prices = self._prices()
         reserved = reserved_in_force(self._settings.capacity, prices)
         alive = alive_by_node(listed, nodes)
-        return running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved, boots=boots)
+        found = running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved, boots=boots)
+        # nobody's instances, and second ones of a node, are soon given up: until then they cost all the same
+        return found + [
+            RunningNode(
+                instance_id=item.instance_id,
+                node=item.instance_id,
+                usd_per_hour=usd_per_hour(item.option, prices),
+                launch_time=item.launch_time,
+                left_usd=0.0,
+            )
+            for item in listed
+            if item.is_alive and alive.get(item.node or "") is not item
+        ]

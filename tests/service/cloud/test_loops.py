@@ -514,6 +514,21 @@ def test_the_days_bill(rig: Rig) -> None:
     assert rig.cloud.purse.spent_today()[0] == 0.0
 
 
+def test_day_one_10_an_instance_that_is_nobodys_costs_all_the_same(rig: Rig) -> None:
+    """Until it is given up: the second one of a node, and one without a node."""
+    rig.fleet.listed = [
+        make_instance("burst1", launch_time=rig.hands.wall),
+        make_instance("burst1", instance_id="i-double", launch_time=rig.hands.wall, private_ip="10.9.9.9"),
+        make_instance(None, instance_id="i-nobody", launch_time=rig.hands.wall),
+    ]
+    rig.hands.pass_by(3600.0)
+    rig.look([make_node("burst1", "IDLE")])
+    rig.reconcile.read_instances()
+    rig.reconcile.count_money()
+    assert rig.cloud.purse.spent_today()[0] == pytest.approx(3.0)
+    assert {piece.instance_id for piece in rig.cloud.purse.paid()} == {"i-burst1", "i-double", "i-nobody"}
+
+
 def test_the_record_survives_a_restart_and_a_damaged_file(rig: Rig, tmp_path: Path) -> None:
     for seconds in (10.0, 20.0, 30.0):
         rig.cloud.booted(seconds)
