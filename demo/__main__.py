@@ -18,6 +18,7 @@ from advisor.model import Placement
 from advisor.model.bill import Bill
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.replay.sources import load_table
+from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.running.logs import configure as configure_logs
 from advisor.testing.site import Site
@@ -28,7 +29,7 @@ from demo.plan import Plan, make_plan
 from demo.report import JobResult, show, summarise
 from demo.stage import make_site, missing_tools, teach
 
-_FORESTS_SECONDS: Final = 180.0
+_FORESTS_SECONDS: Final = 240.0
 """Longest wait for the forests of the history's 4,000 jobs; a quiet machine takes a tenth of it."""
 
 console = Console()
@@ -92,7 +93,7 @@ def play_live(plan: Plan, *, keep: bool) -> int:
         with console.status("starting advisor control and advisor serve; growing forests from the history"):
             site.start_advisor()
             if not _forecasts_are_in_use(site):
-                console.print("[yellow]no forests yet: the published rule decides until they are grown[/]")
+                console.print("[yellow]its forests are not grown yet: few jobs will move before[/]")
         stage = Stage(plan=plan, site=site, console=console)
         stage.play()
         code = _report(stage)
@@ -110,11 +111,13 @@ def play_live(plan: Plan, *, keep: bool) -> int:
 
 
 def _forecasts_are_in_use(site: Site) -> bool:
-    """Wait until the default rule decides: control grows its forests from the history, serve loads them."""
+    """Wait until the default rule decides: forests grown from the history, and the record they earn on it."""
+    run = site.folder / "run"
     end = time.monotonic() + _FORESTS_SECONDS
     while time.monotonic() < end:
-        with suppress(AdvisorError, OSError), SubmitClient(site.folder / "run" / "submit.sock") as client:
-            if client.ping().placement_version is not None:
+        with suppress(AdvisorError, OSError), SubmitClient(run / "submit.sock") as client:
+            record = snapshots.read(run / "snapshot.msgpack").state.record
+            if client.ping().placement_version is not None and record is not None and record.bands:
                 return True
         time.sleep(0.5)
     return False

@@ -222,7 +222,8 @@ class SizeSettings(Section):
     probability_cut: Fraction = setting(0.5, "A job is small when the forest's vote is at least this.")
     small_priority_offset: int = setting(
         1000,
-        "Added to the priority of small jobs, as Slurm's site factor; 0 changes nothing.",
+        "Added to the priority of small jobs, as Slurm's site factor; 0 changes nothing. They go first "
+        "where it is more than all PriorityWeight settings together: `advisor doctor` compares them.",
         ge=0,
         le=2_000_000_000,
     )
