@@ -14,6 +14,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.replay.traces import find_trace
 
 _ROWS = 15
 _SPOT_MEAN_HOURS = 24.0
@@ -56,6 +57,7 @@ def plan(
     Reserved nodes are paid all the time, rented ones while they are used; a job that would wait longer than b
     is rented for.
     """
+    trace = find_trace(trace)  # before what takes seconds to be imported
     from advisor.replay import planning
     from advisor.replay.sources import load_table
     from advisor.replay.waiting_rows import workload_from

@@ -14,6 +14,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
     from advisor.predict.size_features import Flavour
@@ -45,6 +46,7 @@ def classify(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Class a log's jobs small or large, each week by the model of the weeks before, and judge it."""
+    trace = find_trace(trace)  # before what takes seconds to be imported
     from advisor.replay.classify import report
     from advisor.replay.sources import load_table
 

@@ -18,6 +18,7 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.model.errors import BadInput
+from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
     from advisor.predict.fitness import Target
@@ -71,6 +72,7 @@ def placement(
     Only what was known at each submission is used. With the published 100 generations of tuning a trace takes
     about two minutes on a quiet core; --no-tune takes seconds and estimates worse.
     """
+    trace = find_trace(trace)  # before what takes seconds to be imported
     from advisor.replay.hedged import BUDGETS
     from advisor.replay.placement import FACTORS, PlacementOptions, replay_placement
     from advisor.replay.sources import load_table

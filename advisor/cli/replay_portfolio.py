@@ -15,6 +15,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
     from advisor.replay.portfolio_progress import Progress
@@ -92,6 +93,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Rent nodes for a log under each policy, and under a portfolio that chooses among them."""
+    trace = find_trace(trace)  # before what takes seconds to be imported
     import time
 
     from advisor.decide.portfolio import Budget

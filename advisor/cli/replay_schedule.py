@@ -14,6 +14,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.replay.traces import find_trace
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +38,7 @@ def schedule(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Schedule a log under each order, with and without job classes, on the simulated cluster."""
+    trace = find_trace(trace)  # before what takes seconds to be imported
     from advisor.replay import schedule as replay
     from advisor.replay.sources import load_table
 

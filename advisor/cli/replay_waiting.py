@@ -16,6 +16,7 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.replay.traces import find_trace
 
 OPTIMAL = "optimal"
 
@@ -81,6 +82,7 @@ def waiting(
 
     Figures are of the last 30 % of the jobs. Models learn on the way, from jobs that have finished.
     """
+    trace = find_trace(trace)  # before what takes seconds to be imported
     from advisor.replay.sources import load_table
     from advisor.replay.waiting import WaitingOptions, report
     from advisor.simulate.waiting.costs import CostModel

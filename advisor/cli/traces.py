@@ -12,7 +12,7 @@ from rich.console import Console
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
-from advisor.replay.traces import FOLDER, find_trace
+from advisor.replay.traces import FOLDER
 
 traces = typer.Typer(no_args_is_help=True, help="Public workload logs by name.")
 
@@ -22,17 +22,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(traces, name="traces")
 
 
-def log_there(spec: Any) -> Any:
-    """Say at once that a log is not there: what reads it takes seconds to be imported."""
-    return None if spec is None else type(spec)(find_trace(str(spec)))
-
-
 TraceOption = Annotated[
     str,
     typer.Option(
         "--trace",
         metavar="FILE",
-        callback=log_there,
         help="Log (.swf, .swf.gz), a name of `advisor traces list`, or synthetic[:jobs[:seed]].",
     ),
 ]

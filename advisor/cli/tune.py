@@ -16,7 +16,7 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking, working
 from advisor.cli.tables import print_table
-from advisor.cli.traces import log_there
+from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,9 +41,7 @@ def tune(
     *,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            "--trace", callback=log_there, help="Tune on this log (.swf, .swf.gz) instead of the history."
-        ),
+        typer.Option("--trace", help="Tune on this log (.swf, .swf.gz) instead of the history."),
     ] = None,
     at: Annotated[
         int | None,
@@ -82,6 +80,7 @@ def tune(
     from advisor.predict.tuning import GeneticSettings
 
     began = time.monotonic()
+    trace = None if trace is None else Path(find_trace(str(trace)))
     settings = settings_of(config)
     store = None if dry_run else ModelStore(folder=models or settings.paths.models)
     if weekly:

@@ -16,9 +16,9 @@ from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking, working
 from advisor.cli.tables import print_table
-from advisor.cli.traces import log_there
 from advisor.model.errors import BadInput
 from advisor.model.site import SiteState
+from advisor.replay.traces import find_trace
 from advisor.service.admin.since import clock_text, parse_since
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def whatif(
     trace: Annotated[
         Path | None,
         typer.Option(
-            callback=log_there,
             help="Jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history.",
         ),
     ] = None,
@@ -72,6 +71,7 @@ def whatif(
     from advisor.config.loading import changed
 
     begun = time.perf_counter()
+    trace = None if trace is None else Path(find_trace(str(trace)))
     loaded = loaded_settings(config)
     asked = _expanded(parse_changes(changes or ()))
     settings = {_IN_FORCE: loaded.settings}

@@ -67,7 +67,7 @@ def test_hardened_and_without_secrets(unit: Path) -> None:
 def test_what_is_root_may_only_become_somebody_else_and_only_the_advisor_may_ask() -> None:
     helper, door = settings_of(HELPER), settings_of(UNITS / "advisor-places.socket")
     expected = HARDENING | {"User": "root", "CapabilityBoundingSet": "CAP_SETUID CAP_SETGID"}
-    for name in ("Group", "StateDirectory", "RestrictSUIDSGID"):
+    for name in ("Group", "StateDirectory"):
         del expected[name]
     assert {name: helper.get(name) for name in expected} == {n: [v] for n, v in expected.items()}
     assert helper["ExecStart"] == ["/opt/advisor/bin/advisor place-helper"]
@@ -88,6 +88,36 @@ def test_the_pages_reach_nothing_that_acts() -> None:
     assert pages["ExecStart"] == ["/opt/advisor/bin/advisor web"]
     others = [settings_of(unit)["CPUWeight"][0] for unit in SERVICES]
     assert int(pages["CPUWeight"][0]) <= min(map(int, others))
+
+
+def test_seeds_r2_the_pages_reach_a_database_by_its_unix_socket_where_the_docs_say_so(tmp_path: Path) -> None:
+    """What docs/install.md documents works with what is shipped, and gives the pages no other socket."""
+    page = (UNITS.parent / "docs" / "install.md").read_text("utf-8")
+    section = page[page.index("## PostgreSQL") : page.index("## Secrets")]
+    assert 'database_url = "postgresql:///' in section  # no host: libpq takes the Unix socket
+    install = re.search(
+        r"^install -D -m 0644 systemd/(\S+) (/etc/systemd/system/advisor-web.service.d/\S+)$",
+        section,
+        re.MULTILINE,
+    )
+    assert install is not None
+    drop_in = settings_of(UNITS / install[1])
+    both = settings_of(PAGES)["RestrictAddressFamilies"] + drop_in["RestrictAddressFamilies"]
+    assert set(" ".join(both).split()) == {"AF_INET", "AF_INET6", "AF_UNIX"}
+    assert drop_in["TemporaryFileSystem"] == ["/run:ro"]  # munge, systemd and D-Bus are gone
+    shown = drop_in["BindReadOnlyPaths"][0].split()
+    assert shown == [f"-{Settings().paths.run}", "-/run/postgresql"]
+    hidden = drop_in["InaccessiblePaths"][0].split()
+    assert hidden == [f"-{Settings().paths.submit_socket}", f"-{Settings().paths.control_socket}"]
+
+
+def test_seeds_r2_the_helper_may_become_somebody_else_and_no_more() -> None:
+    """Its children are sbatch as users: setuid and setgroups stay, what else is privileged goes."""
+    lines = settings_of(HELPER)["SystemCallFilter"]
+    assert lines[0] == "@system-service"
+    taken = set(" ".join(line.removeprefix("~") for line in lines[1:]).split())
+    assert {"@mount", "@module", "@reboot", "@clock", "@raw-io", "@debug", "@swap", "@chown"} <= taken
+    assert not {"@privileged", "@setuid", "@process", "@network-io"} & taken
 
 
 @pytest.mark.parametrize("name", ["advisor-serve", "advisor-control"])
