@@ -315,3 +315,23 @@ def test_what_is_kept_of_the_past_is_what_one_finds_who_was_never_asked(steps) -
             getattr(fresh, method)(*given_)
         question = question._replace(time=time)
         np.testing.assert_array_equal(asked.look(question), fresh.look(question))
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_job_that_waits_is_behind_those_alone_that_came_before_it() -> None:
+    site = PlacementFeatures(16)
+    site.submit("a", submission(0.0, processors=16, request=1000.0))
+    site.start("a", 0.0)
+    site.submit("b", submission(10.0, processors=4, request=500.0, user=2))
+    site.submit("mine", submission(20.0, processors=8, request=300.0))
+    for number in range(300):
+        site.submit(number, submission(30.0 + number, processors=2, request=900.0, user=3))
+    mine = submission(400.0, processors=8, request=300.0)
+    all_of_them = named(site.features(mine))
+    with site.only_before(20.0):
+        found = named(site.features(mine))
+    assert (found["waiting_jobs"], found["waiting_work"], found["waiting_age_max"]) == (1, 2000, 390)
+    assert found["running_work"] == all_of_them["running_work"] == 16 * 600
+    with site.only_before(5.0):
+        assert named(site.features(mine))["waiting_jobs"] == 0
+    assert named(site.features(mine)) == all_of_them
