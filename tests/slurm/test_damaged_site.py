@@ -1,4 +1,4 @@
-"""What lies on the controller's own disk is damaged, and machines are started, ended and paid for all the same.
+"""The controller's own disk is damaged, and machines are started, ended and paid for all the same.
 
 A real slurmctld and the emulator; `advisor control` is killed and finds the damage when it is started again.
 """
