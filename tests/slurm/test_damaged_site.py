@@ -86,12 +86,12 @@ def test_d5_a_damaged_purse_forgets_nothing(site: Site) -> None:
     content["days"] = {datetime.now(UTC).date().isoformat(): {"": 49.999}}
     purse.write_text(json.dumps(content))
     site.control.start()
-    rounds = status(site)["control"]["loops"]["reconcile"]["rounds"]
 
-    def has_counted() -> bool:
-        return bool(status(site)["control"]["loops"]["reconcile"]["rounds"] > rounds + 2)
+    def is_copied() -> bool:
+        copy = json.loads((site.state / "purse.json.old").read_text())
+        return sum(usd for accounts in copy["days"].values() for usd in accounts.values()) > 49.9
 
-    site.wait_until("it has counted and written twice", has_counted)
+    site.wait_until("it has counted and written twice", is_copied)
     site.control.kill()
     purse.write_bytes(purse.read_bytes()[:40])
     site.control.start()
@@ -103,8 +103,11 @@ def test_d5_a_damaged_purse_forgets_nothing(site: Site) -> None:
 
     site.wait_until("the node's Reason names the cap", refused)
     assert len(site.ec2.instances()) == launched
-    spend = status(site)["control"]["cloud_report"]["spend"]
-    assert spend["spent_today_usd"] >= 49.999
-    assert spend["rebuilt_today"] == "purse.json was damaged"
+
+    def spend() -> dict[str, Any]:
+        return dict(status(site)["control"]["cloud_report"]["spend"])
+
+    site.wait_until("it is told", lambda: spend()["rebuilt_today"] == "purse.json was damaged")
+    assert spend()["spent_today_usd"] >= 49.999
     assert len((site.state / "purse.json.bad").read_bytes()) == 40
     site.lab.run("scancel", str(job))
