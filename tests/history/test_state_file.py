@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from advisor.history.state_file import StateFile
+from advisor.model.errors import BadInput
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -25,6 +26,38 @@ def test_a_file_that_is_missing_or_no_object_is_an_empty_one(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     assert StateFile(path).read() == {}
+
+
+@pytest.mark.parametrize("content", [b'{"a": 1', b"[1, 2]", b"\xff\xfe", b"[" * 100_000])
+def test_d5_a_damaged_file_is_said_once_and_kept_aside(tmp_path, content):
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+    with capture_logs() as logs:
+        assert StateFile(path).read() == {}
+        assert StateFile(path).read() == {}
+    assert [(line["event"], line["log_level"]) for line in logs] == [("state.damaged", "error")]
+    assert (tmp_path / "state.json.bad").read_bytes() == content
+
+
+def test_d5_whoever_has_to_know_is_told(tmp_path):
+    file = StateFile(tmp_path / "state.json")
+    assert file.load() is None
+    file.path.write_bytes(b"half a {")
+    with pytest.raises(BadInput) as caught:
+        file.load()
+    assert caught.value.code == "state.damaged"
+    assert file.path.exists()
+
+
+def test_d5_what_was_there_before_stays_as_another_file(tmp_path):
+    file, previous = StateFile(tmp_path / "state.json"), StateFile(tmp_path / "state.json.old")
+    file.write_after(previous, {"a": 1})
+    assert previous.load() is None
+    for number in (2, 3):
+        file.write_after(previous, {"a": number})
+        assert (file.load(), previous.load()) == ({"a": number}, {"a": number - 1})
+    file.path.write_bytes(b"")
+    assert previous.load() == {"a": 2}  # another file, not another name of the same
 
 
 def test_a_write_that_fails_leaves_the_old_object(tmp_path, monkeypatch):

@@ -1,0 +1,86 @@
+"""What is damaged on the controller's own disk, as `advisor doctor` and `advisor status` say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.config import LoadedSettings, load
+from advisor.config.loading import Origin
+from advisor.model.settings import PathSettings, Settings
+from advisor.service.admin.doctor import Diagnosis, Level, examine_service
+from advisor.service.admin.status_report import status_report
+from advisor.service.cloud.record import CloudRecord
+from advisor.service.exchange import status_file
+from tests.service.doubles import Hands
+
+NOW = 1_800_000_000.0
+
+
+def settings_in(folder: Path) -> Settings:
+    (folder / "run").mkdir()
+    return Settings(paths=PathSettings(state=folder, run=folder / "run"))
+
+
+def origins() -> Mapping[str, Origin]:
+    return load(None, {}).origins
+
+
+def found(settings: Settings, check: str) -> list[Diagnosis]:
+    loaded = LoadedSettings(settings=settings, origins=origins())
+    return [item for item in examine_service(loaded, None) if item.check == check]
+
+
+def troubles(settings: Settings, **said: Any) -> str:
+    status_file.write(settings.paths.run, {"time": NOW, **said})
+    return "\n".join(status_report(settings, NOW, {"running": False})["troubles"])
+
+
+def test_d4_the_doctor_says_that_only_learning_stands_still(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    (tmp_path / "history.db").write_bytes(b"garbage" * 10_000)
+    (item,) = found(settings, "history")
+    assert item.level is Level.ERROR
+    assert "Learning and the ledger stand still until it is mended" in item.mend
+
+
+def test_d3_d5_the_doctor_names_what_was_set_aside(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    assert found(settings, "state files") == []
+    (tmp_path / "handover").mkdir()
+    (tmp_path / "handover" / "0.json.bad").mkdir()
+    (tmp_path / "purse.json.bad").touch()
+    (item,) = found(settings, "state files")
+    assert (item.level, "purse.json.bad" in item.what) == (Level.WARNING, True)
+    assert any("1 hand-overs were set aside" in item.what for item in found(settings, "control socket"))
+
+
+def test_d4_the_status_says_what_goes_on(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    failure = {"code": "history.database", "message": "history.db: damaged"}
+    loops = {"learn": {"open_failures": {"learn ends": failure, "note costs": failure}}}
+    said = troubles(settings, history_problem="history.db: damaged", loops=loops)
+    assert said.count("history.db: damaged") == 1
+    assert "nodes are started and ended" in said
+
+
+def test_d3_d5_the_status_says_what_is_damaged(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    spend = {"launches_wait": True, "in_doubt": "purse.json was damaged", "spent_today_usd": 0.0}
+    counters = {"handovers_stuck": ["0.json"]}
+    said = troubles(settings, cloud_report={"spend": spend, "counters": counters})
+    assert "nothing is launched until what was spent today is known: purse.json was damaged" in said
+    assert "remove them by hand: 0.json" in said
+    spend = {"launches_wait": False, "rebuilt_today": "purse.json was damaged", "spent_today_usd": 7.5}
+    said = troubles(settings, cloud_report={"spend": spend, "counters": {}})
+    assert "purse.json was damaged: what was spent today (7.50 USD) was rebuilt" in said
+
+
+def test_d5_a_damaged_record_of_boots_lets_one_fail(tmp_path: Path) -> None:
+    (tmp_path / "cloud.json").write_text("half a {")
+    record = CloudRecord(tmp_path / "cloud.json", Hands().clock)
+    assert (tmp_path / "cloud.json.bad").exists()
+    assert record.protected == ""
+    record.boot_failed(1)
+    assert record.protected
