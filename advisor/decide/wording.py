@@ -7,6 +7,7 @@ unit.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -20,6 +21,8 @@ from advisor.model.advice import STAYS, Advice, Answer, Hedge, Mode, Placement, 
 
 MESSAGE_LIMIT: Final = 400
 """Longest line that ``sbatch`` prints, characters."""
+_DEVIATION: Final = re.compile(r" \((?:±|by |of )?\{\w+\}\)")
+_PLACE: Final = re.compile(r"\{\w+\}")
 _LEFT_IN_BURST: Final = "Left in the burst partition, as the user asked."
 _WHY_MOVED: Final = (
     "It would wait {predicted_wait} (±{wait_deviation}) here; done {predicted_saving} sooner there."
@@ -212,3 +215,9 @@ def recorded_explanation(recorded: RecordedAdvice) -> str:
         lines += ["", f"{hedge_sentence(recorded.hedge)}."]
     lines += ["", f"Size class: {clean(recorded.size)}. Advice {clean(recorded.advice_id)}."]
     return "\n".join(lines)
+
+
+def in_general(reason: str) -> str:
+    """Sentence of a reason without any job's numbers and names, for lists that count reasons."""
+    phrase = PHRASES.get(reason, UNKNOWN_PHRASE.replace("{reason}", reason))
+    return _PLACE.sub("...", _DEVIATION.sub("", phrase))

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from advisor import __version__
 from advisor.decide.display import clean, duration, usd
+from advisor.decide.wording import in_general
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.service.admin.since import moment_text, zone_text
@@ -72,6 +73,7 @@ class Answers:
             "clock": clock,
             "tidy": tidy,
             "percent": percent,
+            "in_general": in_general,
             "words": lambda text: str(text).replace("_", " "),
         }
         self._templates.globals |= {

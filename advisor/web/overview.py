@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from advisor.history.ledger import Wanted
 from advisor.model.advice import Placement
+from advisor.service.admin.ledger_view import decision_row
 from advisor.service.admin.status_report import ask_serve, status_report
 from advisor.service.admin.status_words import status_rows
 from advisor.web.answers import Answers, part
@@ -19,6 +20,7 @@ from advisor.web.site import Site
 _SERVE_SECONDS: Final = 5.0
 _REASON_SECONDS: Final = 60.0
 _DAY: Final = 86_400.0
+_MOVED_ROWS: Final = 5
 
 
 def routes(site: Site, answers: Answers) -> APIRouter:
@@ -38,9 +40,10 @@ def routes(site: Site, answers: Answers) -> APIRouter:
 
 
 def _stays(site: Site, now: float) -> dict[str, Any]:
-    """What was decided in the last day, and what kept jobs from the cloud."""
+    """What was decided in the last day: what kept jobs from the cloud, and which were moved last."""
     with site.history() as store:
         counts = store.decision_counts(Wanted(since=now - _DAY))
+        moved = store.newest_decisions(Wanted(since=now - _DAY, placement=Placement.BURST), _MOVED_ROWS)
     placements: dict[str, int] = {}
     reasons: dict[str, int] = {}
     for (placement, _, reason), number in counts.items():
@@ -48,4 +51,8 @@ def _stays(site: Site, now: float) -> dict[str, Any]:
         if placement is Placement.ON_PREMISE:
             reasons[reason] = reasons.get(reason, 0) + number
     most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return {"placements": placements, "stayed_because": dict(most)}
+    return {
+        "placements": placements,
+        "stayed_because": dict(most),
+        "moved": [decision_row(decision) for decision in moved],
+    }

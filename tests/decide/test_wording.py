@@ -6,6 +6,7 @@ import math
 import string
 import unicodedata
 
+import pytest
 from msgspec.structs import replace
 
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS
@@ -14,6 +15,7 @@ from advisor.decide.wording import (
     MESSAGE_LIMIT,
     explanation,
     headline,
+    in_general,
     message,
     sentence,
 )
@@ -94,3 +96,12 @@ def test_headlines():
     assert "shadow mode" in headline(ask(settings=make_settings(cluster={"default_mode": "shadow"})))
     told = "Left in the burst partition, as the user asked. A node that is launched for it is spot capacity."
     assert headline(ask(make_job(queue="burst"))) == told
+
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_day_one_34_every_reason_has_words_without_a_jobs_numbers(reason: Reason) -> None:
+    words = in_general(reason)
+    assert "{" not in words
+    assert "()" not in words
+    assert words.endswith(".")

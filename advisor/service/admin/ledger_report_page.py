@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,10 @@ from advisor.service.admin.ledger_report import LedgerReport
 from advisor.service.admin.money import IDLE, NO_ACCOUNT, money_in_words, money_rows
 
 _MOST_REASONS: Final = 12
+_MIN_DAYS: Final = 7
+"""An axis of days is at least so wide: the first day's bar would else fill the plot."""
+_MAX_TICKS: Final = 12
+_DAY_MILLISECONDS: Final = 86_400_000
 _KEPT, _MOVED, _SHADOW = COLOURS[4], COLOURS[0], COLOURS[1]
 
 
@@ -43,18 +48,27 @@ def write_report(path: Path, report: LedgerReport, title: str) -> None:
 
 
 def figures(report: LedgerReport, summary: Mapping[str, Any]) -> list[go.Figure]:
-    """Draw submissions and money by day, predicted against actual, reasons: all but the accounts."""
+    """Draw submissions and money by day, predicted against actual, reasons: all but the accounts.
+
+    A figure without data is left out: empty axes say nothing.
+    """
+    waits, runs = report.waits.drawn(), report.runs.drawn()
     return [
-        _decisions(summary["days"]),
+        *([_decisions(summary["days"])] if summary["decisions"] else []),
         *_money(summary),
-        _predicted(report.waits.drawn(), "Waits of jobs that stayed: predicted and actual"),
-        _predicted(report.runs.drawn(), "Run times of jobs that stayed: predicted and actual"),
-        _reasons(summary["reasons"]),
+        *([_predicted(waits, "Waits of jobs that stayed: predicted and actual")] if waits else []),
+        *([_predicted(runs, "Run times of jobs that stayed: predicted and actual")] if runs else []),
+        *([_reasons(summary["reasons"])] if summary["reasons"] else []),
     ]
 
 
 def about(summary: Mapping[str, Any]) -> str:
     """The report in a few sentences."""
+    if not summary["decisions"] and not summary["money"].get("spent_usd"):
+        return (
+            "Nothing yet: no submission was advised in this time. The first figures come with the first job "
+            "that is submitted, in shadow mode too; waits and run times are compared when jobs have ended."
+        )
     said = [
         f"{summary['decisions']:,} submissions were advised: {summary['kept']:,} stayed on-premise, "
         f"{summary['moved']:,} were moved to the cloud"
@@ -91,7 +105,28 @@ def _decisions(days: Sequence[Mapping[str, Any]]) -> go.Figure:
         if any(values) or key != "would_move":
             figure.add_bar(name=name, x=dates, y=values, marker_color=colour)
     figure.update_layout(barmode="stack")
-    return styled(figure, "Submissions a day", "jobs")
+    return _by_day(styled(figure, "Submissions a day", "jobs"), dates)
+
+
+def _by_day(figure: go.Figure, dates: Sequence[str]) -> go.Figure:
+    """Give a figure of days an axis of days: at least a week wide, ticks at days only, nothing below 0."""
+    if not dates:
+        return figure
+    first, last = date.fromisoformat(min(dates)), date.fromisoformat(max(dates))
+    missing = max(0, _MIN_DAYS - 1 - (last - first).days)
+    begin = datetime.combine(first, time(), UTC) - timedelta(days=missing / 2 + 0.5)
+    end = datetime.combine(last, time(), UTC) + timedelta(days=missing / 2 + 0.5)
+    every = max(1, ((last - first).days + missing) // _MAX_TICKS + 1)
+    figure.update_xaxes(
+        type="date",
+        range=[begin.strftime("%Y-%m-%d %H:%M"), end.strftime("%Y-%m-%d %H:%M")],
+        tick0=first.isoformat(),
+        dtick=every * _DAY_MILLISECONDS,
+        tickformat="%d %b",
+    )
+    figure.update_traces(width=0.8 * _DAY_MILLISECONDS, selector={"type": "bar"})
+    figure.update_yaxes(rangemode="nonnegative")
+    return figure
 
 
 def _money(summary: Mapping[str, Any]) -> list[go.Figure]:
@@ -110,9 +145,11 @@ def _money(summary: Mapping[str, Any]) -> list[go.Figure]:
     for (name, amounts), colour in zip(rows.items(), (COLOURS[3], COLOURS[2], _KEPT), strict=True):
         spent.add_bar(name=name, x=[day["day"] for day in paid], y=amounts, marker_color=colour)
     spent.update_layout(barmode="stack")
+    styled(saved, "Waiting avoided by the jobs of each day (an estimate)", "hours")
+    styled(spent, "Spent on cloud nodes, by day of UTC", "US dollars")
     return [
-        styled(saved, "Waiting avoided by the jobs of each day (an estimate)", "hours"),
-        styled(spent, "Spent on cloud nodes, by day of UTC", "US dollars"),
+        *([_by_day(saved, [day["date"] for day in days])] if summary["moved"] else []),
+        *([_by_day(spent, [day["day"] for day in paid])] if summary["money"].get("spent_usd") else []),
     ]
 
 
@@ -121,7 +158,7 @@ def _predicted(pairs: Sequence[tuple[float, float]], title: str) -> go.Figure:
     figure = go.Figure()
     across, up = ([max(1.0, pair[side]) for pair in pairs] for side in (0, 1))
     figure.add_scatter(
-        x=across, y=up, mode="markers", marker={"size": 4, "opacity": 0.4, "color": _MOVED}, name="jobs"
+        x=across, y=up, mode="markers", marker={"size": 6, "opacity": 0.7, "color": _MOVED}, name="jobs"
     )
     most = max((*across, *up, 60.0))
     figure.add_scatter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from advisor.history.ledger import Decision, LedgerRow
 from advisor.history.records import AdviceRecord
 from advisor.model import Estimate, Estimates, Job, Mode, Placement
 from advisor.service.admin.ledger_report import MOST_POINTS, Errors, LedgerReport
-from advisor.service.admin.ledger_report_page import about
+from advisor.service.admin.ledger_report_page import about, figures
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
 MIDNIGHT = 20_000 * 86_400.0
@@ -127,3 +128,22 @@ def test_how_often_the_interval_held() -> None:
         report.ended([row(advice_id, MIDNIGHT)])
     waits = report.summary()["waits"]
     assert (waits["jobs"], waits["interval_jobs"], waits["interval_coverage"]) == (3, 2, 0.5)
+
+
+def test_day_one_31_an_axis_of_days_is_a_week_wide_and_has_ticks_at_days_only() -> None:
+    report = LedgerReport(0.0, 1e9, 0.0)
+    summary = report.summary()
+    day = {"date": "2026-11-22", "kept": 3, "moved": 1, "would_move": 0, "saved_seconds_estimate": 60.0}
+    drawn = figures(report, {**summary, "days": [day], "decisions": 4, "moved": 1})
+    assert len(drawn) == 2
+    for figure in drawn:
+        begin, end = (datetime.fromisoformat(text) for text in figure.layout.xaxis.range)
+        assert end - begin == timedelta(days=7)
+        assert figure.layout.xaxis.dtick == 86_400_000
+        assert figure.layout.yaxis.rangemode == "nonnegative"
+
+
+def test_day_one_32_an_empty_ledger_says_so_and_draws_no_empty_axes() -> None:
+    report = LedgerReport(0.0, 1e9, 0.0)
+    assert figures(report, report.summary()) == []
+    assert about(report.summary()).startswith("Nothing yet")
