@@ -98,7 +98,6 @@ def test_headlines():
     assert headline(ask(make_job(queue="burst"))) == told
 
 
-
 @pytest.mark.parametrize("reason", list(Reason))
 def test_day_one_34_every_reason_has_words_without_a_jobs_numbers(reason: Reason) -> None:
     words = in_general(reason)
