@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.service.admin.status_words import places_in_words
+from advisor.service.admin.status_words import asked_again_in_words, places_in_words
 
 
 def test_what_has_happened_is_said() -> None:
@@ -16,3 +16,11 @@ def test_what_has_happened_is_said() -> None:
 def test_nothing_is_said_of_nothing() -> None:
     assert not places_in_words({})
     assert not places_in_words({"now": {}, "counts": {}, "small_requeued": 0, "small_left": 0})
+
+
+def test_jobs_asked_again_in_words() -> None:
+    counts = {"on": True, "moving": 0, "would_move": 0, "asked": 1200, "moved": 3, "given_up": 1}
+    assert asked_again_in_words(counts) == "3 moved while they waited; asked 1,200 times"
+    shadow = asked_again_in_words(counts | {"moved": 0, "would_move": 2})
+    assert shadow == "0 moved while they waited, 2 would be (shadow mode); asked 1,200 times"
+    assert asked_again_in_words(counts | {"on": False}) == asked_again_in_words({}) == ""

@@ -49,9 +49,19 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def asked_again_in_words(again: dict[str, Any]) -> str:
+    """What became of jobs that were asked again while they waited; empty while none are."""
+    if not again.get("on"):
+        return ""
+    would = f", {again['would_move']:,} would be (shadow mode)" if again["would_move"] else ""
+    return f"{again['moved']:,} moved while they waited{would}; asked {again['asked']:,} times"
+
+
 def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
     ratios = control.get("performance_ratios")
-    return [("cloud speed", ratios_in_words(ratios))] if ratios else []
+    text = asked_again_in_words(control.get("asking_again") or {})
+    rows = [("cloud speed", ratios_in_words(ratios))] if ratios else []
+    return [*rows, ("waiting jobs", text)] if text else rows
 
 
 def ratios_in_words(ratios: dict[str, Any]) -> str:

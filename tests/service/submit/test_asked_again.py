@@ -1,4 +1,4 @@
-"""A waiting job is asked again: the same `advise`, with the wait behind it and without itself in the queue."""
+"""A waiting job is asked again: the same `advise`, the wait behind it, itself not in the queue."""
 
 from __future__ import annotations
 
