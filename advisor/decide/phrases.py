@@ -83,7 +83,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         Reason.EXPOSURE_TOO_LARGE: (
             "The cloud looks {predicted_saving} faster, but with the jobs already there too much could be "
-            "lost at worst: {record} is all such moves have safely won."
+            "lost at worst, for what moves have won so far."
         ),
         Reason.WORTH_PAYING: "Waiting policy and budget let it go; it would cost about {predicted_cost}.",
         Reason.NO_GATE: "No waiting policy and no budget is set; it would cost about {predicted_cost}.",

@@ -8,7 +8,9 @@ each brings):
 2. the cloud is faster with a probability that is not small, a mean carried by a thin tail is no reason; or
    jobs as unlikely as this one have paid here by themselves;
 3. what the job may lose at worst, and what all jobs in the cloud may, is a small part of what such moves
-   have brought so far, counted from jobs that have ended. Nobody gambles with time that was not won before.
+   have brought so far, counted from jobs that have ended;
+4. if all jobs in the cloud lost what they may at worst, moves would still have cost no more than a small
+   share of what a clairvoyant would have saved (`advisor.decide.record.LossAllowance`).
 """
 
 from __future__ import annotations
@@ -124,4 +126,7 @@ def is_overexposed(record: TrackRecord, stake: float, trusted: float, settings: 
     settings : PlacementSettings
         The share that may be at risk.
     """
-    return record.at_risk_seconds + stake > settings.exposure_share * trusted
+    at_risk = record.at_risk_seconds + stake
+    if record.may_lose_seconds is not None and at_risk > record.may_lose_seconds:
+        return True
+    return at_risk > settings.exposure_share * trusted

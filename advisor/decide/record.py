@@ -95,6 +95,55 @@ class RecordKeeper:
         return TrackRecord(bands=tuple(self._bands), at_risk_seconds=max(0.0, self._exposure))
 
 
+class LossAllowance:
+    """What moved jobs may lose at worst, so that moving never costs more than a share of what it could bring.
+
+    Sum of what moves have saved, plus a share of what a clairvoyant would have saved, counted when each is
+    known. While all that jobs in the cloud may lose at worst stays below it, the sum of all moves is never
+    below minus that share of the clairvoyant's, whatever forecasts say and however many jobs lose at once:
+    his sum only grows. A job that ends later than its time limit allows may still lose more.
+
+    Parameters
+    ----------
+    share : float
+        Of the clairvoyant's seconds (``placement.loss_share``).
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._worst: dict[Hashable, float] = {}
+        self._waiting: dict[Hashable, float] = {}
+        self._seconds = self._since = 0.0
+
+    def could_save(self, seconds: float) -> None:
+        """Note what the cloud saved a job, or would have saved it; a clairvoyant leaves losses out."""
+        self._seconds += self._share * max(0.0, seconds)
+
+    def moved(self, key: Hashable, now: float, worst_seconds: float) -> None:
+        """Note a job that goes to the cloud and what it may lose at worst."""
+        self._worst[key], self._waiting[key] = worst_seconds, now
+        self._seconds -= worst_seconds
+        self._since += now
+
+    def waited(self, key: Hashable, seconds: float) -> None:
+        """Note how long a moved job would have waited here."""
+        self._since -= self._waiting.pop(key)
+        self._seconds += seconds
+
+    def ran(self, key: Hashable, cost_seconds: float) -> None:
+        """Note by how much the boot and the slower run were longer than the run here would have been."""
+        self._seconds += self._worst.pop(key) - cost_seconds
+
+    def left(self, now: float) -> float:
+        """What may still be staked, seconds: who would still wait has won the time since he was moved."""
+        return self._seconds + len(self._waiting) * now - self._since
+
+
+def could_have_saved(record: TrackRecord) -> float:
+    """What a clairvoyant would have saved on a record's jobs, seconds: its gains without its losses."""
+    return math.fsum(0.5 * (band.absolute_seconds + band.saved_seconds) for band in record.bands)
+
+
 def record_of(earned: Earned, settings: PlacementSettings, *, at_risk_seconds: float = 0.0) -> TrackRecord:
     """Make a record of which no more is known than what likely enough jobs brought in sum."""
     edges, likely = bands(settings.win_probability)

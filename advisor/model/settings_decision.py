@@ -81,7 +81,7 @@ class PlacementSettings(Section):
     )
     use_cutoff: bool = setting(True, "Published rule: off, every usable estimate is believed.")
     margin: float = setting(
-        1.1, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
+        1.0, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
     )
     win_probability: Fraction = setting(
         0.4,
@@ -99,6 +99,11 @@ class PlacementSettings(Section):
     )
     exposure_share: float = setting(
         1.0, "Advisor's rule: most of the record that all jobs in the cloud may lose at worst.", ge=0.0
+    )
+    loss_share: Fraction = setting(
+        0.01,
+        "Advisor's rule: most that all moved jobs together may lose, as a share of what a clairvoyant would "
+        "have saved so far; beyond it only time that moves were seen to win is staked.",
     )
 
     stretch_time_limit: bool = setting(

@@ -175,10 +175,14 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first; empty: nothing yet.
     at_risk_seconds : float
         What jobs in the cloud now could lose at worst.
+    may_lose_seconds : float or None
+        What they may lose: what moves have won and lost so far, and ``placement.loss_share`` of what a
+        clairvoyant would have saved. None where nobody counts it.
     """
 
     bands: tuple[Earned, ...] = ()
     at_risk_seconds: float = 0.0
+    may_lose_seconds: float | None = None
 
 
 class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -161,9 +161,9 @@ def replay_placement(table: JobTable, options: PlacementOptions, progress: Progr
                     table,
                     states,
                     own,
-                    placement.model_copy(
-                        update={"rule": "advisor", "use_cutoff": False, "stay_where_room": True}
-                    ),
+                    # a log does not say which free processors a job may use: queues wait beside them
+                    placement.model_copy(update={"rule": "advisor", "use_cutoff": False}),
+                    recorded,
                 )[recorded:],
             }
             hedged = hedge_rows(table, own, recorded, factor, options.baseline, options.budgets)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import heapq
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from advisor.decide import advise
 from advisor.decide.placement import as_case
 from advisor.decide.proven import candidate_chance, worst_seconds
-from advisor.decide.record import RecordKeeper
+from advisor.decide.record import LossAllowance, RecordKeeper
 from advisor.model.advice import Placement
 from advisor.model.settings import PlacementSettings, Settings
 from advisor.model.site import SiteState, TrackRecord
@@ -24,11 +26,21 @@ from advisor.replay.submissions import job_of
 Booleans = NDArray[np.bool_]
 
 
+class _Known(enum.IntEnum):
+    """What is known of a job from some moment on."""
+
+    STARTED = 0  # its wait here
+    RAN = 1  # its run, in the cloud
+    ENDED = 2  # both
+    ENDED_BEFORE = 3  # both, of the site's history
+
+
 def sent_by_the_advisor(
     table: JobTable,
     states: StateColumns,
     forecasts: dict[Target, ForecastColumns],
     placement: PlacementSettings,
+    first: int = 0,
 ) -> Booleans:
     """Where the advisor's rule sends the forecast rows: True for the cloud.
 
@@ -45,70 +57,117 @@ def sent_by_the_advisor(
         Of rows in submission order; rows without a forecast stay.
     placement : PlacementSettings
         Overheads and the rule's settings; the boot time must be 0 or the log's waits are not comparable.
+    first : int
+        Position of the first row that may be moved. Those before are the site's history: they earn the
+        record, but nothing that may be lost (:class:`~advisor.decide.record.LossAllowance`).
     """
     rows = forecasts["wait"].rows
     settings = Settings(placement=placement)
-    record = RecordInTime(placement.win_probability)
+    record = RecordInTime(placement)
     sent = np.zeros(len(rows), dtype=bool)
     for index, row in enumerate(rows.tolist()):
-        now = float(table.submit[row])
+        now, run = float(table.submit[row]), float(table.run[row])
         record.settle(now)
         estimates = estimates_at(forecasts, index)
-        if estimates is None:
-            continue
         job = job_of(table, row)
-        case = as_case(
-            processors=job.processors,
-            requested_time=job.requested_time,
-            estimates=estimates,
-            boot=placement.boot_seconds,
-            settings=placement,
-        )
-        chance = candidate_chance(case)
-        if chance is None:
+        cost = placement.boot_seconds + (placement.performance_ratio(job.processors) - 1.0) * run
+        fate = Fate(now, max(0.0, float(table.wait[row])), run, cost)
+        case, chance = None, None
+        if estimates is not None:
+            case = as_case(
+                processors=job.processors,
+                requested_time=job.requested_time,
+                estimates=estimates,
+                boot=placement.boot_seconds,
+                settings=placement,
+            )
+            chance = candidate_chance(case)
+        record.submitted(row, fate, chance, counts=index >= first)
+        if case is None or estimates is None or chance is None or index < first:
             continue
         state = SiteState(time=now, cluster=states.state(row), record=record.now)
         advice = advise(job, state, estimates, settings, advice_id="replay")
         if advice.placement is Placement.BURST:
             sent[index] = True
-            record.moved(row, worst_seconds(case))
-        end = now + max(0.0, float(table.wait[row])) + float(table.run[row])
-        saved = float(table.wait[row]) - case.penalty_seconds(float(table.run[row]))
-        record.candidate(row, end, saved, chance)
+            record.moved(row, fate, worst_seconds(case))
     return sent
 
 
+class Fate(NamedTuple):
+    """What will turn out of a job: submission, wait and run here, and its cost in the cloud; seconds.
+
+    The cost is the boot and what the run is longer there.
+    """
+
+    submitted: float
+    wait: float
+    run: float
+    cost: float
+
+    @property
+    def saved(self) -> float:
+        """What the cloud saves it."""
+        return self.wait - self.cost
+
+
 class RecordInTime:
-    """The record as time goes on: what a candidate saved is known when it has ended, and no sooner.
+    """The record as time goes on: nothing is in it sooner than it could be known.
+
+    Waits are known when the job starts here, or would have; runs when it has ended, wherever it is.
 
     Parameters
     ----------
-    floor : float
-        The settings' `win_probability`.
+    settings : PlacementSettings
+        Where likely begins, and what may be lost.
     """
 
-    def __init__(self, floor: float) -> None:
-        self._keeper = RecordKeeper(floor)
-        self._open = list[tuple[float, int, float, float]]()
+    def __init__(self, settings: PlacementSettings) -> None:
+        self._keeper = RecordKeeper(settings.win_probability)
+        self._allowance = LossAllowance(settings.loss_share)
+        self._open = list[tuple[float, int, _Known, Fate, float | None]]()
+        self._time = 0.0
 
     @property
     def now(self) -> TrackRecord:
         """As of the last moment settled."""
-        return self._keeper.record
+        record = self._keeper.record
+        left = self._allowance.left(self._time)
+        return TrackRecord(
+            bands=record.bands,
+            at_risk_seconds=record.at_risk_seconds,
+            may_lose_seconds=left + record.at_risk_seconds,
+        )
 
     def settle(self, now: float) -> None:
-        """Take in what had ended before `now` (seconds)."""
+        """Take in what was known before `now` (seconds)."""
         while self._open and self._open[0][0] < now:
-            _, key, saved, chance = heapq.heappop(self._open)
-            self._keeper.ended(key, saved, chance)
+            _, key, what, fate, chance = heapq.heappop(self._open)
+            if what is _Known.STARTED:
+                self._allowance.waited(key, fate.wait)
+                continue
+            if what is _Known.RAN:
+                self._allowance.ran(key, fate.cost)
+                continue
+            if what is _Known.ENDED:
+                self._allowance.could_save(fate.saved)
+            if chance is not None:
+                self._keeper.ended(key, fate.saved, chance)
+        self._time = now
 
-    def moved(self, key: int, worst_seconds: float) -> None:
+    def submitted(self, key: int, fate: Fate, chance: float | None, *, counts: bool = True) -> None:
+        """A job, to be known when it ends; `chance` is None for one that is no candidate.
+
+        Where `counts` is False, what the cloud would have saved it allows no loss.
+        """
+        what = _Known.ENDED if counts else _Known.ENDED_BEFORE
+        heapq.heappush(self._open, (fate.submitted + fate.wait + fate.run, key, what, fate, chance))
+
+    def moved(self, key: int, fate: Fate, worst_seconds: float) -> None:
         """A job risks so much until it ends."""
         self._keeper.moved(key, worst_seconds)
-
-    def candidate(self, key: int, ends: float, saved_seconds: float, chance: float) -> None:
-        """A job's outcome, to be known when it ends."""
-        heapq.heappush(self._open, (ends, key, saved_seconds, chance))
+        self._allowance.moved(key, fate.submitted, worst_seconds)
+        for what, after in ((_Known.STARTED, fate.wait), (_Known.RAN, fate.run + fate.cost)):
+            heapq.heappush(self._open, (fate.submitted + after, key, what, fate, None))
 
 
 def earned_by_candidates(

@@ -36,7 +36,7 @@ from advisor.model.site import CloudState, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.tracker import StateColumns
 from advisor.replay.learned_price import LearnedPrice
-from advisor.replay.proven import RecordInTime
+from advisor.replay.proven import Fate, RecordInTime
 
 Rows = NDArray[np.int64]
 JobAt = Callable[[int], Job]
@@ -208,7 +208,7 @@ def decide_again(
             prices.submitted(index, forecast, now, wait, run)
         # one that keeps its place here loses no time
         risks = moved is not None and advice.hedge is None
-        account.follow(index, now + wait + run, case, wait - case.penalty_seconds(run), risks=risks)
+        account.follow(index, Fate(now, wait, run, case.penalty_seconds(run)), case, risks=risks)
         if position >= history.first_judged:
             sums.add(job, advice, now, wait + run, moved)
         if (position + 1) % _STEP == 0:
@@ -247,7 +247,7 @@ class _Account:
         self._day = -1
         self._spent = 0.0
         self._by_account = dict[str, float]()
-        self.record = RecordInTime(settings.placement.win_probability)
+        self.record = RecordInTime(settings.placement)
 
     def settle(self, now: float) -> None:
         """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.cloud.purse`)."""
@@ -271,14 +271,12 @@ class _Account:
         if job.account is not None:
             self._by_account[job.account] = self._by_account.get(job.account, 0.0) + usd
 
-    def follow(self, key: int, ends: float, case: PlacementCase, saved: float, *, risks: bool) -> None:
+    def follow(self, key: int, fate: Fate, case: PlacementCase, *, risks: bool) -> None:
         """Remember a job that will count for the record; one that risks its time does so until it ends."""
         chance = candidate_chance(case) if case.wait.quantiles and case.run.quantiles else None
-        if chance is None:
-            return
+        self.record.submitted(key, fate, chance)
         if risks:
-            self.record.moved(key, case.tasks * worst_seconds(case))
-        self.record.candidate(key, ends, saved, chance)
+            self.record.moved(key, fate, case.tasks * worst_seconds(case))
 
 
 class _Sums:

@@ -160,6 +160,16 @@ def test_without_distributions_the_published_rule_decides() -> None:
     assert "published" not in sentence(proven(make_case((5000.0,))))
 
 
+def test_g18_what_all_moves_may_lose_bounds_every_stake() -> None:
+    """However much was won long ago: the worst of all jobs in the cloud counts against what may be lost."""
+    rich = won(1e9, at_risk_seconds=900.0)
+    stake = dict(proven(make_case((5000.0,), record=rich)).numbers)["stake"].value
+    for may_lose, verdict in ((900.0 + stake, Verdict.YES), (899.0 + stake, Verdict.UNSURE)):
+        found = proven(make_case((5000.0,), record=replace(rich, may_lose_seconds=may_lose)))
+        assert found.verdict is verdict
+    assert found.reason == Reason.EXPOSURE_TOO_LARGE
+
+
 @pytest.mark.parametrize(
     ("waits", "record", "words"),
     [

@@ -82,10 +82,13 @@ def decided(of: History, settings: Settings) -> WhatIfRow:
     return decide_again(of, settings, lambda _: None)
 
 
+BOLD = {"stake_share": 1.0, "record_deviations": 0.0, "loss_share": 1.0}
+
+
 def test_sums_by_hand() -> None:
     """Moves risk nothing here (s = 1), but the boot: 120 s by the limit, and that needs a record."""
     table = make_table([0.0, 10_000.0, 20_000.0, 30_000.0], [3600.0, 3600.0, 3600.0, 20.0], [600.0] * 4)
-    row = decided(history(table), make_settings(placement={"stake_share": 1.0, "record_deviations": 0.0}))
+    row = decided(history(table), make_settings(placement=BOLD))
     # the first job finds no record; each that has ended adds 3600 - 120
     assert (row.jobs, row.cloud_jobs, row.slower_jobs) == (4, 3, 1)
     assert row.saved_seconds == pytest.approx(3480.0 + 3480.0 + 20.0 - 120.0)
@@ -101,7 +104,7 @@ def test_sums_by_hand() -> None:
 
 def test_jobs_before_the_window_make_the_record_and_are_not_counted() -> None:
     table = make_table([0.0, 10_000.0, 20_000.0], [3600.0] * 3, [600.0] * 3)
-    settings = make_settings(placement={"stake_share": 1.0, "record_deviations": 0.0})
+    settings = make_settings(placement=BOLD)
     row = decided(history(table, judged=1), settings)
     assert (row.jobs, row.cloud_jobs) == (2, 2)
     assert row.mean_turnaround_seconds == pytest.approx(720.0)

@@ -168,7 +168,11 @@ class PlacementLoop:
     @property
     def record(self) -> TrackRecord:
         """The record with what is at risk now; an empty one allows no stake."""
-        return TrackRecord(bands=self._record.record.bands, at_risk_seconds=self._at_risk)
+        return TrackRecord(
+            bands=self._record.record.bands,
+            at_risk_seconds=self._at_risk,
+            may_lose_seconds=self._record.may_lose_seconds,
+        )
 
     def _worst(self, queued: QueuedJob) -> float:
         """What a job that was moved may lose at worst; 0 for all others, and for one that keeps its place."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,7 +17,7 @@ import numpy as np
 
 from advisor.decide.placement import PlacementCase, as_case
 from advisor.decide.proven import candidate_chance
-from advisor.decide.record import RecordKeeper, record_of, trusted_seconds
+from advisor.decide.record import RecordKeeper, could_have_saved, record_of, trusted_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.estimate import Estimate, Estimates, holds
@@ -109,6 +110,15 @@ class PlacementRecord:
     def trusted_seconds(self) -> float:
         """How much of the record counts."""
         return trusted_seconds(self.record, self._settings)
+
+    @property
+    def may_lose_seconds(self) -> float:
+        """What jobs in the cloud may lose: what moves are known to have saved, and a share of the optimum.
+
+        The optimum are the gains of the record without its losses.
+        """
+        known = math.fsum(band.saved_seconds for band in self._moved.record.bands)
+        return self._settings.loss_share * could_have_saved(self.record) + known
 
     @property
     def bounds(self) -> dict[Target, tuple[float, float]]:

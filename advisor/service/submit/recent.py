@@ -24,6 +24,7 @@ from collections import deque
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState, TrackRecord
@@ -158,7 +159,7 @@ class RecentSubmissions:
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:
         if base is None or not self._at_risk:
             return base
-        return TrackRecord(bands=base.bands, at_risk_seconds=base.at_risk_seconds + self._at_risk)
+        return replace(base, at_risk_seconds=base.at_risk_seconds + self._at_risk)
 
     def _cluster_at(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
         then = self._cluster_then

@@ -181,6 +181,18 @@ def test_of_moved_jobs_only_losses_count() -> None:
     assert saved(record) == pytest.approx(-2000.0), "others went there by themselves"
 
 
+def test_g18_losses_of_moved_jobs_are_taken_off_what_may_be_lost() -> None:
+    record = PlacementRecord(SETTINGS)
+    assert record.may_lose_seconds == 0.0
+    band = Earned(saved_seconds=6e5, absolute_seconds=1e6, squared_seconds=1.0)
+    record.earn(record_of(band, SETTINGS), {"wait": 0.1, "run": 0.1})
+    assert record.may_lose_seconds == pytest.approx(0.01 * 8e5), "gains without losses are the optimum"
+    record.moved(*moved(7000.0, run=6000.0))
+    assert record.may_lose_seconds == pytest.approx(0.01 * 8e5 - 2000.0)
+    again = PlacementRecord(SETTINGS, record.as_plain())
+    assert again.may_lose_seconds == pytest.approx(record.may_lose_seconds)
+
+
 def test_a_job_that_ended_before_its_turn_came_has_lost_nothing() -> None:
     """Its place was kept all the time: waiting here would have been longer than all of its stay."""
     record = PlacementRecord(SETTINGS)
