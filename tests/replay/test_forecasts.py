@@ -106,7 +106,9 @@ def perfect(table: JobTable) -> dict[str, ForecastColumns]:
 def make_placement(**fields) -> PlacementSettings:
     bold = {"margin": 1.0, "record_deviations": 0.0, "record_discount": 0.0}
     return PlacementSettings.model_validate(
-        {"rule": "advisor", "use_cutoff": False, "boot_seconds": 0.0} | bold | fields
+        {"rule": "advisor", "use_cutoff": False, "boot_seconds": 0.0, "stay_where_room": False}
+        | bold
+        | fields
     )
 
 

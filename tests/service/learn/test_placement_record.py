@@ -185,7 +185,7 @@ def test_g18_losses_of_moved_jobs_are_taken_off_what_may_be_lost() -> None:
     record = PlacementRecord(SETTINGS)
     assert record.may_lose_seconds == 0.0
     band = Earned(saved_seconds=6e5, absolute_seconds=1e6, squared_seconds=1.0)
-    record.earn(record_of(band, SETTINGS), {"wait": 0.1, "run": 0.1})
+    record.earn(record_of(band, SETTINGS), CALIBRATIONS)
     assert record.may_lose_seconds == pytest.approx(0.01 * 8e5), "gains without losses are the optimum"
     record.moved(*moved(7000.0, run=6000.0))
     assert record.may_lose_seconds == pytest.approx(0.01 * 8e5 - 2000.0)
