@@ -15,6 +15,7 @@ from advisor.decide.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import BadInput, JobOutcome
+from advisor.model.bill import NodeUse, PaidTime
 from advisor.service.admin.since import clock_text, moment_text, parse_since
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
@@ -140,6 +141,30 @@ def test_a_job_its_user_put_there_is_counted_by_itself(config):
     assert (summary["cost_usd"], summary["users_cost_usd"]) == (None, 0.5)
     text = " ".join(call(config, "ledger").split())
     assert "1 more were put into the burst partition by their users; cost 0.50 USD" in text
+
+
+def test_day_one_10_the_ledger_says_what_nodes_have_cost_and_who_used_them(config, tmp_path):
+    stretch = {"instance_id": "i-1", "node": "burst1", "since": NOW - 3600.0, "until": NOW}
+    used = {"node": "burst1", "end": NOW, "processors": 1.0}
+    with HistoryStore(settings_of(config).paths.history_url) as store:
+        store.add_paid([PaidTime(usd_per_hour=4.0, **stretch)])
+        store.add_uses([NodeUse(job_id=21, start=NOW - 1800.0, account="law", **used)])
+        store.add_uses([NodeUse(job_id=22, start=NOW - 900.0, **used)])
+    money = json.loads(call(config, "ledger", "--format", "json"))["money"]
+    assert money["spent_usd"] == 4.0
+    assert money["by_account"] == {"law": pytest.approx(1.5)}
+    assert (money["no_account_usd"], money["idle_usd"]) == (pytest.approx(0.5), pytest.approx(2.0))
+    said = (
+        "Cloud nodes have cost 4.00 USD: 1.50 USD for jobs with an account, 0.50 USD for jobs without one, "
+        "2.00 USD while idle."
+    )
+    assert said in " ".join(call(config, "ledger").split())
+    page = tmp_path / "page.html"
+    told = " ".join(call(config, "report", "--out", str(page)).split())
+    assert said in told
+    assert "no account" in page.read_text()
+    report = json.loads(call(config, "report", "--out", str(page), "--format", "json"))
+    assert report["money"] == money
 
 
 def commands(folder, *, raw=False, **answers):
