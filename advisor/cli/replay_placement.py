@@ -226,6 +226,8 @@ def _cell(outcome: Outcome, way: str) -> str:
 
 def draw(console: Console, trace: str, found: PlacementReplay, seconds: float) -> None:
     """Draw the paper's table, in millions of seconds and fractions of the optimum."""
+    from advisor.decide.display import duration
+
     console.print(f"{Path(trace).name}: {found.jobs:,} jobs", markup=False)
     headings = ("o", *(way.replace("_", " ") for way in WAYS))
     rows = [(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS)) for row in found.rows]
@@ -235,13 +237,19 @@ def draw(console: Console, trace: str, found: PlacementReplay, seconds: float) -
         _draw_hedges(console, found)
     for estimator, qualities in (("advisor", found.quality), ("published", found.published_quality)):
         for target, quality in qualities.items():
-            console.print(
-                f"{estimator} {target}: mean absolute error {quality.mean_absolute_error:,.0f} s, "
-                f"{quality.interval_coverage:.1%} of jobs within the {quality.interval:.0%} interval"
-                f"{_worst_month(quality)}, "
-                f"{quality.without_estimate:.1%} without an estimate"
-            )
+            console.print(f"{estimator} {target}: {_quality_in_words(quality)}")
     console.print(
-        f"cutoff C = {found.cutoff.scale:.3g} s^2 * exp(-{found.cutoff.decay:g}*o*c), chosen on the jobs "
-        f"before the window; {seconds:.1f} s"
+        f"cutoff: a standard deviation of {duration(math.sqrt(found.cutoff.scale))} * "
+        f"exp(-{found.cutoff.decay / 2:g}*o*c), chosen on the jobs before the window; {seconds:.1f} s"
+    )
+
+
+def _quality_in_words(quality: EstimatorQuality) -> str:
+    if math.isnan(quality.mean_absolute_error):
+        return "no estimates: too short a log"
+    return (
+        f"mean absolute error {quality.mean_absolute_error:,.0f} s, "
+        f"{quality.interval_coverage:.1%} of jobs within the {quality.interval:.0%} interval"
+        f"{_worst_month(quality)}, "
+        f"{quality.without_estimate:.1%} without an estimate"
     )

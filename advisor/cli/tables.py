@@ -27,8 +27,8 @@ def print_table(
 
     On a terminal that is too narrow, headings take several lines, then the column ``text`` is wrapped, then
     the columns are printed in bands of as many as fit, each with the first column again. A cell of another
-    column is never broken or cut. Where the output does not go to a terminal, or ``--wide`` was said, each
-    row is one line.
+    column is broken only where it is longer than a line, and never cut. Where the output does not go to a
+    terminal, or ``--wide`` was said, each row is one line.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ def _widen(columns: Sequence[_Column], spare: int) -> None:
 def _cut(columns: list[_Column], limit: int) -> list[list[_Column]]:
     first, bands = columns[0], [[columns[0]]]
     for column in columns[1:]:
-        if column.is_text:
-            column.width = min(column.width, max(_NARROWEST_TEXT, limit - first.width - len(_GAP)))
+        # a path may be longer than a line
+        column.width = min(column.width, max(_NARROWEST_TEXT, limit - first.width - len(_GAP)))
         if len(bands[-1]) > 1 and _total([*bands[-1], column], lambda one: one.width) > limit:
             bands.append([first])
         bands[-1].append(column)

@@ -93,3 +93,23 @@ def test_bad_input(log, options):
 def test_an_unreadable_trace(tmp_path):
     with pytest.raises(BadInput, match=r"none\.swf"):
         call("--trace", tmp_path / "none.swf")
+
+
+def test_day_one_18_by_default_half_of_a_short_log_comes_before_the_window(log):
+    found = json.loads(call("--trace", log, "--factors", "0.01", "--no-tune", "--format", "json").stdout)
+    assert found["options"]["skip"] == 150
+    assert found["jobs"] == 150
+
+
+def test_day_one_18_a_log_by_its_name_is_found_or_said_how_to_get(log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="advisor traces get kth-sp2"):
+        call("--trace", "kth-sp2")
+    with pytest.raises(BadInput, match="kth-sp2, lpc-egee"):
+        call("--trace", "kth-sp3")
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "KTH-SP2-1996-2.1-cln.swf.gz").write_bytes(log.read_bytes())
+    found = json.loads(
+        call("--trace", "kth-sp2", "--factors", "0.01", "--no-tune", "--format", "json").stdout
+    )
+    assert found["trace"] == "KTH-SP2-1996-2.1-cln.swf.gz"
