@@ -37,7 +37,7 @@ from advisor.model.settings import (
     Settings,
     SubmitSettings,
 )
-from advisor.model.site import Earned
+from advisor.model.site import Earned, PerformanceRatios, Ratio, Room
 from advisor.predict.features import Encoder
 from advisor.predict.knn import KnnParameters
 from advisor.predict.placement_replay import features_of
@@ -217,10 +217,15 @@ def _snapshot() -> snapshot.Snapshot:
         waiting_mean_processors=8.0,
         waiting_mean_age_seconds=900.0,
     )
-    cloud = CloudState(nodes_total=100, processors_per_node=4)
+    places = (Room(processors=1, free=200, total=400), Room(processors=4, free=50, total=100))
+    rooms: dict[str, tuple[Room, ...]] = dict.fromkeys(("", "spot", "on-demand"), places)
+    cloud = CloudState(nodes_total=100, processors_per_node=4, rooms=rooms)
+    learned = {f"app{number}_#": Ratio(factor=1.1, deviation=0.1, jobs=9) for number in range(200)}
+    ratios = PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.2, jobs=900, applications=learned)
     won = Earned(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
     record = record_of(won, PlacementSettings())
-    return snapshot.Snapshot(state=SiteState(time=now, cluster=cluster, cloud=cloud, record=record))
+    state = SiteState(time=now, cluster=cluster, cloud=cloud, record=record, ratios=ratios)
+    return snapshot.Snapshot(state=state)
 
 
 @contextmanager
