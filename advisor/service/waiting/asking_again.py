@@ -20,6 +20,7 @@ from advisor.decide.waiting import has_gate
 from advisor.history.records import AdviceRecord
 from advisor.history.state_file import StateFile
 from advisor.model.advice import Mode, Placement
+from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.exchange.client import SubmitClient
@@ -169,14 +170,24 @@ class AskingAgainLoop:
         snapshot = self._view.fresh()
         due = self._due(snapshot)
         going: list[int] = []
+        is_over = False
 
         def ask(queued: QueuedJob) -> None:
-            if len(going) < _MOST_MOVED and self._goes(queued):
-                going.append(queued.job.job_id)
+            nonlocal is_over
+            if is_over or len(going) >= _MOST_MOVED:
+                return
+            try:
+                if self._goes(queued):
+                    going.append(queued.job.job_id)
+            except RetryLater:  # a submit server that hangs is not waited for two hundred times
+                is_over = True
+                raise
 
-        for_each(due, ask)
-        if going:
-            self._move(going)
+        try:
+            for_each(due, ask)
+        finally:
+            if going:
+                self._move(going)
 
     def _due(self, snapshot: SlurmSnapshot) -> list[QueuedJob]:
         now = self._clock.monotonic()

@@ -265,3 +265,18 @@ def test_nonsense_in_the_state_file_is_nothing_under_way(world: World) -> None:
     world.loop = world.new_loop()
     world.round()
     assert world.loop.report()["moving"] == 0
+
+
+def test_a_submit_server_that_does_not_answer_is_asked_once_a_round(world: World) -> None:
+    asked: list[int] = []
+
+    def nobody(job: Job) -> AdviseReply:
+        asked.append(job.job_id)
+        raise RetryLater("no answer", code="submit.unreachable")
+
+    for job_id in range(1, 5):
+        world.slurm.put(job_id)
+    world.loop._again = nobody
+    with pytest.raises(RetryLater):
+        world.round()
+    assert (len(asked), world.moved) == (1, [])
