@@ -31,6 +31,8 @@ _NO_GATE: Final = Reason.NO_GATE
 _RESERVED: Final = Capacity.RESERVED
 _Numbers = tuple[tuple[str, Quantity], ...]
 _NOTHING: Final[_Numbers] = ()
+_SURELY_SHORT: Final = 0.995
+"""A trial needs no stop at t from this chance on: a stop would end one such job in two hundred."""
 _TAKEN_FOR_SHORT: Final = 0.9
 """Chance that a job is short whose run time is known as a single number under t: likely, never sure."""
 
@@ -99,7 +101,7 @@ def worth_paying(case: WaitingCase, cloud: CloudState, settings: WaitingSettings
         does, numbers = choice(case, settings)
     if does == WAITS:
         return _waits(case, settings, numbers), False
-    tries = does == SPECULATES and case.trial is not None
+    tries = does == SPECULATES and not _is_surely_short(numbers)
     cost_usd = case.trial_cost_usd if tries else case.cost_usd
     paid = within_caps(case.job, cost_usd, cloud, settings)
     if paid.verdict is not Verdict.YES:
@@ -192,6 +194,10 @@ def outlook(wait: Estimate, left: float) -> tuple[float, float]:
     if not wait.is_usable:
         return 1.0, 0.0
     return (1.0 if wait.seconds < left else 0.0), min(max(wait.seconds, 0.0), left)
+
+
+def _is_surely_short(numbers: _Numbers) -> bool:
+    return dict(numbers)["short_probability"].value >= _SURELY_SHORT
 
 
 def _waits(case: WaitingCase, settings: WaitingSettings, numbers: _Numbers) -> Answer:

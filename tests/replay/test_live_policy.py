@@ -13,8 +13,8 @@ from advisor.decide.hedge_offer import speculation_of
 from advisor.decide.waiting import WaitingCase, choice
 from advisor.model import Capacity, Estimate, Estimates
 from advisor.simulate.waiting.plain import PlainWorld
-from advisor.simulate.waiting.policy import GOES, LEAVES, SPECULATES, WAITS
-from advisor.simulate.waiting.world import Length, Mode, Simulation, Wait, WorldRules, workload_of
+from advisor.simulate.waiting.policy import LEAVES, SPECULATES, WAITS
+from advisor.simulate.waiting.world import Length, Simulation, Wait, WorldRules, workload_of
 from tests.decide.cases import make_job, make_settings
 from tests.simulate.waiting.test_world import constant_forest
 
@@ -96,9 +96,8 @@ class LiveWorld(PlainWorld):
             does = self._asks(row, now, is_new=True, wait=self._wait)
             if does == LEAVES:
                 self._rent(row, now)
-            elif does in (SPECULATES, GOES):
-                self._modes[row] = Mode(does)
-                length = min(self._load.run[row], self._stop(row), self._load.revoked_after[row])
+            elif does == SPECULATES:
+                length = min(self._load.run[row], self._trial, self._load.revoked_after[row])
                 self._trials[row], self.start[row] = now + float(length), now
             else:
                 assert does == WAITS
@@ -143,7 +142,7 @@ def test_g17_12_the_live_policy_by_forecast_is_the_replays(
 def test_g17_12_the_live_policy_by_speculation_is_the_replays(
     jobs: list[tuple[Any, ...]], longest: float, wait: float
 ) -> None:
-    """Tried out for t unless surely short, or hardly ever; then, and from then on, at most b."""
+    """Tried out for t unless hardly ever short; then, and from then on, at most b."""
     load = workload(jobs)
     chances = np.array([job[3] / 20.0 for job in jobs])
     rules = WorldRules(

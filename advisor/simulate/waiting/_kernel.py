@@ -35,7 +35,7 @@ from advisor.simulate.waiting._state import (
     World,
 )
 from advisor.simulate.waiting._trees import between, leaf_of, outlook
-from advisor.simulate.waiting.policy import GOES, LEAVES, RENTS, SPECULATES, by_length, by_wait
+from advisor.simulate.waiting.policy import LEAVES, RENTS, SPECULATES, by_length, by_wait
 
 _by_length = numba.njit(cache=True)(by_length)
 _by_wait = numba.njit(cache=True)(by_wait)
@@ -106,16 +106,10 @@ def _speculate(here: World, rules: Rules, row: int) -> None:
     this = here.job[row]
     this.where = SPECULATING
     this.start = it.now
-    length = min(this.run, _stop_of(here, rules, row), this.revoked_after)
+    length = min(this.run, rules.trial, this.revoked_after)
     heap_push(here.trial, it.trials, it.now + length, row)
     it.trials += 1
     it.speculating_cores += this.processors
-
-
-@numba.njit(cache=True)
-def _stop_of(here: World, rules: Rules, row: int) -> float:
-    """How long a trial lasts at most."""
-    return np.inf if here.job[row].mode == GOES else rules.trial
 
 
 @numba.njit(cache=True)
@@ -233,7 +227,7 @@ def _trials_due(here: World, rules: Rules, forest: Forest, scratch: Floats) -> N
         this = here.job[row]
         it.speculating_cores -= this.processors
         this.spot += it.now - this.start
-        if this.run <= min(_stop_of(here, rules, row), this.revoked_after):
+        if this.run <= min(rules.trial, this.revoked_after):
             this.where = RENTED
             this.end = it.now
             if rules.learns:
@@ -293,7 +287,7 @@ def _arrive(here: World, rules: Rules, forest: Forest, runs: Forest, row: int, s
         return
     elif this.mode == LEAVES:
         _rent(here, rules, row)
-    elif this.mode in (SPECULATES, GOES):
+    elif this.mode == SPECULATES:
         _speculate(here, rules, row)
     else:
         _join(here, rules, forest, row, scratch)

@@ -101,11 +101,8 @@ class PlainWorld:
         for _, row in sorted((end, row) for row, end in self._trials.items() if end <= now):
             del self._trials[row]
             self.spot_seconds[row] = now - self.start[row]
-            if self._load.run[row] > min(self._stop(row), self._load.revoked_after[row]):
+            if self._load.run[row] > min(self._trial, self._load.revoked_after[row]):
                 self._join(row, now)
-
-    def _stop(self, row: int) -> float:
-        return math.inf if self._modes[row] == Mode.GOES else self._trial
 
     def _join(self, row: int, now: float) -> None:
         if now >= self._load.submit[row] + self._longest_wait:
@@ -123,8 +120,8 @@ class PlainWorld:
             self._begin(row, now)
         elif mode == Mode.LEAVES:
             self._rent(row, now)
-        elif mode in (Mode.SPECULATES, Mode.GOES):
-            length = min(self._load.run[row], self._stop(row), self._load.revoked_after[row])
+        elif mode == Mode.SPECULATES:
+            length = min(self._load.run[row], self._trial, self._load.revoked_after[row])
             self._trials[row], self.start[row] = now + float(length), now
         else:
             self._join(row, now)

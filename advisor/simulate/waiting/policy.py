@@ -14,18 +14,15 @@ from __future__ import annotations
 import math
 from typing import Final
 
-WAITS, LEAVES, SPECULATES, RENTS, GOES = range(5)
+WAITS, LEAVES, SPECULATES, RENTS = range(4)
 """What a job does that cannot start at once.
 
 ``WAITS``: it queues. ``LEAVES``: it is rented for until it ends. ``SPECULATES``: it gets t on rented cores to
-end, and then queues. ``GOES``: it is all but surely short, so it is tried out without a stop at t. ``RENTS``
-(simulated worlds only): it does not even try the fixed cores.
+end, and then queues. ``RENTS`` (simulated worlds only): it does not even try the fixed cores.
 """
 
 SHORT: Final = 0.5
 """A job is taken to be short from this chance on, where it cannot be tried out."""
-SURELY_SHORT: Final = 0.995
-"""A trial needs no stop at t from this chance on: a stop would end one such job in two hundred."""
 SKIP_TRIAL_BELOW: Final = 0.1
 """A job that is short with less than this chance is not tried out: it would nearly always be restarted."""
 IN_TIME: Final = 0.5
@@ -47,11 +44,9 @@ def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL
     Returns
     -------
     int
-        ``WAITS`` (then `by_wait` is asked), ``LEAVES``, ``SPECULATES`` or ``GOES``.
+        ``WAITS`` (then `by_wait` is asked), ``LEAVES`` or ``SPECULATES``.
     """
     if may_try:
-        if short_chance >= SURELY_SHORT:
-            return GOES
         return WAITS if short_chance < skip_below else SPECULATES
     return LEAVES if short_chance >= SHORT else WAITS
 

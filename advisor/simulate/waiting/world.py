@@ -25,7 +25,7 @@ from advisor.simulate.waiting._state import (
     World,
     heap,
 )
-from advisor.simulate.waiting.policy import GOES, LEAVES, RENTS, SPECULATES, WAITS
+from advisor.simulate.waiting.policy import LEAVES, RENTS, SPECULATES, WAITS
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -71,8 +71,6 @@ class Mode(enum.IntEnum):
     SPECULATES = SPECULATES
     RENTS = RENTS
     """It is rented for without even trying: known never to start on fixed cores."""
-    GOES = GOES
-    """All but surely short: tried out without a stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -332,7 +330,7 @@ class Simulation:
 
 def _held(modes: Ints | None, count: int) -> int:
     """Room for the jobs that may be tried out."""
-    return 1 if modes is None else min(count, int(np.isin(modes, (SPECULATES, GOES)).sum())) + 1
+    return 1 if modes is None else min(count, int(np.count_nonzero(modes == SPECULATES))) + 1
 
 
 def refuse_unsound(workload: Workload, cores: int) -> None:
