@@ -79,6 +79,7 @@ function make_job(values)
         error("refused")
       end
       changes[#changes + 1] = {name, value}
+      job_values[name] = value
     end,
   }), changes
 end
