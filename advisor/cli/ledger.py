@@ -13,6 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
+from advisor.model.job_id import parse_job_id
 from advisor.service.admin.since import moment_text, parse_since, zone_text
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 SinceOption = Annotated[
     str, typer.Option("--since", help="How far back: 30d, 12h, 90m, or a date such as 2026-11-21.")
+]
+JobOption = Annotated[
+    str | None,
+    typer.Option("--job", metavar="JOBID", help="Only this job, as Slurm writes it: 95, 95_2, 97+1, 94.0."),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, help="The newest so many are listed.")]
 
@@ -37,8 +42,13 @@ def _store(config: Any) -> HistoryStore:
     return HistoryStore(settings_of(config).paths.history_url)
 
 
+def _job_id(text: str | None) -> int | None:
+    return None if text is None else parse_job_id(text, where="--job").job
+
+
 def decisions(
     since: SinceOption = "1d",
+    job: JobOption = None,
     limit: LimitOption = 50,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
@@ -47,7 +57,7 @@ def decisions(
     from advisor.service.admin.ledger_view import decisions_view
 
     with _store(config) as store:
-        result = decisions_view(store, parse_since(since, time.time()), limit)
+        result = decisions_view(store, parse_since(since, time.time()), limit, _job_id(job))
     emit(result, output, lambda console: _draw_decisions(console, result["decisions"], result["placements"]))
 
 
@@ -96,6 +106,7 @@ def _moment(console: Console, seconds: float) -> str:
 
 def ledger(
     since: SinceOption = "7d",
+    job: JobOption = None,
     limit: LimitOption = 50,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
@@ -104,7 +115,7 @@ def ledger(
     from advisor.service.admin.ledger_view import ledger_view
 
     with _store(config) as store:
-        result = ledger_view(store, parse_since(since, time.time()), limit)
+        result = ledger_view(store, parse_since(since, time.time()), limit, _job_id(job))
     emit(result, output, lambda console: _draw_ledger(console, result))
 
 

@@ -269,3 +269,13 @@ def test_day_one_5_lists_say_why_a_job_moved(config):
     assert "burst (spot)" in text
     assert rows[0]["why"] in text
     assert "USD per core hour" not in text
+
+
+def test_day_one_4_lists_of_one_job(config):
+    found = json.loads(call(config, "decisions", "--job", "11_2", "--format", "json"))
+    assert [row["job_ids"] for row in found["decisions"]] == [[11]]
+    found = json.loads(call(config, "ledger", "--job", "12.batch", "--format", "json"))
+    assert [row["job_id"] for row in found["rows"]] == [12]
+    assert json.loads(call(config, "ledger", "--job", "99", "--format", "json"))["rows"] == []
+    with pytest.raises(BadInput, match="95_2"):
+        runner.invoke(app, ["ledger", "--job", "x", "--config", str(config)], catch_exceptions=False)

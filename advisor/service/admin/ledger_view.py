@@ -8,18 +8,24 @@ from typing import Any
 
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import sentence, why_answer, why_sentence
-from advisor.history.ledger import Decision, LedgerRow
+from advisor.history.ledger import Decision, LedgerRow, Wanted
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, HedgeKind
 from advisor.service.admin.money import money_view
 
+_MOST_OF_A_JOB = 1000
 
-def decisions_view(store: HistoryStore, since: float, limit: int) -> dict[str, Any]:
-    """All advice since then counted, the newest ``limit`` of it listed, newest last."""
+
+def decisions_view(
+    store: HistoryStore, since: float, limit: int, job_id: int | None = None
+) -> dict[str, Any]:
+    """All advice since then (of one job) counted, the newest ``limit`` of it listed, newest last."""
     newest: deque[Decision] = deque(maxlen=limit)
     counted: dict[str, int] = {}
     hedges: dict[str, int] = {}
-    for decision in store.decisions(since):
+    wanted = Wanted(since=since, job_id=job_id)
+    of_job = None if job_id is None else reversed(store.newest_decisions(wanted, _MOST_OF_A_JOB))
+    for decision in store.decisions(since) if of_job is None else of_job:
         newest.append(decision)
         place = decision.record.advice.placement.value
         counted[place] = counted.get(place, 0) + 1
@@ -69,11 +75,16 @@ def decision_row(decision: Decision) -> dict[str, Any]:
     }
 
 
-def ledger_view(store: HistoryStore, since: float, limit: int) -> dict[str, Any]:
-    """Predicted against actual since then: a summary, and the newest ``limit`` rows, newest last."""
+def ledger_view(store: HistoryStore, since: float, limit: int, job_id: int | None = None) -> dict[str, Any]:
+    """Predicted against actual since then: a summary, and the newest ``limit`` rows, newest last.
+
+    Of one job, all jobs that share its advice: the tasks of an array.
+    """
     newest: deque[LedgerRow] = deque(maxlen=limit)
     sums = LedgerSums()
-    for row in store.ledger(since):
+    record = None if job_id is None else store.advice_of(job_id)
+    of_job = [] if record is None else store.outcomes_of(record.advice.advice_id)
+    for row in store.ledger(since) if job_id is None else of_job:
         newest.append(row)
         sums.add(row)
     money = money_view(store, since)
