@@ -177,3 +177,18 @@ def test_settings_are_those_of_the_file_now(client: TestClient, config: Path) ->
     assert client.get("/", params={"format": "json"}).json()["modes"] == {"main": "act"}
     config.write_text("nonsense")
     assert client.get("/", params={"format": "json"}).json()["modes"] == {"main": "act"}, "the last good ones"
+
+
+def test_day_one_4_job_ids_as_slurm_writes_them_are_taken(client: TestClient) -> None:
+    for text in ("11_2", "11_[1-4]", "11.batch", "11+1"):
+        answer = client.get("/jobs", params={"job": text}, follow_redirects=False)
+        assert answer.status_code == 303, text
+        page = client.get(answer.headers["location"], params={"format": "json"})
+        assert page.json()["job_id"] == 11, text
+        assert client.get(answer.headers["location"]).status_code == 200
+        found = client.get("/decisions", params={"job": text, "format": "json"}).json()
+        assert [row["job_ids"] for row in found["decisions"]] == [[11]], text
+    for text in ("1_1", "x"):
+        answer = client.get("/decisions", params={"job": text, "format": "json", "since": "30d"})
+        assert answer.status_code == (200 if text == "1_1" else 400)
+        assert 11 not in [job for row in answer.json().get("decisions", []) for job in row["job_ids"]]

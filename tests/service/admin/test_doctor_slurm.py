@@ -291,3 +291,15 @@ def test_g15_the_offset_of_small_jobs_is_held_against_the_sites_weights(
     asked = [each for each in found if each.level is Level.WARNING]
     assert len(found) == bool(offset)
     assert [f"size.small_priority_offset = {needed} " in each.mend for each in asked] == [True] * bool(needed)
+
+
+def test_day_one_16_another_interpreter_makes_a_program_no_other_version(tmp_path: Path) -> None:
+    """Where Python lies elsewhere, a site writes that into the first line."""
+    ours = hook_files.folder() / "resume"
+    _, _, rest = ours.read_text("utf-8").partition("\n")
+    installed = tmp_path / "resume"
+    installed.write_text(f"#!/opt/python/bin/python3 -IS\n{rest}")
+    assert hook_files.is_ours(installed, "resume") is True
+    installed.write_text(f"#!/opt/python/bin/python3 -IS\n# changed\n{rest}")
+    assert hook_files.is_ours(installed, "resume") is False
+    assert hook_files.is_ours(tmp_path / "none", "resume") is None
