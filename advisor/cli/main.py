@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from importlib import import_module
@@ -81,10 +82,16 @@ for _name in COMMANDS:
     import_module(f"advisor.cli.{_name}").register(app)
 
 
+def _in_paragraphs(text: str) -> str:
+    """Help without the line ends of the source, which typer keeps from the second paragraph on."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
 def _of_our_kind(group: typer.Typer) -> None:
     """Give every command the options that all have."""
     for command in group.registered_commands:
         if command.callback is not None:
+            command.help = command.help or _in_paragraphs(inspect.getdoc(command.callback) or "")
             command.callback = with_wide(command.callback)
     for inner in group.registered_groups:
         if inner.typer_instance is not None:

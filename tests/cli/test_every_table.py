@@ -87,3 +87,12 @@ def test_day_one_14_every_table_fits_80_columns_and_pipes(
     figures = {word for word in piped.split() if any(letter.isdigit() for letter in word) and len(word) < 20}
     changing = {word for word in figures if word not in shown}
     assert len(changing) <= len(figures) // 3, changing  # ages and durations differ between two calls
+
+
+def test_day_one_19_help_is_broken_where_the_terminal_ends_and_nowhere_else() -> None:
+    done = CliRunner().invoke(app, ["why", "-h"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"})
+    assert done.exit_code == 0
+    assert (
+        "(the advice is a few seconds old, or this host has no ledger) the job's own AdminComment"
+        in done.output
+    )
