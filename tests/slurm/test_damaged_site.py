@@ -60,7 +60,7 @@ def test_d3_ill_entries_of_the_hand_over_folder_stop_no_node(site: Site) -> None
     (folder / "1.json").symlink_to("/nonexistent")
     os.mkfifo(folder / "2.json")
     ends_and_is_given_back(site, burst_job(site, 1.0))
-    assert sorted(path.name for path in folder.glob("*")) == ["0.json.bad", "1.json.bad", "2.json.bad"]
+    assert sorted(path.name for path in folder.glob("*.bad")) == ["0.json.bad", "1.json.bad", "2.json.bad"]
     assert site.control.log.read_text().count("handover.set_aside") == 3
 
 
