@@ -99,7 +99,10 @@ def test_d5_a_damaged_purse_forgets_nothing(site: Site) -> None:
     job = burst_job(site, 1.0, limit=60)
 
     def refused() -> bool:
-        return "daily cap" in site.lab.run("scontrol", "-o", "show", "node", "burst[1-2]").stdout
+        return (
+            "daily cap: 50.00 USD of 50.00 for today"
+            in site.lab.run("scontrol", "-o", "show", "node", "burst[1-2]").stdout
+        )
 
     site.wait_until("the node's Reason names the cap", refused)
     assert len(site.ec2.instances()) == launched

@@ -194,6 +194,8 @@ class Purse:
             Stretches of today, where `needs_history`.
         """
         with self._lock:
+            if not self.doubt:
+                return  # another loop has done it meanwhile
             now = self._clock.wall()
             counted_at = self._saved_at
             if paid is not None:

@@ -128,9 +128,8 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
     hands, fleet, folder = Hands(), FakeFleet(), HandoverFolder(tmp_path / "handover")
     folder.prepare()
     view = SharedView(hands.clock, 60.0)
-    if is_seen:
-        nodes = [make_node(name, "POWERING_UP") for name in ("burst1", "burst2")]
-        view.update(make_look(hands.wall, nodes), make_cluster(time=hands.wall))
+    nodes = [make_node(name, "POWERING_UP") for name in ("burst1", "burst2")]
+    view.update(make_look(hands.wall, nodes), make_cluster(time=hands.wall))
     provision = ProvisionLoop(
         settings_of(tmp_path),
         folder=folder,
@@ -141,6 +140,9 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
         clock=hands.clock,
         kept=lambda: {"burst1", "burst2"},
     )
+    provision.act_on_handovers()
+    if not is_seen:
+        hands.monotonic += 61.0  # it knows which nodes there are, and has not seen Slurm lately
     message = {
         "v": 1,
         "op": "resume",
