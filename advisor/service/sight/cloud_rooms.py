@@ -8,8 +8,8 @@ order of their submission, each where it can start first. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,12 @@ def cloud_rooms(
     if not known:
         return {}
     ends = _ends(known, snapshot)
+    rows_with: dict[frozenset[str], _Rows] = {}
     for queued in _waiting(snapshot.jobs, burst_partition):
-        _put(ends, known, queued, snapshot.time)
+        wanted = frozenset(queued.job.features if queued.job.plain_constraint else ())
+        if wanted not in rows_with:
+            rows_with[wanted] = _rows_with(wanted, known)
+        _put(ends, rows_with[wanted], queued, snapshot.time)
     found = {ANY: _rooms(ends, known, snapshot.time)}
     for kind, rows in _kinds(known).items():
         if 0 < len(rows) < len(known):
@@ -107,14 +111,23 @@ def _waiting(jobs: Sequence[QueuedJob], burst_partition: str) -> Iterator[Queued
             yield queued
 
 
-def _put(ends: Times, nodes: Sequence[Node], queued: QueuedJob, now: float) -> None:
+class _Rows(NamedTuple):
+    """Nodes that a job may start on, and how many processors each has."""
+
+    rows: NDArray[np.int64]
+    width: NDArray[np.int64]
+
+
+def _rows_with(wanted: Collection[str], nodes: Sequence[Node]) -> _Rows:
+    rows = [row for row, node in enumerate(nodes) if set(wanted) <= set(active_features(node))]
+    width = [nodes[row].processors for row in rows]
+    return _Rows(np.array(rows, dtype=np.int64), np.array(width, dtype=np.int64))
+
+
+def _put(ends: Times, usable: _Rows, queued: QueuedJob, now: float) -> None:
     """Let a job that waits take the first nodes it can start on; it takes none where it never could."""
     job = queued.job
-    wanted = set(job.features) if job.plain_constraint else set[str]()
-    rows = np.array(
-        [row for row, node in enumerate(nodes) if wanted <= set(active_features(node))], dtype=int
-    )
-    width = np.array([nodes[row].processors for row in rows], dtype=int)
+    rows, width = usable
     smallest = int(width.min(initial=ends.shape[1])) or 1
     needed = max(job.nodes or 1, -(-job.processors // smallest))
     if needed > len(rows):
