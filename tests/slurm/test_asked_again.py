@@ -56,6 +56,11 @@ def waiting_behind(site: Site, *options: str) -> int:
     return job
 
 
+def ran_in(site: Site, job: int) -> set[str]:
+    """Partitions it has started in; on a busy machine a node may boot too late, and Slurm starts it again."""
+    return set((site.lab.folder / "jobs" / f"{job}.out").read_text().split())
+
+
 def test_g17_12_a_job_that_has_waited_b_is_moved_while_it_waits(site: tuple[Site, Fates]) -> None:
     here, fates = site
     fates.decide()
@@ -65,8 +70,8 @@ def test_g17_12_a_job_that_has_waited_b_is_moved_while_it_waits(site: tuple[Site
     here.lab.run("scontrol", "hold", str(held))
     here.wait_until("it has ended", lambda: here.lab.job(job)["JobState"] == "COMPLETED")
     shown = here.lab.job(job)
-    assert (shown["Partition"], shown["Restarts"]) == ("burst", "0")
-    assert (here.lab.folder / "jobs" / f"{job}.out").read_text().split() == ["burst"]
+    assert (shown["JobId"], shown["Partition"]) == (str(job), "burst")
+    assert ran_in(here, job) == {"burst"}
     # who named his partition, and who is held, are where they were
     assert [here.lab.job(each)["Partition"] for each in (named, held)] == ["onprem", "onprem"]
     assert {here.lab.job(each)["JobState"] for each in (named, held)} == {"PENDING"}
@@ -95,8 +100,8 @@ def test_g17_12_control_killed_between_the_intent_and_the_move(site: tuple[Site,
     assert list(intents) == [str(job)]
     here.control.start()
     here.wait_until("it has ended", lambda: here.lab.job(job)["JobState"] == "COMPLETED")
-    assert (here.lab.job(job)["Partition"], here.lab.job(job)["Restarts"]) == ("burst", "0")
-    assert (here.lab.folder / "jobs" / f"{job}.out").read_text().split() == ["burst"]
+    assert here.lab.job(job)["Partition"] == "burst"
+    assert ran_in(here, job) == {"burst"}
     here.wait_until(
         "the intent is done with",
         lambda: not json.loads((here.state / "asked_again.json").read_text())["moving"],
