@@ -14,10 +14,12 @@ from advisor.history.parameters import CUTOFF_KIND, PARAMETERS_KIND, load_cutoff
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
+from advisor.model.estimate import Estimate, holds
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.site import Cutoff
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
+from advisor.predict.fitness import Target
 from advisor.predict.predictor import Predictor
 from advisor.predict.tracker import states_of
 from advisor.service.learn.as_here import AskRatio, outcome_here
@@ -146,6 +148,23 @@ class Knowledge:
         self._is_changed |= bool(outcomes)
         return outcomes
 
+    def judge(self, target: Target, predicted: Estimate, truth: float) -> None:
+        """Compare an interval that the k-NN gave with what came of it; other estimators' are not judged here.
+
+        Parameters
+        ----------
+        target : {"wait", "run"}
+            What was predicted.
+        predicted : Estimate
+            As given at submission.
+        truth : float
+            Seconds.
+        """
+        if predicted.neighbours > 0 and predicted.lower <= predicted.upper and truth >= 0.0:
+            estimator = self.predictor.wait if target == "wait" else self.predictor.run
+            estimator.judge(inside=holds(predicted.lower, truth, predicted.upper))
+            self._is_changed = True
+
     def save(self) -> bool:
         """Hand what has been learned to the submit server; False when there is nothing new."""
         if not self._is_changed or self._predictor is None:
@@ -233,6 +252,9 @@ class Knowledge:
             utc_offset_seconds=self._settings.cluster.utc_offset_seconds,
         )
         predictor = Predictor(parameters["wait"], parameters["run"], encoder=encoder)
+        if self._predictor is not None:
+            predictor.wait.widening = self._predictor.wait.widening
+            predictor.run.widening = self._predictor.run.widening
         # run times in the cloud are learned one by one as jobs end (`learn_ends`)
         here = on_premise(table, self._settings.cluster.burst_partition)
         if len(here):

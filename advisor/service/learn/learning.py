@@ -205,7 +205,9 @@ class LearnLoop:
         if record is not None and outcome.is_whole and not self._is_burst(outcome.partition):
             if (waited := outcome.first_wait_seconds) is not None:
                 self._metrics.observe_prediction("wait", record.estimates.wait, waited)
+                self._knowledge.judge("wait", record.estimates.wait, waited)
             self._metrics.observe_prediction("run", record.estimates.run, outcome.run_seconds)
+            self._knowledge.judge("run", record.estimates.run, outcome.run_seconds)
 
     def _is_burst(self, partition: str | None) -> bool:
         return partition == self._settings.cluster.burst_partition

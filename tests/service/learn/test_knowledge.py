@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -13,7 +15,7 @@ from advisor.history.models import ModelStore
 from advisor.history.parameters import save_cutoff, save_parameters
 from advisor.history.sacct import choose_fields
 from advisor.history.store import HistoryStore
-from advisor.model import ClusterState, Job, JobOutcome
+from advisor.model import ClusterState, Estimate, Job, JobOutcome
 from advisor.model.settings import EstimatorSettings, PathSettings, Settings
 from advisor.model.site import Cutoff
 from advisor.predict.features import CUNHA_TABLE_I
@@ -81,6 +83,28 @@ def test_each_job_teaches_once_also_across_restarts(desk: Desk) -> None:
     again.prepare()
     assert again.cases == 2
     assert again.learn_ends(state_at) == []
+
+
+def test_g17_19_the_first_jobs_intervals_follow_how_often_they_held(desk: Desk) -> None:
+    """Three neighbours that all waited a minute say 60 to 60 s, and hardly any job waits for 60 s."""
+    desk.store.add([outcome(number) for number in range(10)], source="slurm")
+    knowledge, held = desk.knowledge(), list[bool]()
+    asked = outcome(99).job
+    waits = np.exp(np.random.default_rng(1).normal(math.log(60.0), 1.0, 400))
+    for wait in waits.tolist():
+        found = knowledge.predictor.estimate(asked, state_at(asked.submit_time)).wait
+        held.append(found.lower <= wait <= found.upper)
+        knowledge.judge("wait", found, wait)
+    assert np.mean(held[100:]) == pytest.approx(0.9, abs=0.03)
+    assert knowledge.save()
+    again = desk.knowledge().predictor
+    assert again.estimate(asked, state_at(asked.submit_time)) == knowledge.predictor.estimate(
+        asked, state_at(asked.submit_time)
+    )
+    assert (again.wait.widening > 1.0, again.run.widening) == (True, 0.0)
+    before = knowledge.predictor.wait.widening
+    knowledge.judge("wait", Estimate(seconds=60.0, variance=1.0, lower=59.0, upper=61.0), 500.0)
+    assert knowledge.predictor.wait.widening == before, "another estimator's"
 
 
 def test_a_wait_is_learned_at_the_start_and_not_again_at_the_end(desk: Desk) -> None:
