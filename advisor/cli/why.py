@@ -56,6 +56,8 @@ def why(
         _emit_recorded(job_id, word.recorded, output)
     elif word is not None and word.leader is not None:
         _emit_heterogeneous(job_id, word.leader, output)
+    elif trouble is None and _was_heterogeneous(settings, job_id.job):
+        _emit_heterogeneous(job_id, None, output)
     else:
         raise trouble or _nothing_known(job_id, word)
 
@@ -81,6 +83,15 @@ def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
 
     with HistoryStore(settings.paths.history_url) as store:
         return store.advice_of(job_id)
+
+
+def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
+    """What the history keeps of a job that has ended, also when Slurm knows it no more."""
+    from advisor.history.store import HistoryStore
+
+    with HistoryStore(settings.paths.history_url) as store:
+        finished = store.of_job(job_id)
+    return finished is not None and finished.job.heterogeneous
 
 
 def _in_slurm(settings: Settings, job_id: JobId) -> SlurmsWord | None:
@@ -119,13 +130,14 @@ def _emit_recorded(job_id: JobId, recorded: RecordedAdvice, output: Format) -> N
     emit(recorded_advice(job_id, recorded), output, draw)
 
 
-def _emit_heterogeneous(job_id: JobId, leader: int, output: Format) -> None:
+def _emit_heterogeneous(job_id: JobId, leader: int | None, output: Format) -> None:
     from advisor.service.admin.why_view import heterogeneous_job
 
     found = heterogeneous_job(job_id, leader)
 
     def draw(console: Console) -> None:
-        console.print(Text(f"Job {job_id.name}, a part of the heterogeneous job {leader}", "bold"))
+        whole = "a heterogeneous job" if leader is None else f"the heterogeneous job {leader}"
+        console.print(Text(f"Job {job_id.name}, a part of {whole}", "bold"))
         console.print(Text(f"{found['headline']}\n\n  {found['sentence']} [{found['reason']}]"))
 
     emit(found, output, draw)

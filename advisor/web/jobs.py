@@ -9,10 +9,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from advisor.decide.display import clean, quantity
-from advisor.decide.phrases import HEADINGS, NAMES
+from advisor.decide.phrases import HEADINGS, NAMES, PHRASES
+from advisor.decide.reasons import Reason
 from advisor.decide.wording import hedge_sentence, sentence, time_limit_sentence
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
+from advisor.model.job import JobOutcome
 from advisor.service.admin.why_view import ledger_advice
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.asking import job_id_of
@@ -56,7 +58,7 @@ def routes(site: Site, answers: Answers) -> APIRouter:
                 "job_id": job_id.job,
                 "asked": job_id.name,
                 "source": None,
-                "headline": _NEVER,
+                "headline": _never(finished),
                 "outcome": None,
                 "finished": finished,
             }
@@ -73,6 +75,13 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         return answers.page(request, "job.html", data, advised=_in_words(record))
 
     return router
+
+
+def _never(finished: JobOutcome | None) -> str:
+    """Why a job has no advice, as far as it is known."""
+    if finished is not None and finished.job.heterogeneous:
+        return f"It was never advised. {PHRASES[Reason.HETEROGENEOUS]}"
+    return _NEVER
 
 
 def _in_words(record: AdviceRecord) -> dict[str, Any]:

@@ -279,3 +279,15 @@ def test_day_one_4_lists_of_one_job(config):
     assert json.loads(call(config, "ledger", "--job", "99", "--format", "json"))["rows"] == []
     with pytest.raises(BadInput, match="95_2"):
         runner.invoke(app, ["ledger", "--job", "x", "--config", str(config)], catch_exceptions=False)
+
+
+def test_day_one_6_a_heterogeneous_job_that_slurm_has_forgotten_is_in_the_history(
+    config, tmp_path, monkeypatch
+):
+    for name, value in commands(tmp_path).items():  # both commands fail
+        monkeypatch.setenv(name, value)
+    job = replace(make_job(), job_id=97, submit_time=NOW, heterogeneous=True)
+    with HistoryStore(settings_of(config).paths.history_url) as store:
+        store.add([JobOutcome(job=job, start_time=NOW + 1.0, end_time=NOW + 2.0)])
+    found = json.loads(call(config, "why", "97+1", "--format", "json"))
+    assert (found["reason"], found["source"]) == ("rule.heterogeneous", "history")

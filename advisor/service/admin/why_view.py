@@ -36,13 +36,13 @@ def recorded_advice(job_id: JobId, recorded: RecordedAdvice) -> dict[str, Any]:
     }
 
 
-def heterogeneous_job(job_id: JobId, leader: int) -> dict[str, Any]:
+def heterogeneous_job(job_id: JobId, leader: int | None) -> dict[str, Any]:
     """A part of a heterogeneous job, about which the hook never asks: Slurm hands it one part at a time."""
     reason = Reason.HETEROGENEOUS
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
-        "source": "slurm",
+        "source": "history" if leader is None else "slurm",
         "heterogeneous_job_id": leader,
         "headline": "Starts where its user said: nothing about it is changed.",
         "reason": reason.value,
