@@ -142,7 +142,13 @@ def _report(stage: Stage) -> int:
         instances=len(stage.seen_instances),
         on_spot=sum(option == "spot" for option in stage.seen_instances.values()),
     )
-    show(summary, results, compression=stage.plan.compression, console=console)
+    show(
+        summary,
+        results,
+        processors=stage.plan.processors,
+        compression=stage.plan.compression,
+        console=console,
+    )
     return 0 if summary.completed_once == summary.jobs else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from rich.console import Console
@@ -12,6 +13,9 @@ from rich.table import Table
 from advisor.decide.display import duration, usd
 from advisor.model import Placement
 from demo.plan import DemoJob, on_premise_schedule
+
+_SHOWN: Final = 5
+"""Moves that gained most, and as many that gained least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +108,19 @@ def summarise(
     )
 
 
-def show(summary: Summary, results: Sequence[JobResult], *, compression: float, console: Console) -> None:
-    """Print the table."""
-    _show_moved(results, console)
+def show(
+    summary: Summary, results: Sequence[JobResult], *, processors: int, compression: float, console: Console
+) -> None:
+    """Print the best and the worst moves, the comparison, and last what it brought in one sentence."""
+    _show_moved(results, processors, console)
     hours = compression / 3600.0
-    pace = f"one second here is {duration(compression)} of the log; dollars are the demo's own"
-    table = Table(title=f"With the advisor, and with everything on-premise ({pace})", show_header=True)
+    console.print(f"\nOne second here is {duration(compression)} of the log; dollars are the demo's own.")
+    table = Table(show_header=True, box=None, pad_edge=False, header_style="bold")
     for name in ("", "with the advisor", "all on-premise (simulated)"):
         table.add_column(name, justify="left" if not name else "right")
 
     def in_hours(seconds: float) -> str:
-        return f"{seconds:.1f} s = {seconds * hours:.1f} h of the log"
+        return f"{seconds:.1f} s = {seconds * hours:.1f} h"
 
     table.add_row(
         "mean wait", in_hours(summary.mean_wait_seconds), in_hours(summary.on_premise_mean_wait_seconds)
@@ -126,28 +132,55 @@ def show(summary: Summary, results: Sequence[JobResult], *, compression: float, 
     )
     table.add_row("jobs kept / moved", f"{summary.kept} / {summary.moved}", f"{summary.jobs} / 0")
     spot = "" if summary.on_spot is None else f" ({summary.on_spot} spot)"
-    idle = "" if summary.idle_usd is None else f", {usd(summary.idle_usd)} of it idle time"
-    table.add_row("cloud", f"{summary.instances} nodes{spot}, {usd(summary.cloud_usd)} spent{idle}", usd(0.0))
+    table.add_row("cloud nodes", f"{summary.instances}{spot}", "0")
+    table.add_row("spent", usd(summary.cloud_usd), usd(0.0))
+    if summary.idle_usd is not None:
+        table.add_row("of it idle time", usd(summary.idle_usd), "")
+    table.add_row("predicted wait off by", f"{summary.wait_error_seconds:.1f} s", "")
     console.print(table)
     console.print(
-        f"Time saved, all jobs together: [bold]{in_hours(summary.saved_seconds)}[/]. "
-        f"Predicted against actual wait of the jobs kept: {summary.wait_error_seconds:.1f} s off on average. "
+        f"\n[bold]Jobs waited {summary.mean_wait_seconds:.1f} s instead of "
+        f"{summary.on_premise_mean_wait_seconds:.1f} s in the mean, for {usd(summary.cloud_usd)}[/]; "
         f"{summary.completed_once} of {summary.jobs} jobs COMPLETED, each started once."
     )
 
 
-def _show_moved(results: Sequence[JobResult], console: Console) -> None:
-    table = Table(title="Jobs that were moved to the cloud")
-    for name in ("user", "job", "cpus", "predicted wait here", "actual wait there", "run"):
-        table.add_column(name, justify="left" if name in ("user", "job") else "right")
-    for result in results:
+def _show_moved(results: Sequence[JobResult], processors: int, console: Console) -> None:
+    """The moves that gained and that lost most, against the same job on the simulated on-premise cluster."""
+    waits, ends = on_premise_schedule([result.job for result in results], processors)
+    moved = []
+    for result, wait, end in zip(results, waits.tolist(), ends.tolist(), strict=True):
         if result.placement is Placement.BURST:
-            table.add_row(
-                result.job.user,
-                result.job.name,
-                str(result.job.processors),
-                f"{result.predicted_wait_seconds:.0f} s",
-                f"{result.wait_seconds:.0f} s",
-                f"{result.run_seconds:.0f} s",
-            )
+            there = result.wait_seconds + result.run_seconds
+            moved.append((end - result.job.submit_seconds - there, wait, result))
+    moved.sort(key=lambda row: -row[0])
+    shown = moved if len(moved) <= 2 * _SHOWN else [*moved[:_SHOWN], *moved[-_SHOWN:]]
+    table = Table(
+        title=f"The {len(shown)} of {len(moved)} moves that gained most and least (here: simulated)",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for name in ("job", "cpus", "wait predicted", "here", "there", "sooner", ""):
+        table.add_column(name, justify="left" if name in ("job", "") else "right", no_wrap=True)
+    for gained, wait, result in shown:
+        table.add_row(
+            f"{result.job.user} {result.job.name}",
+            str(result.job.processors),
+            f"{result.predicted_wait_seconds:.0f} s",
+            f"{wait:.0f} s",
+            f"{result.wait_seconds:.0f} s",
+            f"{gained:.0f} s",
+            _why_lost(gained, wait, result),
+        )
     console.print(table)
+
+
+def _why_lost(gained: float, wait_here: float, result: JobResult) -> str:
+    """Say in words why a move did not pay; nothing where it did."""
+    if gained >= 0.0:
+        return ""
+    if wait_here < 0.5 * result.predicted_wait_seconds:
+        return "short queue here"
+    return "busy nodes there" if result.wait_seconds > wait_here else "slower there"

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 
 from advisor.decide import advise
-from advisor.decide.wording import sentence
+from advisor.decide.wording import why_sentence
 from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
 from advisor.predict.features import CUNHA_TABLE_I, Encoder
@@ -68,9 +68,11 @@ def play(plan: Plan, console: Console) -> int:
             where = "cloud" if number in moved else "here "
             console.print(
                 f"{job.submit_seconds:5.0f} s  {job.user:9} {job.processors:4d} cpus  {where}  "
-                f"{sentence(advice.decisive)}",
+                f"{why_sentence(advice)}",
                 markup=False,
                 highlight=False,
+                no_wrap=True,
+                overflow="ellipsis",
             )
     results = _results(plan, kept, moved, predicted)
     per_node = plan.processors / NODES
@@ -84,7 +86,7 @@ def play(plan: Plan, console: Console) -> int:
         cloud_usd=dollars,
         instances=min(BURST_NODES, len(moved)),
     )
-    show(summary, results, compression=plan.compression, console=console)
+    show(summary, results, processors=plan.processors, compression=plan.compression, console=console)
     return 0
 
 
