@@ -76,8 +76,8 @@ class AskedNodes:
     def refuse(self, hand_over: HandOver, nodes: tuple[str, ...]) -> str:
         """Say, once, why nothing is done for nodes of other partitions; returns the reason.
 
-        A node that powers up gets it as its Reason, without any other change: when ResumeTimeout has passed,
-        slurmctld sets it down, keeps that Reason and requeues its job.
+        A node that Slurm knows and that is not up gets it as its Reason, without any other change: it is not
+        ours to power down. When ResumeTimeout has passed, slurmctld sets it down and requeues its job.
         """
         partition = self._settings.cluster.burst_partition
         why = f"not a node of partition {partition}"
@@ -89,7 +89,7 @@ class AskedNodes:
             "cloud.not_ours", operation=hand_over.operation, nodes=fold(nodes), partition=partition, mend=mend
         )
         if hand_over.operation == "resume":
-            waiting = [name for name in nodes if self._others.get(name) is NodePower.POWERING_UP]
+            waiting = [name for name in nodes if self._others.get(name, NodePower.UP) is not NodePower.UP]
 
             def tell(name: str) -> None:
                 self._slurm.update_node([name], reason=f"burst advisor: {why}: nothing was started")
