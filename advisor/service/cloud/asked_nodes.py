@@ -10,7 +10,6 @@ from typing import Final
 
 import structlog
 
-from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.exchange.handover import HandOver
@@ -48,7 +47,7 @@ class AskedNodes:
         self._view = view
         self._clock = clock
         self._members: frozenset[str] = frozenset()
-        self._others: dict[str, NodePower] = {}
+        self._others: frozenset[str] = frozenset()
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
         self._told: set[str] = set()  # hand-overs whose refused nodes have been said
 
@@ -76,8 +75,9 @@ class AskedNodes:
     def refuse(self, hand_over: HandOver, nodes: tuple[str, ...]) -> str:
         """Say, once, why nothing is done for nodes of other partitions; returns the reason.
 
-        A node that Slurm knows and that is not up gets it as its Reason, without any other change: it is not
-        ours to power down. When ResumeTimeout has passed, slurmctld sets it down and requeues its job.
+        When ResumeTimeout has passed, slurmctld sets such a node down, requeues its job and calls
+        ResumeFailProgram: the Reason is set then. Before, slurmctld 22.05 keeps none of a node that powers up.
+        Nothing else is changed: it is not ours to power up or down.
         """
         partition = self._settings.cluster.burst_partition
         why = f"not a node of partition {partition}"
@@ -88,13 +88,13 @@ class AskedNodes:
         log.warning(
             "cloud.not_ours", operation=hand_over.operation, nodes=fold(nodes), partition=partition, mend=mend
         )
-        if hand_over.operation == "resume":
-            waiting = [name for name in nodes if self._others.get(name, NodePower.UP) is not NodePower.UP]
+        if hand_over.operation == "resume_fail":
+            known = [name for name in nodes if name in self._others]
 
             def tell(name: str) -> None:
                 self._slurm.update_node([name], reason=f"burst advisor: {why}: nothing was started")
 
-            for_each(waiting, tell)
+            for_each(known, tell)
         return why
 
     def done(self, hand_over: HandOver) -> None:
@@ -109,5 +109,5 @@ class AskedNodes:
         except RetryLater:  # what was seen before still says which nodes there are
             return False
         self._members = frozenset(node.name for node in burst_nodes(snapshot, self._settings))
-        self._others = {node.name: node.power for node in snapshot.nodes if node.name not in self._members}
+        self._others = frozenset(node.name for node in snapshot.nodes) - self._members
         return True
