@@ -76,7 +76,7 @@ class AskedNodes:
         """Say, once, why nothing is done for nodes of other partitions; returns the reason.
 
         When ResumeTimeout has passed, slurmctld sets such a node down, requeues its job and calls
-        ResumeFailProgram: the Reason is set then. Before, slurmctld 22.05 keeps none of a node that powers up.
+        ResumeFailProgram: the Reason is set then. Of a node that powers up slurmctld (22.05) keeps none.
         Nothing else is changed: it is not ours to power up or down.
         """
         partition = self._settings.cluster.burst_partition
