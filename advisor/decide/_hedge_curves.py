@@ -120,10 +120,13 @@ def expected_optimum(
 
 
 @compiled
-def best_stop(gain: Floats, seconds: Floats, price: float) -> int:
-    """Stop-loss with the largest gain less price times seconds; the shortest of equals, 0 where none pays."""
+def best_stop(gain: Floats, seconds: Floats, price: float, count: int) -> int:
+    """Stop-loss with the largest gain less price times seconds, of the first `count`.
+
+    The shortest of equals, 0 where none pays.
+    """
     best, value = 0, 0.0
-    for k in range(1, len(gain)):
+    for k in range(1, count):
         worth = gain[k] - price * seconds[k]
         if worth > value:
             best, value = k, worth
@@ -147,6 +150,8 @@ def at_prices(  # noqa: PLR0917 (compiled functions take positions only)
     seconds: Floats,
     expected: Floats,
     ending: NDArray[np.int8],
+    gain: Floats,
+    stay_seconds: Floats,
 ) -> float:
     """Work out one job at every price, now that its wait and run time are known.
 
@@ -162,17 +167,18 @@ def at_prices(  # noqa: PLR0917 (compiled functions take positions only)
         Of a core-second.
     saved, seconds, expected, ending : shape (levels,)
         Written: seconds saved and spent in the cloud, core-seconds that were expected, how it ended.
+    gain, stay_seconds : float64, shape (k,)
+        Written: :func:`expected_curves`.
 
     Returns
     -------
     float
         Core-seconds a clairvoyant was expected to spend.
     """
-    gain, stay_seconds = np.empty(len(stops)), np.empty(len(stops))
     expected_curves(wait_mass, waits, run_mass, runs, slowdown, boot, stops, gain, stay_seconds)
     stay = stays(run_mass, runs, slowdown, boot, wait)
     for level in range(len(prices)):
-        best = best_stop(gain, stay_seconds, prices[level] * processors)
+        best = best_stop(gain, stay_seconds, prices[level] * processors, len(stops))
         won, spent, how = outcome(wait, run, slowdown, boot, stops[best], stay)
         saved[level], seconds[level], ending[level] = won, spent, how
         expected[level] = processors * stay_seconds[best]

@@ -8,7 +8,7 @@ from typing import Final
 from advisor.decide.capacity import choose, kind_of_node, must_be_stable, of_users_choice, stable_feature
 from advisor.decide.cloud_queue import cloud_wait
 from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_of
+from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_of, within_budget
 from advisor.decide.placement import PlacementCase, as_case, ratio_of, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
@@ -119,6 +119,7 @@ def _answers(
         ratio=ratio,
     )
     second, hedge = _faster(case, waited, settings), hedge_of(job, cloud, settings)
+    hedge = within_budget(hedge, job, cloud, case.boot_seconds, state.hedge_left_core_seconds)
     if hedge is not None and second.verdict is _UNSURE:
         hedge = priced(hedge, case, state.hedge_price)
         second = in_doubt(second, job, state.cluster, hedge)

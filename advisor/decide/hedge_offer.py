@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from advisor.decide.budget import ENDING_SECONDS
 from advisor.decide.demand import cores_billed, requeueable, usd_per_core_hour
 from advisor.decide.placement import PlacementCase
 from advisor.decide.reasons import Reason
@@ -55,6 +56,31 @@ def hedge_of(job: Job, cloud: CloudState, settings: Settings) -> Hedge | None:
     return Hedge(kind=HedgeKind.HEDGE, stop_seconds=_stop_seconds(job, cloud, settings))
 
 
+def worst_core_seconds(hedge: Hedge, job: Job, cloud: CloudState, boot: float) -> float:
+    """What a hedge uses at worst before its stop-loss ends it: core-seconds of whole nodes, boot included."""
+    return cores_billed(job, cloud) * (boot + hedge.stop_seconds + ENDING_SECONDS)
+
+
+def within_budget(
+    hedge: Hedge | None, job: Job, cloud: CloudState, boot: float, left: float | None
+) -> Hedge | None:
+    """Stop a hedge by the time its worst case uses up what is left of the budget; None where nothing is.
+
+    Parameters
+    ----------
+    hedge, job, cloud
+        What it would take.
+    boot : float
+        Seconds until a cloud node is up.
+    left : float or None
+        Core-seconds that may be reserved; None without a budget.
+    """
+    if hedge is None or left is None:
+        return hedge
+    most = left * (1.0 - 1e-6) / cores_billed(job, cloud) - boot - ENDING_SECONDS
+    return replace(hedge, stop_seconds=min(hedge.stop_seconds, most)) if most > 0.0 else None
+
+
 def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hedge | None:
     """The hedge of a job in doubt where a core-second must bring something.
 
@@ -81,7 +107,8 @@ def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hed
     if found is None:
         return hedge
     # planned from the launch on; a job is stopped by the time it has run there, its boot over
-    stop = plan(found, price).stop_seconds - found.boot_seconds
+    most = hedge.stop_seconds + found.boot_seconds
+    stop = plan(found, price, most).stop_seconds - found.boot_seconds
     return replace(hedge, stop_seconds=min(hedge.stop_seconds, stop)) if stop > 0.0 else None
 
 

@@ -137,6 +137,8 @@ def hindsight(case: HedgeCase, wait_seconds: float, run_seconds: float) -> Hinds
         seconds,
         expected,
         np.empty(shape, np.int8),
+        np.empty(len(STOPS)),
+        np.empty(len(STOPS)),
     )
     in_cloud = case.boot_seconds + case.slowdown * run_seconds
     is_faster = wait_seconds + run_seconds > in_cloud
@@ -166,7 +168,32 @@ class HedgePlan:
     expected_core_seconds: float
 
 
-def plan(case: HedgeCase, price: float) -> HedgePlan:
+def choose_stop(
+    gain: Floats, seconds: Floats, price: float, *, longest: float = np.inf, most: float = np.inf
+) -> int:
+    """Choose a stop-loss that can be paid for.
+
+    Parameters
+    ----------
+    gain, seconds : float64, shape (stops,)
+        Expected for each of `STOPS`.
+    price : float
+        Seconds of turnaround that a second in the cloud must bring.
+    longest : float
+        Seconds the job can be in the cloud at most, by its time limit: no stop-loss takes longer.
+    most : float
+        Seconds that can be paid for.
+
+    Returns
+    -------
+    int
+        Index into `STOPS`; 0: no hedge.
+    """
+    count = len(STOPS) if longest <= most else int(np.searchsorted(STOPS, most, side="right"))
+    return int(best_stop(gain, seconds, price, count))
+
+
+def plan(case: HedgeCase, price: float, most_seconds: float = np.inf) -> HedgePlan:
     """Choose a job's stop-loss.
 
     Parameters
@@ -175,6 +202,8 @@ def plan(case: HedgeCase, price: float) -> HedgePlan:
         What the hedge rests on.
     price : float
         Seconds of turnaround that a core-second in the cloud must bring.
+    most_seconds : float
+        In the cloud that can be paid for.
     """
     gain, seconds = np.empty(len(STOPS)), np.empty(len(STOPS))
     expected_curves(
@@ -188,7 +217,7 @@ def plan(case: HedgeCase, price: float) -> HedgePlan:
         gain,
         seconds,
     )
-    best = best_stop(gain, seconds, price * case.processors)
+    best = choose_stop(gain, seconds, price * case.processors, most=most_seconds)
     return HedgePlan(
         stop_seconds=float(STOPS[best]),
         expected_gain_seconds=float(gain[best]),

@@ -201,13 +201,20 @@ class HedgeSettings(Section):
         64.0, "Most a hedge may use in the cloud before its local slot comes.", unit="core-h", gt=0.0
     )
     stop_loss_usd: Dollars = setting(0.0, "The same in money; 0 leaves it to the core hours.", unit="USD")
-    budget: float = setting(
-        1.0,
-        "What hedges may use in the cloud, as a multiple of what a clairvoyant would: the price of time "
-        "learned from ended jobs keeps to it, within the stop-loss. 0: the stop-loss alone decides.",
+    budget_core_hours: float = setting(
+        0.0,
+        "Most that hedges may use in the cloud in a day or month; never exceeded. The price of time learned "
+        "from ended jobs spreads it. 0: no such budget; without any the stop-loss alone decides.",
+        unit="core-h",
         ge=0.0,
-        le=100.0,
     )
+    budget_usd: float = setting(
+        0.0,
+        "The same in money, at the on-demand price of whole nodes; 0 leaves it to the core hours.",
+        unit="USD",
+        ge=0.0,
+    )
+    budget_period: Literal["day", "month"] = setting("month", "What the budget is for, by UTC's calendar.")
     slot_held_seconds: float = setting(
         180.0,
         "Longest a local slot that has come is held while the job is brought back; then it is given up.",
@@ -218,6 +225,18 @@ class HedgeSettings(Section):
     helper_socket: Path = setting(
         Path("/run/advisor-places.sock"), "Where root is asked to submit placeholders for users."
     )
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether what hedges use is limited in all."""
+        return self.budget_core_hours > 0.0 or self.budget_usd > 0.0
+
+    def budget_core_seconds(self, usd_per_core_hour: float) -> float:
+        """The budget of a period, at a price."""
+        hours = self.budget_core_hours or math.inf
+        if self.budget_usd and usd_per_core_hour > 0.0:
+            hours = min(hours, self.budget_usd / usd_per_core_hour)
+        return 3600.0 * hours
 
 
 class SizeSettings(Section):

@@ -290,6 +290,8 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         None where nobody keeps one: the advisor's own rule then asks for no record.
     hedge_price : float or None
         Seconds of turnaround that a core-second of a hedge must bring; None where none is known.
+    hedge_left_core_seconds : float or None
+        Core-seconds that hedges may still reserve; None where there is no budget.
     cutoff : Cutoff or None
         The published rule's cutoff as a backtest on the site's jobs has chosen it; None: none has.
     waiting_price : float or None
@@ -305,6 +307,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cloud: CloudState = CloudState()
     record: TrackRecord | None = None
     hedge_price: float | None = None
+    hedge_left_core_seconds: float | None = None
     cutoff: Cutoff | None = None
     waiting_price: float | None = None
     free_nodes: tuple[FreeNodes, ...] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.decide._hedge_curves import NOT_HEDGED, RESTARTED, STOPPED, at_prices
+from advisor.decide._hedge_curves import NOT_HEDGED, RESTARTED, STOPPED, at_prices, stays
 from advisor.decide.hedging import PRICES, STOPS
 from advisor.decide.pacing import Pacer
 from advisor.model.table import JobTable
@@ -18,10 +17,14 @@ from advisor.predict._compile import compiled
 from advisor.predict.distribution import EDGES
 from advisor.predict.fitness import Target
 from advisor.replay.forecasts import ForecastColumns
+from advisor.replay.hedge_lives import HedgeLives, HedgeTable
 
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
+_STOP_AT_ONE: Final = 1e5
+"""Core-seconds of the stop-loss without forecasts at a price of 1."""
 BUDGETS: Final = (0.5, 1.0, 1.5, 2.0)
 """Multiples of the clairvoyant's core-seconds."""
 _TIMES: Final[Floats] = np.concatenate([[0.0, 5.0], (EDGES[2:-1] + EDGES[3:]) / 2.0])
@@ -60,20 +63,6 @@ class HedgeOutcome:
     restarted_share: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HedgeTable:
-    """Every job at every level of the price (shape (jobs, levels)), and what the clairvoyant does."""
-
-    saved: NDArray[np.float32]
-    seconds: NDArray[np.float32]
-    expected: NDArray[np.float32]
-    ending: NDArray[np.int8]
-    processors: Floats
-    optimal: Floats
-    optimal_saved: Floats
-    expected_optimal: Floats
-
-
 def hedge_table(
     table: JobTable, forecasts: dict[Target, ForecastColumns], factor: float, baseline: float
 ) -> HedgeTable:
@@ -99,7 +88,9 @@ def _hedge_table(
     wait, run = np.maximum(table.wait[rows], 0.0), table.run[rows].astype(np.float64)
     shape = (len(rows), len(PRICES))
     saved, seconds, expected = (np.zeros(shape, np.float32) for _ in range(3))
-    ending, expected_optimal = np.zeros(shape, np.int8), np.zeros(len(rows))
+    ending, stay = np.zeros(shape, np.int8), np.zeros(len(rows), np.bool_)
+    curves = (len(rows), len(STOPS))
+    gain, stay_seconds = np.full(curves, np.nan), np.full(curves, np.nan)
     _fill(
         forecasts["wait"].mass,
         forecasts["run"].mass,
@@ -112,18 +103,26 @@ def _hedge_table(
         seconds,
         expected,
         ending,
-        expected_optimal,
+        gain,
+        stay_seconds,
+        stay,
     )
-    gain = wait + run - slowdown * run
+    won = wait + run - slowdown * run
     return HedgeTable(
         saved=saved,
         seconds=seconds,
         expected=expected,
         ending=ending,
+        gain=gain,
+        stay_seconds=stay_seconds,
+        stays=stay,
         processors=processors,
-        optimal=np.where(gain > 0, processors * slowdown * run, 0.0),
-        optimal_saved=np.maximum(gain, 0.0),
-        expected_optimal=expected_optimal,
+        slowdown=slowdown,
+        limit=limit,
+        wait=wait,
+        run=run,
+        optimal=np.where(won > 0, processors * slowdown * run, 0.0),
+        optimal_saved=np.maximum(won, 0.0),
     )
 
 
@@ -140,13 +139,15 @@ def _fill(  # noqa: PLR0917 (compiled functions take positions only)
     seconds: NDArray[np.float32],
     expected: NDArray[np.float32],
     ending: NDArray[np.int8],
-    expected_optimal: Floats,
+    gain: Floats,
+    stay_seconds: Floats,
+    stay: Booleans,
 ) -> None:
     for n in range(len(wait)):
         if np.isnan(wait_mass[n, 0]) or np.isnan(run_mass[n, 0]):
             continue
         runs = np.minimum(_TIMES, limit[n])
-        expected_optimal[n] = at_prices(
+        at_prices(
             wait_mass[n],
             _TIMES,
             run_mass[n],
@@ -162,38 +163,48 @@ def _fill(  # noqa: PLR0917 (compiled functions take positions only)
             seconds[n],
             expected[n],
             ending[n],
+            gain[n],
+            stay_seconds[n],
         )
+        stay[n] = stays(run_mass[n], runs, slowdown[n], 0.0, wait[n])
 
 
 def stop_loss_table(table: JobTable, rows: Rows, factor: float, baseline: float) -> HedgeTable:
     """Work out the same without any forecast: one stop-loss in core-seconds for all jobs.
 
-    A level of the price stands for a stop-loss of ``1e5 / price`` core-seconds; a job whose slot comes is
+    A price stands for a stop-loss of ``1e5 / price`` core-seconds; a job whose slot comes is
     always restarted, since nobody says how long it still takes. The yardstick forecasts have to beat.
     """
     processors = table.processors[rows].astype(np.float64)
     wait, run = np.maximum(table.wait[rows], 0.0), table.run[rows].astype(np.float64)
     slowdown = factor * processors + baseline
-    stop = (1e5 / PRICES)[None, :] / processors[:, None]
+    stop = (_STOP_AT_ONE / PRICES)[None, :] / processors[:, None]
     in_cloud = (slowdown * run)[:, None]
     finished = (in_cloud <= wait[:, None]) & (in_cloud <= stop)
     seconds = np.where(finished, in_cloud, np.minimum(stop, wait[:, None]))
     gain = wait + run - slowdown * run
+    unknown = np.full((len(rows), 0), np.nan)
     ending = np.where(finished, 1, np.where(stop < wait[:, None], STOPPED, RESTARTED))
     return HedgeTable(
         saved=np.where(finished, gain[:, None], 0.0).astype(np.float32),
         seconds=seconds.astype(np.float32),
         expected=np.zeros(seconds.shape, np.float32),  # nobody knows: it counts when it is spent
         ending=np.where(seconds > 0, ending, NOT_HEDGED).astype(np.int8),
+        gain=unknown,
+        stay_seconds=unknown,
+        stays=np.zeros(len(rows), np.bool_),
         processors=processors,
+        slowdown=slowdown,
+        limit=np.full(len(rows), np.inf),
+        wait=wait,
+        run=run,
         optimal=np.where(gain > 0, processors * slowdown * run, 0.0),
         optimal_saved=np.maximum(gain, 0.0),
-        expected_optimal=np.zeros(len(rows)),
     )
 
 
 def replay_hedged(table: JobTable, rows: Rows, jobs: HedgeTable, first: int, budget: float) -> HedgeOutcome:
-    """Hedge the jobs from `first` on, at prices learned from jobs that had ended.
+    """Hedge the jobs from `first` on for a number of core-seconds given in advance, which is never exceeded.
 
     Parameters
     ----------
@@ -204,53 +215,40 @@ def replay_hedged(table: JobTable, rows: Rows, jobs: HedgeTable, first: int, bud
     jobs : HedgeTable
         Of those rows.
     first : int
-        Index into `rows` of the first job of the budget's period.
+        Index into `rows` of the first job of the budget's period; it ends with the last one's submission.
     budget : float
-        Multiple of the clairvoyant's core-seconds.
+        The number, as a multiple of the clairvoyant's core-seconds in the period.
     """
     submit = table.submit[rows]
-    end = submit + np.maximum(table.wait[rows], 0.0) + table.run[rows]
-    pacer, level = Pacer(budget), np.full(len(rows), len(PRICES) - 1)
+    end = submit + jobs.wait + jobs.run
+    allowed = budget * float(jobs.optimal[first:].sum())
+    lives = HedgeLives(jobs, submit, allowed)
+    pacer = Pacer()
     ended = iter(np.argsort(end, kind="stable").tolist())
     upcoming = next(ended, None)
-    in_cloud = list[tuple[float, float]]()
-    core_seconds = jobs.seconds * jobs.processors[:, None]
+    cost = jobs.seconds * jobs.processors[:, None]
     for index in range(first, len(rows)):
         now = float(submit[index])
+        lives.settle(now)
         while upcoming is not None and end[upcoming] < now:
-            pacer.remember(core_seconds[upcoming], jobs.optimal[upcoming], jobs.expected_optimal[upcoming])
-            if upcoming >= first:
-                pacer.ended(upcoming, jobs.optimal[upcoming])
+            pacer.remember(float(submit[upcoming]), cost[upcoming])
             upcoming = next(ended, None)
-        while in_cloud and in_cloud[0][0] < now:
-            pacer.spend(heapq.heappop(in_cloud)[1])
-        pacer.submitted(index, jobs.expected_optimal[index])
-        chosen = level[index] = pacer.level()
-        expected = float(jobs.expected[index, chosen])
-        pacer.spend(expected)
-        surprise = float(core_seconds[index, chosen]) - expected
-        heapq.heappush(in_cloud, (now + float(jobs.seconds[index, chosen]), surprise))
-    return _outcome(jobs, level, first, budget)
-
-
-def _outcome(jobs: HedgeTable, level: Rows, first: int, budget: float) -> HedgeOutcome:
-    judged = np.arange(first, len(level))
-    chosen = level[first:]
-    saved = jobs.saved[judged, chosen].astype(np.float64)
-    spent = float((jobs.seconds[judged, chosen] * jobs.processors[judged]).sum())
-    ending = jobs.ending[judged, chosen]
-    hedged = int(np.count_nonzero(ending != NOT_HEDGED))
-    back = int(np.count_nonzero((ending == STOPPED) | (ending == RESTARTED)))
-    optimum, allowed = float(jobs.optimal_saved[judged].sum()), float(jobs.optimal[judged].sum())
+        level = pacer.level(now, lives.budget.unspent, float(submit[-1]) - now)
+        if level is not None:
+            lives.hedge(index, float(PRICES[level]))
+    lives.settle(np.inf)
+    optimum = float(jobs.optimal_saved[first:].sum())
+    optimal = float(jobs.optimal[first:].sum())
+    spent = lives.budget.spent
     return HedgeOutcome(
         budget=budget,
-        fraction_of_optimal=float(saved.sum()) / optimum if optimum > 0 else None,
-        saved_seconds=float(saved.sum()),
-        lost_seconds=float(-saved[saved < 0].sum()),
+        fraction_of_optimal=lives.saved / optimum if optimum > 0 else None,
+        saved_seconds=lives.saved,
+        lost_seconds=lives.lost,
         cloud_core_hours=spent / 3600.0,
-        core_hours_vs_optimal=spent / allowed if allowed > 0 else None,
-        hedged_jobs=hedged,
-        restarted_share=back / hedged if hedged else 0.0,
+        core_hours_vs_optimal=spent / optimal if optimal > 0 else None,
+        hedged_jobs=lives.hedged,
+        restarted_share=lives.restarted / lives.hedged if lives.hedged else 0.0,
     )
 
 

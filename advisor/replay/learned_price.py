@@ -1,47 +1,70 @@
-"""The price of a hedge in a replay of single decisions: learned as a live site learns it.
+"""Budget and price of hedges in a replay of single decisions, as a live site keeps and learns them.
 
-Of a job that has ended it is known what its hedge would have cost at each price, and what a clairvoyant would
-have spent; hedges are charged with what they have used when they end (:mod:`advisor.decide.pacing`).
+Of a job that has ended it is known what its hedge would have cost (:mod:`advisor.decide.pacing`);
+a hedge's worst case is reserved when it starts, and settled when it ends (:mod:`advisor.decide.budget`).
 """
 
 from __future__ import annotations
 
 import heapq
 
+from advisor.decide.budget import Budget, period_end, period_of
 from advisor.decide.hedging import PRICES, HedgeCase, hindsight
-from advisor.decide.pacing import LEAST_KNOWN, Pacer
+from advisor.decide.pacing import Pacer
+from advisor.model.settings import HedgeSettings
 
 
 class LearnedPrice:
-    """Keeps the price as time goes on.
+    """Keeps both as time goes on.
 
     Parameters
     ----------
-    budget : float
-        What hedges may use, as a multiple of what a clairvoyant would (``hedge.budget``).
+    settings : HedgeSettings
+        The budget and its period.
+    usd_per_core_hour : float
+        On-demand price.
+    start_of_log : float
+        Epoch seconds that times are counted from.
     """
 
-    def __init__(self, budget: float) -> None:
-        self._pacer = Pacer(budget)
-        self._under_way = list[tuple[float, int, HedgeCase, float, float]]()
-        self._in_cloud = list[tuple[float, float]]()
+    def __init__(self, settings: HedgeSettings, usd_per_core_hour: float, start_of_log: float) -> None:
+        self._kind, self._start = settings.budget_period, start_of_log
+        self._core_seconds = settings.budget_core_seconds(usd_per_core_hour)
+        self._budget = Budget(self._core_seconds)
+        self._period = ""
+        self._pacer = Pacer()
+        self._under_way = list[tuple[float, int, float, HedgeCase, float, float]]()
+        self._in_cloud = list[tuple[float, int, float]]()
+
+    @property
+    def left(self) -> float:
+        """Core-seconds that may still be reserved."""
+        return max(0.0, self._budget.left)
 
     def at(self, now: float) -> float | None:
         """Seconds of turnaround that a core-second must bring; None until enough jobs have ended."""
         while self._in_cloud and self._in_cloud[0][0] < now:
-            self._pacer.spend(heapq.heappop(self._in_cloud)[1])
+            _, key, core_seconds = heapq.heappop(self._in_cloud)
+            self._budget.settle(key, core_seconds)
         while self._under_way and self._under_way[0][0] < now:
-            _, key, case, wait, run = heapq.heappop(self._under_way)
-            seen = hindsight(case, wait, run)
-            self._pacer.remember(seen.cost, seen.optimal, seen.expected_optimal)
-            self._pacer.ended(key, seen.optimal)
-        return float(PRICES[self._pacer.level()]) if self._pacer.known >= LEAST_KNOWN else None
+            _, _, submitted, case, wait, run = heapq.heappop(self._under_way)
+            self._pacer.remember(submitted, hindsight(case, wait, run).cost)
+        period = period_of(now + self._start, self._kind)
+        if period != self._period:
+            self._period = period
+            self._budget.begin(self._core_seconds)
+        seconds_left = period_end(period) - now - self._start
+        level = self._pacer.level(now, self._budget.unspent, seconds_left)
+        return None if level is None else float(PRICES[level])
 
     def submitted(self, key: int, case: HedgeCase, now: float, wait: float, run: float) -> None:
-        """A job was submitted: what is forecast of it, and what will turn out when it has ended."""
-        self._pacer.submitted(key, case.expected_optimum())
-        heapq.heappush(self._under_way, (now + wait + run, key, case, wait, run))
+        """A job was submitted: what will turn out when it has ended."""
+        heapq.heappush(self._under_way, (now + wait + run, key, now, case, wait, run))
 
-    def hedged(self, ends: float, core_seconds: float) -> None:
-        """A hedge will have used so much when it ends in the cloud."""
-        heapq.heappush(self._in_cloud, (ends, core_seconds))
+    def reserve(self, key: int, core_seconds: float) -> bool:
+        """Let a hedge use so much in all, if it is left."""
+        return self._budget.reserve(key, core_seconds)
+
+    def hedged(self, key: int, ends: float, core_seconds: float) -> None:
+        """A hedge will have used so much when it ends in the cloud, at most what it has reserved."""
+        heapq.heappush(self._in_cloud, (ends, key, min(core_seconds, self._budget.reserved(key))))

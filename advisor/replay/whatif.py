@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from advisor.decide import advise
 from advisor.decide._hedge_curves import outcome
-from advisor.decide.demand import boot_seconds, cost_usd
-from advisor.decide.hedge_offer import hedge_case
-from advisor.decide.hedging import HedgeCase
+from advisor.decide.demand import boot_seconds, cores_billed, cost_usd, usd_per_core_hour
+from advisor.decide.hedge_offer import hedge_case, worst_core_seconds
 from advisor.decide.placement import PlacementCase, as_case, ratio_of
 from advisor.decide.proven import candidate_chance, worst_seconds
-from advisor.model.advice import Advice, HedgeKind, Mode, Placement
+from advisor.model.advice import Advice, Capacity, HedgeKind, Mode, Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -168,7 +167,9 @@ def decide_again(
     account = _Account(settings, table.start_of_log, seen.cloud)
     boot = boot_seconds(seen.cloud, settings)
     hedge = settings.hedge
-    prices = LearnedPrice(hedge.budget) if hedge.enabled and hedge.budget > 0.0 else None
+    price = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings)
+    has_prices = hedge.enabled and hedge.has_budget
+    prices = LearnedPrice(hedge, price, table.start_of_log) if has_prices else None
     sums = _Sums(table.start_of_log + table.utc_offset_seconds)
     waits = table.first_wait
     for position, index in enumerate(history.rows.tolist()):
@@ -192,18 +193,25 @@ def decide_again(
             cloud=account.cloud,
             record=account.record.now,
             hedge_price=None if prices is None else prices.at(now),
+            hedge_left_core_seconds=None if prices is None else prices.left,
             cutoff=seen.cutoff,
             ratios=seen.ratios,
         )
         advice = advise(job, state, estimates, settings, advice_id="what-if")
         moved = None
         if advice.placement is Placement.BURST and advice.capacity is not None:
-            saved, seconds = _outcome(advice, case, forecast, wait, run)
+            hedged = advice.hedge is not None and advice.hedge.kind is HedgeKind.HEDGE
+            cores, stays = cores_billed(job, state.cloud), forecast is not None and forecast.stays(wait)
+            if prices is not None and hedged and advice.hedge is not None:
+                prices.reserve(index, worst_core_seconds(advice.hedge, job, state.cloud, case.boot_seconds))
+                longest = case.boot_seconds + case.performance_ratio * (job.requested_time or math.inf)
+                stays = stays and prices.reserve(index, cores * longest)
+            saved, seconds = _outcome(advice, case, wait, run, stays=stays)
             usd = cost_usd(job, seconds - case.boot_seconds, advice.capacity, state.cloud, settings)
             moved = _Moved(saved_seconds=saved, cloud_seconds=seconds, usd=usd)
             account.spend(job, usd)
-            if prices is not None and advice.hedge is not None and advice.hedge.kind is HedgeKind.HEDGE:
-                prices.hedged(now + seconds, job.processors * seconds)
+            if prices is not None and hedged:
+                prices.hedged(index, now + seconds, cores * seconds)
         if prices is not None and forecast is not None:
             prices.submitted(index, forecast, now, wait, run)
         # one that keeps its place here loses no time
@@ -226,13 +234,12 @@ class _Moved:
 
 
 def _outcome(
-    advice: Advice, case: PlacementCase, forecast: HedgeCase | None, wait: float, run: float
+    advice: Advice, case: PlacementCase, wait: float, run: float, *, stays: bool
 ) -> tuple[float, float]:
     """Seconds saved, and seconds in the cloud, of a job that starts there."""
     boot, slowdown = case.boot_seconds, case.performance_ratio
     if advice.hedge is None:
         return wait - case.penalty_seconds(run), boot + slowdown * run
-    stays = forecast is not None and forecast.stays(wait)
     # it is stopped by the time it has run there, its boot over
     saved, spent, _ = outcome(wait, run, slowdown, boot, boot + advice.hedge.stop_seconds, stays)
     return saved, spent

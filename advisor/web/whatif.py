@@ -40,7 +40,7 @@ TUNED: Final = (
     "waiting.daily_cap_usd",
     "hedge.enabled",
     "hedge.by_default",
-    "hedge.budget",
+    "hedge.budget_core_hours",
     "hedge.stop_loss_core_hours",
     "capacity.use_spot",
     "capacity.spot_max_run_seconds",

@@ -1,4 +1,4 @@
-"""The price of a core-second: kept budgets, by hand and on drifting loads."""
+"""The price of a core-second: what is left lasts to the end of the period."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.decide.hedging import PRICES
-from advisor.decide.pacing import REMEMBERED, REVIEWED, Pacer
+from advisor.decide.pacing import LEAST_KNOWN, REMEMBERED, Pacer
 
 LAST = len(PRICES) - 1
 
@@ -16,94 +16,56 @@ def cost_of(size: float) -> np.ndarray:
     return size / (1.0 + PRICES)
 
 
-def test_without_history_nobody_is_hedged() -> None:
-    assert Pacer(1.0).level() == LAST
+def taught(size: float = 10.0, jobs: int = 1_000) -> Pacer:
+    """A job a second."""
+    pacer = Pacer()
+    for second in range(jobs):
+        pacer.remember(float(second), cost_of(size))
+    return pacer
 
 
-def test_the_lowest_price_at_which_the_past_would_have_kept_to_the_budget() -> None:
-    pacer = Pacer(0.5)
-    for _ in range(REVIEWED):
-        pacer.remember(cost_of(10.0), 10.0, 10.0)
-    assert pacer.level() == int(np.flatnonzero(1.0 / (1.0 + PRICES) <= 0.5)[0])
+def test_too_few_jobs_make_no_price() -> None:
+    assert taught(jobs=LEAST_KNOWN - 1).level(1e3, 1e9, 1e5) is None
+    assert taught(jobs=LEAST_KNOWN).level(1e3, 1e9, 1e5) == 0
 
 
-def test_spending_too_much_raises_the_price_and_leftovers_lower_it_a_little() -> None:
-    pacer = Pacer(1.0)
-    for _ in range(REVIEWED):
-        pacer.remember(cost_of(20.0), 10.0, 10.0)
-    calm = pacer.level()
-    pacer.spend(40.0)
-    assert pacer.overspent == pytest.approx(40.0 / (10.0 * REVIEWED))
-    assert pacer.level() > calm
-    pacer.spend(-1e6)
-    cheap = pacer.level()
-    assert 0 <= calm - cheap <= 6  # exp(-0.5) is between five and six steps of a tenth of a decade... at most
+def test_the_lowest_price_at_which_what_is_left_lasts() -> None:
+    """10 core-seconds a second at price 0; half of that is left for each second to come."""
+    level = taught().level(1_000.0, 5.0 * 1e5, 1e5)
+    assert level == int(np.flatnonzero(10.0 / (1.0 + PRICES) <= 5.0)[0])
 
 
-def test_the_budget_grows_with_forecasts_and_then_with_truth() -> None:
-    pacer = Pacer(2.0)
-    for _ in range(REVIEWED):
-        pacer.remember(cost_of(1.0), 10.0, 5.0)  # forecasts are half of the truth: they count double
-    pacer.level()
-    pacer.submitted("a", 3.0)
-    pacer.spend(12.0)
-    assert pacer.overspent == pytest.approx(0.0)
-    pacer.ended("a", 4.0)
-    assert pacer.overspent == pytest.approx((12.0 - 2 * 4.0) / (2 * 10.0 * REVIEWED))
+def test_what_was_spent_too_fast_makes_the_rest_dearer_and_what_is_left_over_cheaper() -> None:
+    pacer = taught()
+    levels = [pacer.level(1_000.0, unspent, 1e5) for unspent in (1e6, 5e5, 1e5, 1e3, 0.0, -5.0)]
+    assert levels == sorted(levels)
+    assert levels[0] == 0
+    assert levels[-2:] == [LAST, LAST]
+
+
+def test_the_end_of_a_period_is_no_reason_to_spend_all_at_once() -> None:
+    assert taught().level(1_000.0, 3_600.0, 1.0) == taught().level(1_000.0, 3_600.0, 3_600.0)
 
 
 def test_only_the_newest_jobs_are_remembered() -> None:
-    pacer = Pacer(1.0)
-    for _ in range(50):
-        pacer.remember(cost_of(1e6), 0.0, 0.0)
-    for _ in range(REMEMBERED):
-        pacer.remember(cost_of(1.0), 1.0, 1.0)
-    assert PRICES[pacer.level()] < 1e-4
-
-
-@pytest.mark.parametrize("drift", [0.2, 1.0, 5.0])
-def test_the_budget_is_kept_when_hedges_suddenly_cost_more_or_less(drift: float) -> None:
-    generator = np.random.default_rng(3)
-    pacer, spent, allowed = Pacer(1.0), 0.0, 0.0
-    for job in range(9_000):
-        size = float(generator.lognormal(0.0, 1.0))
-        cost = cost_of(2.0 * size * (drift if job >= 5_000 else 1.0))
-        if job >= 5_000:
-            pacer.submitted(job, size)
-            paid = float(cost[pacer.level()])
-            pacer.spend(paid)
-            spent, allowed = spent + paid, allowed + size
-            pacer.ended(job, size)
-        pacer.remember(cost, size, size)
-    assert spent <= 1.1 * allowed
-    if drift >= 1.0:
-        assert spent >= 0.85 * allowed
+    pacer = taught(1e6, 50)
+    for second in range(REMEMBERED):
+        pacer.remember(1e6 + second, cost_of(1.0))
+    assert pacer.known == REMEMBERED
+    assert pacer.level(1e6 + REMEMBERED, 1e6, 1e5) == 0
 
 
 def test_what_was_remembered_is_taken_up_again() -> None:
-    pacer = Pacer(0.5)
-    for size in range(1, 2 * REVIEWED):
-        pacer.remember(cost_of(float(size)), 10.0, 7.0)
-    again = Pacer(0.5)
+    pacer, again = taught(), Pacer()
     again.take_up(pacer.to_arrays())
-    assert (again.level(), again.known) == (pacer.level(), pacer.known)
-    assert Pacer(0.5).to_arrays()["cost"].shape == (0, len(PRICES))
+    assert again.known == pacer.known
+    assert again.level(1e3, 4e5, 1e5) == pacer.level(1e3, 4e5, 1e5)
+    assert Pacer().to_arrays()["cost"].shape == (0, len(PRICES))
 
 
-@pytest.mark.parametrize("damage", ["cost", "optimal"])
+@pytest.mark.parametrize("damage", ["cost", "submitted"])
 def test_what_is_damaged_is_not_taken_up(damage: str) -> None:
-    pacer = Pacer(0.5)
-    pacer.remember(cost_of(1.0), 1.0, 1.0)
-    arrays = pacer.to_arrays()
-    for wrong in (arrays[damage][:, :1], np.full_like(arrays[damage], np.nan)):
+    arrays = taught(jobs=2).to_arrays()
+    for wrong in (arrays[damage][:1], np.full_like(arrays[damage], np.nan)):
         with pytest.raises(ValueError, match=r"its arrays|numbers"):
-            Pacer(0.5).take_up(arrays | {damage: wrong})
-
-
-def test_who_is_gone_leaves_the_budget() -> None:
-    pacer = Pacer(1.0)
-    pacer.remember(cost_of(1.0), 10.0, 10.0)
-    pacer.submitted("a", 4.0)
-    pacer.withdrawn("a")
-    pacer.withdrawn("a")
-    assert pacer.overspent == 0.0
+            Pacer().take_up(arrays | {damage: wrong})

@@ -251,18 +251,22 @@ def test_what_the_cloud_is_like_is_taken_from_the_last_look() -> None:
     assert clairvoyant(history(table), settings, seen).saved_seconds == pytest.approx(3300.0)
 
 
-def test_hedges_cost_what_their_learned_price_allows() -> None:
-    """Where no clairvoyant would use the cloud nobody is hedged, once enough jobs have ended to know."""
+def test_g17_hedges_never_use_more_than_the_budget() -> None:
+    """Each of them would use a sixth of a core-hour: two hours in which one comes every ten seconds."""
     others = LEAST_KNOWN + 200
     submit = [0.0] * 8 + [1.0 + 10.0 * number for number in range(others)]
     table = make_table(submit, [0.0] * 8 + [10.0] * others, [1e7] * 8 + [600.0] * others)
     doubt = {"rule": "advisor", "win_probability": 1.0, "baseline": 3.0}
-    hedged = {
+    found = {
         budget: decided(
             history(table, judged=8),
-            make_settings(placement=doubt, hedge={"enabled": True, "by_default": True, "budget": budget}),
-        ).hedged_jobs
-        for budget in (0.0, 1.0)
+            make_settings(
+                placement=doubt, hedge={"enabled": True, "by_default": True, "budget_core_hours": budget}
+            ),
+        )
+        for budget in (0.0, 0.1, 2.0)
     }
-    under_way = 61  # ten minutes and ten seconds, one every ten seconds
-    assert hedged == {0.0: others, 1.0: pytest.approx(LEAST_KNOWN + under_way, abs=2)}
+    assert found[0.0].hedged_jobs == others, "without a budget the stop-loss alone decides"
+    assert found[0.1].cloud_core_hours <= 0.1
+    assert 0.0 < found[2.0].cloud_core_hours <= 2.0
+    assert found[2.0].hedged_jobs < others

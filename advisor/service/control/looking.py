@@ -28,6 +28,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.sight.cloud_rooms import cloud_rooms
 from advisor.service.sight.committed import with_committed
+from advisor.service.sight.hedge_budget import HedgeBudget
 from advisor.service.sight.site_view import (
     active_features,
     burst_nodes,
@@ -66,6 +67,8 @@ class LookLoop:
         Prices in force; the settings' own without it.
     placement : PlacementLoop, optional
         Told what was seen; knows the record of the advisor's own placement rule.
+    hedges : HedgeBudget, optional
+        Told what was seen; knows what is left for hedges.
     cutoff : callable, optional
         The published rule's cutoff that a backtest has chosen.
     ratios : callable, optional
@@ -92,6 +95,7 @@ class LookLoop:
         clock: Clock,
         prices: AskPrices | None = None,
         placement: PlacementLoop | None = None,
+        hedges: HedgeBudget | None = None,
         cutoff: Callable[[], Cutoff | None] = lambda: None,
         ratios: Callable[[], PerformanceRatios | None] = lambda: None,
         looked: Callable[[], None] = lambda: None,
@@ -107,6 +111,7 @@ class LookLoop:
         self._clock = clock
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._placement = placement
+        self._hedges = hedges
         self._cutoff = cutoff
         self._ratios = ratios
         self._looked = looked
@@ -165,6 +170,8 @@ class LookLoop:
         snapshot, state = self._seen
         nodes = burst_nodes(snapshot, self._settings)
         cloud = with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings)
+        if self._hedges is not None:
+            self._hedges.saw(snapshot, cloud)
         rooms = cloud_rooms(_usable(nodes), snapshot, self._settings.cluster.burst_partition)
         snapshots.write(
             self._settings.paths.snapshot,
@@ -175,6 +182,7 @@ class LookLoop:
                     cloud=structs.replace(cloud, rooms=rooms),
                     record=None if self._placement is None else self._placement.record,
                     hedge_price=None if self._placement is None else self._placement.hedge_price,
+                    hedge_left_core_seconds=None if self._hedges is None else self._hedges.left_core_seconds,
                     cutoff=self._cutoff(),
                     waiting_price=self._waiting_price(),
                     free_nodes=free_nodes(snapshot, self._settings),

@@ -45,6 +45,7 @@ from advisor.service.running.loops import Loop, LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
 from advisor.service.sight.accounting import SOURCE
+from advisor.service.sight.hedge_budget import HedgeBudget
 from advisor.service.sight.hedge_record import Fate
 from advisor.service.sight.view import SharedView
 from advisor.service.stability.acquirer import AcquireLoop
@@ -132,6 +133,7 @@ class Control:
         self._notifier = notifier or Notifier(None)
         self.placement: PlacementLoop | None = None
         self.report: CloudReport | None = None
+        self.hedges = HedgeBudget(settings, StateFile(settings.paths.state / "hedge_budget.json"))
         if settings.placement.rule == "advisor":
             self.placement = PlacementLoop(
                 settings,
@@ -139,6 +141,7 @@ class Control:
                 models=models,
                 clock=self.clock,
                 fates=self._fate_of_place,
+                unspent=lambda: self.hedges.unspent,
                 ratios=self.ratios,
             )
         self.look = LookLoop(
@@ -151,6 +154,7 @@ class Control:
             clock=self.clock,
             prices=self.prices,
             placement=self.placement,
+            hedges=self.hedges,
             cutoff=lambda: self.knowledge.cutoff,
             ratios=lambda: self.ratios.current,
             looked=self._looked,
@@ -184,6 +188,7 @@ class Control:
                 store=self.store,
                 clock=self.clock,
                 slowdown=lambda queued: self.ratios.ratio(queued_here(queued, settings).job),
+                budget=self.hedges,
             )
             self.runners[self.watch.name] = LoopRunner(self.watch, self.clock, errand=self.watch.errand)
         self.portfolio = self._portfolio_loop(slurm, steering)
@@ -413,6 +418,7 @@ class Control:
             "prices": price_table(self.prices(), self.clock.wall()),
             "cloud_report": self.report.everything() if self.report is not None else None,
             "placement": self.placement.report() if self.placement is not None else None,
+            "hedge_budget": self.hedges.report(),
             "places": self.watch.report() if self.watch is not None else None,
             "asking_again": self.asking.report(),
             "portfolio": self.portfolio.report() if self.portfolio is not None else None,

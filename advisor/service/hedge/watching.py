@@ -35,6 +35,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Errand, Step
 from advisor.service.sight.accounting import SOURCE
 from advisor.service.sight.advice_of import moved_by_us
+from advisor.service.sight.hedge_budget import HedgeBudget
 from advisor.service.sight.hedge_record import Fate, HedgeRecord, Kept, Phase
 from advisor.service.sight.placeholders import placeholders_of, was_changed
 from advisor.service.sight.view import SharedView
@@ -72,6 +73,8 @@ class WatchLoop:
         How many times longer a job in the cloud runs than here; as the settings say without it.
     pause : callable
         Sleeps.
+    budget : HedgeBudget, optional
+        What hedges may use in all.
     """
 
     name = "watch"
@@ -89,8 +92,10 @@ class WatchLoop:
         clock: Clock,
         slowdown: AskSlowdown | None = None,
         pause: Callable[[float], None] = time.sleep,
+        budget: HedgeBudget | None = None,
     ) -> None:
         self._settings = settings
+        self._budget = budget
         self._places = places
         self._view = view
         self._record = record
@@ -244,18 +249,26 @@ class WatchLoop:
             self._come_back(kept, queued, "its turn came")
 
     def _stays(self, kept: Kept, queued: QueuedJob) -> bool:
-        return stays_at_slot(
+        is_sooner = stays_at_slot(
             processors=queued.job.processors,
             slowdown=self._slowdown(queued),
             elapsed_seconds=self._elapsed(queued),
             own_limit_seconds=kept.limit_seconds,
             run_quantiles=self._quantiles(kept.job_id),
         )
+        if not is_sooner or self._budget is None or kept.kind != HedgeKind.HEDGE:
+            return is_sooner
+        limit = queued.job.requested_time
+        return self._budget.may_stay(kept.advice_id, None if limit is None else limit - self._elapsed(queued))
 
     def _elapsed(self, queued: QueuedJob) -> float:
         return max(0.0, self._clock.wall() - (queued.start_time or self._clock.wall()))
 
     def _look_at_stop(self, kept: Kept, queued: QueuedJob) -> None:
+        if kept.kind == HedgeKind.HEDGE and self._budget and not self._budget.may_go_on(kept.advice_id):
+            self._record.count("over_budget")
+            self._come_back(kept, queued, "the budget of hedges does not allow it")
+            return
         elapsed = self._elapsed(queued)
         if queued.state != RUNNING or kept.stop_seconds is None or elapsed < kept.stop_seconds:
             return
@@ -334,6 +347,7 @@ def watch_loop(
     store: HistoryStore,
     clock: Clock,
     slowdown: AskSlowdown | None = None,
+    budget: HedgeBudget | None = None,
 ) -> WatchLoop:
     """Put the loop together; what was forecast is read from the ledger."""
 
@@ -366,6 +380,7 @@ def watch_loop(
         small_jobs=small_jobs,
         quantiles=quantiles,
         clock=clock,
+        budget=budget,
         slowdown=slowdown,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -82,6 +82,8 @@ class PlacementLoop:
         Newest jobs of the history on which a record is earned at first.
     fates : callable, optional
         What became of the place of a job that was hedged.
+    unspent : callable
+        Core-seconds of the hedges' budget not used in its period, and seconds until that ends.
     ratios : PerformanceRatioBook, optional
         s(c) as learned; as set without it.
     """
@@ -98,6 +100,7 @@ class PlacementLoop:
         options: ForecastOptions | None = None,
         record_jobs: int = RECORD_JOBS,
         fates: AskFate = lambda _job_id, _advice_id: None,
+        unspent: Callable[[], tuple[float, float]] = lambda: (math.inf, math.inf),
         ratios: PerformanceRatioBook | None = None,
     ) -> None:
         self._settings = settings
@@ -109,7 +112,7 @@ class PlacementLoop:
         self._fates = fates
         self._ratios = ratios
         self._file = StateFile(settings.paths.state / "placement.json")
-        self._hedges = HedgePrice(settings, models)
+        self._hedges = HedgePrice(settings, models, unspent)
         self._record = PlacementRecord(settings.placement, self._file.read(), hedges=self._hedges)
         self._forests = RollingForests(self._options)
         self._stream: QueueStream | None = None
@@ -157,7 +160,6 @@ class PlacementLoop:
         setting = self._settings.placement.boot_seconds
         self._boot_seconds = setting if boot_seconds is None else boot_seconds
         self._at_risk = math.fsum(self._worst(job) for job in snapshot.jobs)
-        self._hedges.saw(snapshot)
         if self._stream is None:
             return
         self._stream.look(snapshot, state.total_processors)
@@ -290,24 +292,14 @@ class PlacementLoop:
             "record_at_risk_seconds": record.at_risk_seconds,
             "hedge_price": self._hedges.price,
             "hedge_price_jobs": self._hedges.known,
-            "hedge_overspent": self._hedges.overspent,
             "interval_levels": {target: each.level for target, each in self._record.calibrations.items()},
         }
 
     def gauges(self) -> dict[str, tuple[float, str]]:
         """For the metrics page."""
         price = self._hedges.price
-        hedges = (
-            {}
-            if price is None
-            else {
-                "hedge_price": (price, "Seconds of turnaround that a core-second of a hedge must bring."),
-                "hedge_overspent": (
-                    self._hedges.overspent,
-                    "What hedges have used above hedge.budget, as a share of it; below 0: what is left.",
-                ),
-            }
-        )
+        text = "Seconds of turnaround that a core-second of a hedge must bring."
+        hedges = {} if price is None else {"hedge_price": (price, text)}
         return {
             **hedges,
             "placement_forests": (
@@ -365,7 +357,6 @@ class PlacementLoop:
                         None if advice is None else self._fates(outcome.job.job_id, advice.advice.advice_id)
                     )
                     self._record.moved(outcome, advice, fate, self._slowdown(advice))
-                    self._hedges.ended_in_the_cloud(outcome, advice, fate)
                 continue
             self._ended_since += outcome.is_whole
             if not is_bulk:

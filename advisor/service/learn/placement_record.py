@@ -295,7 +295,7 @@ class PlacementRecord:
         self._open[key] = opened
         self._will_end(opened, "wait", submission.time + opened.wait.upper)
         if self._hedges is not None:
-            self._hedges.submitted(key, estimates, submission.processors, request)
+            self._hedges.submitted(key, estimates, submission.processors, request, submission.time)
         if len(self._open) > _MOST_OPEN:
             self._close(next(iter(self._open)))
 

@@ -18,8 +18,10 @@ from msgspec.structs import replace
 
 from advisor.decide import advise, wording
 from advisor.decide.admin_comment import admin_comment
+from advisor.decide.demand import boot_seconds
+from advisor.decide.hedge_offer import worst_core_seconds
 from advisor.history.records import AdviceRecord
-from advisor.model.advice import Advice, Capacity, Mode
+from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
 from advisor.model.estimate import NO_SIZE, Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -221,6 +223,7 @@ def submission_of(
             on_premise=False,
             committed_usd=_known(values.get("predicted_cost")),
             at_risk_seconds=tasks * stake,
+            hedge_core_seconds=_reserved(advice, job, cloud, settings),
             account=job.account,
             reserved_nodes=tasks * cloud.nodes_at_most(job) if advice.capacity is _RESERVED else 0,
             cloud_processors=cloud.processors_taken_by(job),
@@ -238,6 +241,14 @@ def submission_of(
         cloud_processors=cloud.processors_taken_by(job) if burst_by_hand else 0,
         account=job.account,
     )
+
+
+def _reserved(advice: Advice, job: Job, cloud: CloudState, settings: Settings) -> float:
+    """Core-seconds of the hedges' budget that a promise takes until a look shows the job."""
+    hedge = advice.hedge
+    if hedge is None or hedge.kind is not HedgeKind.HEDGE or not settings.hedge.has_budget:
+        return 0.0
+    return worst_core_seconds(hedge, job, cloud, boot_seconds(cloud, settings))
 
 
 def _known(value: float | None) -> float:

@@ -57,6 +57,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         What it takes of the cloud's nodes (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
     at_risk_seconds : float
         What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
+    hedge_core_seconds : float
+        What it reserves of the hedges' budget.
     """
 
     time: float
@@ -69,6 +71,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reserved_nodes: int = 0
     cloud_processors: int = 0
     at_risk_seconds: float = 0.0
+    hedge_core_seconds: float = 0.0
 
 
 class RecentSubmissions:
@@ -92,7 +95,7 @@ class RecentSubmissions:
         self._started_submit_sum = self._started_work = 0.0
         self._cloud_now: CloudState | None = None
         self._cluster_then: ClusterState | None = None
-        self._usd = self._at_risk = 0.0
+        self._usd = self._at_risk = self._hedged = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._reserved_nodes = self._cloud_processors = 0
 
@@ -116,6 +119,7 @@ class RecentSubmissions:
             self._cloud_now = None
             self._usd += job.committed_usd
             self._at_risk += job.at_risk_seconds
+            self._hedged += job.hedge_core_seconds
             self._reserved_nodes += job.reserved_nodes
             self._cloud_processors += job.cloud_processors
             if job.account is not None and job.committed_usd:
@@ -150,11 +154,15 @@ class RecentSubmissions:
             cloud=self._cloud(self._base.cloud),
             record=self._record(self._base.record),
             hedge_price=self._base.hedge_price,
+            hedge_left_core_seconds=self._hedge_left(self._base.hedge_left_core_seconds),
             free_nodes=self._base.free_nodes,
             cutoff=self._base.cutoff,
             waiting_price=self._base.waiting_price,
             ratios=self._base.ratios,
         )
+
+    def _hedge_left(self, base: float | None) -> float | None:
+        return None if base is None else max(0.0, base - self._hedged)
 
     def _record(self, base: TrackRecord | None) -> TrackRecord | None:
         if base is None or not self._at_risk:
