@@ -319,10 +319,13 @@ def test_hedges_switched_on_later_have_a_price_from_the_history(
 ) -> None:
     """The record was earned in shadow mode, long before."""
     monkeypatch.setattr("advisor.service.learn.hedge_price.LEAST_KNOWN", 10)
+    monkeypatch.setattr("advisor.decide.pacing.LEAST_KNOWN", 10)
     desk.table = table = desk.table.select(slice(0, 300))
     desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
     for switched_on in (False, True):
-        desk.settings = desk.settings.model_copy(update={"hedge": HedgeSettings(enabled=switched_on)})
+        desk.settings = desk.settings.model_copy(
+            update={"hedge": HedgeSettings(enabled=switched_on, budget_core_hours=100.0)}
+        )
         desk.loop = desk.new_loop()
         bands = desk.loop.record.bands
         for _ in range(2):
