@@ -13,8 +13,10 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACE_COMMENT
 from advisor.model.settings import Settings
+from advisor.model.site import CloudState
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
+from advisor.service.sight.hedge_budget import HedgeBudget
 from advisor.service.sight.hedge_record import HedgeRecord
 from advisor.service.sight.site_view import cluster_state
 from advisor.service.sight.view import SharedView
@@ -116,6 +118,8 @@ class World:
         self.queue = Queue()
         self.queue.clock = self.clock
         self.comment = hedged_comment(60.0, HedgeKind.HEDGE, 10)
+        self.hedge: dict[str, object] = {}
+        self.quantiles: tuple[float, ...] = ()
         self.boot()
 
     def boot(self) -> None:
@@ -123,6 +127,7 @@ class World:
             {
                 "paths": {"state": str(self.folder)},
                 "cluster": {"default_mode": "act"},
+                "hedge": self.hedge,
                 "size": {"enabled": True, "small_priority_offset": 100, "safeguard": True},
             }
         )
@@ -136,11 +141,13 @@ class World:
             divider=lambda _: 1.0,
             **parts,  # type: ignore[arg-type]
         )
+        self.budget = HedgeBudget(settings, StateFile(self.folder / "hedge_budget.json"))
         self.loop = WatchLoop(
             settings,
             record=self.record,
             small_jobs=small,
-            quantiles=lambda _: (),
+            quantiles=lambda _: self.quantiles,
+            budget=self.budget,
             pause=self.clock.sleep,
             **parts,  # type: ignore[arg-type]
         )
@@ -180,6 +187,7 @@ class World:
         self.clock.pass_by(5.0)
         snapshot = SlurmSnapshot(time=self.clock.wall, jobs=jobs, nodes=())
         self.view.update(snapshot, cluster_state(snapshot, self.settings))
+        self.budget.saw(snapshot, CloudState(boot_seconds=0.0))
         self.clock.pass_by(0.5)
         failed: RetryLater | None = None
         for step in self.loop.steps():  # one that fails keeps no other from its turn

@@ -150,6 +150,28 @@ def brought_home(world: World) -> QueuedJob:
     return waiting
 
 
+def test_g17_a_hedge_whose_worst_case_is_not_left_is_brought_back(world: World) -> None:
+    """Promised by a submit server that forgot, in a restart, what it had promised before."""
+    world.hedge = {"enabled": True, "budget_core_hours": 0.1}  # a stop-loss and a minute, of four cores: 0.13
+    world.boot()
+    world.look(world.job())
+    world.look(world.job(), place(world, "PENDING"))
+    assert set(world.queue.requeued) == {7}
+
+
+@pytest.mark.parametrize(("core_hours", "stays"), [(0.14, False), (10.0, True)])
+def test_g17_a_job_stays_at_its_slot_only_if_all_of_its_limit_is_left(
+    world: World, core_hours: float, *, stays: bool
+) -> None:
+    world.hedge, world.quantiles = {"enabled": True, "budget_core_hours": core_hours}, (100.0, 120.0)
+    world.boot()
+    running = world.job()
+    world.look(running)
+    world.clock.pass_by(30.0)
+    world.look(running, place(world, "RUNNING"))
+    assert (world.queue.requeued == []) == stays
+
+
 def test_after_its_stop_loss_a_job_waits_behind_its_placeholder(world: World) -> None:
     waiting = brought_home(world)
     for _ in range(3):
