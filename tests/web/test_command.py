@@ -22,7 +22,7 @@ from tests.web.conftest import COMMAND
 
 def test_day_one_37_it_serves_where_it_is_told_until_it_is_told_to_end(config: Path) -> None:
     process = subprocess.Popen(
-        # the options come first, as in day-one.md, finding 37
+        # the options come first
         [*COMMAND, "web", "--config", str(config), "--port", "0", "--address", "127.0.0.1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
