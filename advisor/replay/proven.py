@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide import advise
-from advisor.decide.placement import as_case
+from advisor.decide.placement import PlacementCase, as_case
 from advisor.decide.proven import candidate_chance, worst_seconds
 from advisor.decide.record import LossAllowance, RecordKeeper
 from advisor.model.advice import Placement
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
 from advisor.model.settings import PlacementSettings, Settings
 from advisor.model.site import SiteState, TrackRecord
 from advisor.model.table import JobTable
@@ -74,13 +76,7 @@ def sent_by_the_advisor(
         fate = Fate(now, max(0.0, float(table.wait[row])), run, cost)
         case, chance = None, None
         if estimates is not None:
-            case = as_case(
-                processors=job.processors,
-                requested_time=job.requested_time,
-                estimates=estimates,
-                boot=placement.boot_seconds,
-                settings=placement,
-            )
+            case = _case(job, estimates, placement)
             chance = candidate_chance(case)
         record.submitted(row, fate, chance, counts=index >= first)
         if case is None or estimates is None or chance is None or index < first:
@@ -91,6 +87,16 @@ def sent_by_the_advisor(
             sent[index] = True
             record.moved(row, fate, worst_seconds(case))
     return sent
+
+
+def _case(job: Job, estimates: Estimates, placement: PlacementSettings) -> PlacementCase:
+    return as_case(
+        processors=job.processors,
+        requested_time=job.requested_time,
+        estimates=estimates,
+        boot=placement.boot_seconds,
+        settings=placement,
+    )
 
 
 class Fate(NamedTuple):
@@ -191,13 +197,7 @@ def earned_by_candidates(
         if estimates is None or math.isnan(waits[row]) or math.isnan(runs[row]):
             continue  # no forecast, or nobody knows what it saved: it was requeued, or cut short
         job = job_of(table, row)
-        case = as_case(
-            processors=job.processors,
-            requested_time=job.requested_time,
-            estimates=estimates,
-            boot=placement.boot_seconds,
-            settings=placement,
-        )
+        case = _case(job, estimates, placement)
         chance = candidate_chance(case)
         if chance is not None:
             keeper.ended(row, float(waits[row]) - case.penalty_seconds(float(runs[row])), chance)
