@@ -137,7 +137,7 @@ def _answers(
 
 
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
-    run = settings.placement.performance_ratio(job.processors) * estimates.run.seconds
+    run = _slower(job, ratio_of(job, state.ratios), settings) * estimates.run.seconds
     return of_users_choice(job, run, state.cloud, settings, state.time)
 
 

@@ -57,13 +57,16 @@ def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState,
 
 def _wait(room: Room, nodes: int, needed: int, cloud_run_seconds: float, now: float) -> float:
     """Until the `needed`-th place comes free; never later than by one of the two ways it may."""
-    if not room.later or room.total < nodes:
+    if room.total < nodes:
         return math.inf
     run = cloud_run_seconds if cloud_run_seconds > 0.0 else math.inf
     # the free places again, once those who take them before it have ended
     again = run * -(-(needed - room.free) // room.free) if room.free >= nodes else math.inf
     turns, place = divmod(needed - 1, room.total)
     # where there are very many places only the first are told: it is then that long at least
-    told = min(max(0, place - room.free), len(room.later) - 1)
-    freed = max(0.0, room.later[told] - now) if place >= room.free else 0.0
+    freed = 0.0
+    if place >= room.free:
+        if not room.later:
+            return again
+        freed = max(0.0, room.later[min(place - room.free, len(room.later) - 1)] - now)
     return min(again, freed + (turns * run if turns else 0.0))

@@ -52,7 +52,7 @@ def room_here(job: Job, state: SiteState) -> Answer | None:
 
 
 def _has_nodes(job: Job, free_nodes: tuple[FreeNodes, ...]) -> bool:
-    """Whether nodes that the job may use have room for one task of it.
+    """Whether nodes that the job may use have room for one task of it, and processors for all of its tasks.
 
     With a number of nodes, so many must have an equal share of its processors each. Memory is not promised on
     nodes that run other jobs: what those use is not known. A constraint that is no conjunction is doubt.
@@ -75,7 +75,7 @@ def _has_nodes(job: Job, free_nodes: tuple[FreeNodes, ...]) -> bool:
         and sum(group.nodes * group.memory_mb for group in fitting) < job.memory_mb
     ):
         return False
-    return sum(group.nodes * group.processors for group in fitting) >= job.processors
+    return sum(group.nodes * group.processors for group in fitting) >= job.processors * job.array_tasks
 
 
 def _may_use(job: Job, group: FreeNodes) -> bool:

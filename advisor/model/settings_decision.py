@@ -208,11 +208,10 @@ class HedgeSettings(Section):
         unit="core-h",
         ge=0.0,
     )
-    budget_usd: float = setting(
+    budget_usd: Dollars = setting(
         0.0,
         "The same in money, at the on-demand price of whole nodes; 0 leaves it to the core hours.",
         unit="USD",
-        ge=0.0,
     )
     budget_period: Literal["day", "month"] = setting("month", "What the budget is for, by UTC's calendar.")
     slot_held_seconds: float = setting(

@@ -223,8 +223,12 @@ def test_d7_a_name_that_ec2_reads_as_a_pattern_is_refused(tmp_path: Path, name: 
 
 def test_d12_an_infinite_cap_is_refused(tmp_path: Path) -> None:
     config = tmp_path / "advisor.toml"
-    for text in ("daily_cap_usd = inf", "account_daily_cap_usd = { chem = inf }"):
-        config.write_text(f"[waiting]\n{text}\n")
+    for text in (
+        "[waiting]\ndaily_cap_usd = inf",
+        "[waiting]\naccount_daily_cap_usd = { chem = inf }",
+        "[hedge]\nbudget_usd = inf",
+    ):
+        config.write_text(f"{text}\n")
         with pytest.raises(BadInput, match="finite"):
             load(config, {})
 

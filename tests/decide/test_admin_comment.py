@@ -113,7 +113,8 @@ def test_numbers_and_then_the_detail_leave_a_full_admin_comment():
 def test_an_admin_comment_of_a_job_its_user_placed():
     recorded = parse_admin_comment(admin_comment(ask(make_job(queue="burst"))))
     assert recorded is not None
-    assert recorded_headline(recorded) == "Left in the burst partition, as the user asked."
+    asked = "Left in the burst partition, as the user asked. A node that is launched for it is spot capacity."
+    assert recorded_headline(recorded) == asked
 
 
 @pytest.mark.parametrize(

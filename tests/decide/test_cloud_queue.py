@@ -102,6 +102,16 @@ def test_the_wait_by_hand(job, taken, wait):
     assert later == (wait - 60.0 if 100.0 <= wait < 1000.0 else wait), "what is expected comes nearer"
 
 
+@pytest.mark.parametrize(
+    ("tasks", "wait"), [(4, 0.0), (5, 1000.0), (8, 1000.0), (9, 2000.0), (100, 24_000.0)]
+)
+def test_day_one_3_an_array_runs_in_turns_on_a_cloud_that_is_all_free(tasks, wait):
+    """Two nodes, nothing on them: more tasks than nodes are no reason to say that they never start."""
+    job = make_job(processors=4, array_tasks=tasks)
+    assert cloud_wait("", job, 1000.0, cloud_with(any=FREE), NOW) == wait
+    assert cloud_wait("", job, math.nan, cloud_with(any=FREE), NOW) == (wait and math.inf)
+
+
 def test_a_kind_that_is_not_told_apart_is_like_any():
     cloud = cloud_with(any=TAKEN)
     assert cloud_wait("on-demand", make_job(), 60.0, cloud, NOW) == 600.0

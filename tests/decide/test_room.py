@@ -81,6 +81,8 @@ BIG = FreeNodes(
         ({"processors": 4, "queue": "big"}, True),
         ({"processors": 4, "queue": "other"}, False),
         ({"processors": 33, "queue": "big,other"}, False),
+        ({"processors": 4, "queue": "big", "array_tasks": 8}, True),
+        ({"processors": 4, "queue": "big", "array_tasks": 9}, False),  # the free rest is of another partition
     ],
 )
 def test_day_one_2_the_nodes_must_be_what_the_job_asks_for(*, asked: dict[str, Any], stays: bool) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from advisor.decide import advise
 from advisor.decide.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.reasons import Reason
 from advisor.decide.rules import RULES, may_move, partitions_of
 from advisor.decide.wording import headline, recorded_headline
-from advisor.model import Capacity, Placement, Verdict
-from tests.decide.cases import ask, make_cloud, make_job, make_settings
+from advisor.model import Capacity, Placement, SiteState, Verdict
+from advisor.model.site import PerformanceRatios
+from tests.decide.cases import CLUSTER, ask, make_cloud, make_estimates, make_job, make_settings
 
 STAYS = [
     ({"comment": "please no-burst"}, {}, {}, Reason.OPT_OUT_COMMENT),
@@ -102,6 +105,17 @@ def test_day_one_9_a_users_own_burst_job_gets_the_cheap_capacity(job, capacity, 
     assert recorded.capacity == advice.capacity
     assert headline(advice) == recorded_headline(recorded)
     assert str(capacity) in headline(advice) or advice.capacity is None
+
+
+def test_day_one_9_and_g17_16_a_users_own_burst_job_is_priced_by_the_learned_ratio():
+    """An hour here is two there, as learned: too long for spot where that may take 90 minutes."""
+    settings = make_settings(capacity={"spot_max_run_seconds": 5400.0})
+    learned = PerformanceRatios(overhead=0.0, baseline=2.0, deviation=0.1, jobs=9)
+    job = make_job(queue="burst", explicit_partition=True)
+    state = SiteState(time=1000.0, cluster=CLUSTER, cloud=make_cloud(features=("spot", "on-demand")))
+    for ratios, capacity in ((None, Capacity.SPOT), (learned, Capacity.ON_DEMAND)):
+        advice = advise(job, replace(state, ratios=ratios), make_estimates(), settings, advice_id="a")
+        assert advice.capacity is capacity
 
 
 MOVES = [

@@ -91,7 +91,8 @@ class Control:
     pool_order : PoolOrder or None
         The fleet's, told which pools are steady.
     wishes : AskWishes or None
-        What jobs ask for: so that what matching has left in Slurm is taken back also without a fleet.
+        What jobs ask for: so that what matching has left in Slurm is taken back also without a fleet, and a
+        waiting job that is moved keeps its user's preference.
 
     Raises
     ------
@@ -201,6 +202,7 @@ class Control:
             state=StateFile(settings.paths.state / "asked_again.json"),
             clock=self.clock,
             paid_nodes=lambda: reserved_in_force(settings.capacity, self.prices()),
+            prefers=lambda job_id: "" if wishes is None else wishes.wishes_of(job_id).prefer,
         )
         self._add(self.asking)
         self.match: MatchLoop | None = None

@@ -28,6 +28,9 @@ METRICS_BYTES: Final = 1_048_576
 
 _UINT53_MAX: Final = 2**53
 
+_MOST_COUNTED: Final = 2**31
+"""Processors, nodes or tasks; Slurm has 32 bits for each."""
+
 Number = Annotated[int, msgspec.Meta(ge=-_UINT53_MAX, le=_UINT53_MAX)]
 """A whole number of a request: Slurm has none beyond, and one of 400 digits would fail far from here."""
 
@@ -136,9 +139,9 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
         goes into the ledger, any other is forgotten.
     """
 
-    v: int
+    v: Number
     job: Job
-    seq: int = 0
+    seq: Number = 0
 
 
 class PingRequest(msgspec.Struct, frozen=True, tag_field="op", tag="ping", gc=False):
@@ -267,7 +270,18 @@ def decode_request(line: bytes) -> Request:
         raise ProtocolError(f"protocol version {request.v}, not {VERSION}", code="protocol.version")
     if not 0 <= request.seq <= _UINT53_MAX:
         raise ProtocolError("seq is out of range")
+    if isinstance(request, AgainRequest) and not _is_sane(request.job):
+        raise ProtocolError("a number of the job is out of range")
     return request
+
+
+def _is_sane(job: Job) -> bool:
+    """Whether its numbers can be reckoned with: none is checked by the type, as the hook's are."""
+    sizes = (job.processors, job.array_tasks, 1 if job.nodes is None else job.nodes)
+    amounts = (job.submit_time, job.requested_time, job.memory_mb, job.memory_mb_per_node, job.job_id)
+    return all(0 < size <= _MOST_COUNTED for size in sizes) and all(
+        amount is None or 0 <= amount <= _UINT53_MAX for amount in amounts
+    )
 
 
 def _decode_replacing(line: bytes) -> Request:

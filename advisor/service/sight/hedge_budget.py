@@ -20,6 +20,7 @@ from advisor.decide.demand import boot_seconds, cores_billed, usd_per_core_hour
 from advisor.decide.hedge_offer import worst_core_seconds
 from advisor.history.state_file import StateFile
 from advisor.model.advice import Capacity, Hedge, HedgeKind
+from advisor.model.errors import BadInput, RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
@@ -51,7 +52,7 @@ class HedgeBudget:
         self._period, self._looked, self._now, self._dearest = "", 0.0, 0.0, 0.0
         self._is_saved, self._is_lost, self._lost_in = True, False, ""
         if self.is_set:
-            self._take_up(state.read())
+            self._take_up(self._load())
 
     @property
     def is_set(self) -> bool:
@@ -187,9 +188,19 @@ class HedgeBudget:
                 log.warning("hedge.budget_not_saved", file=str(self._state.path), error=error.strerror)
             self._is_saved = False
 
+    def _load(self) -> Mapping[str, Any]:
+        """What was kept; where it cannot be read nothing is left until the period ends."""
+        try:
+            return self._state.load() or {}
+        except BadInput as error:
+            self._state.set_aside(str(error))
+        except RetryLater as error:
+            log.warning("hedge.budget_unreadable", file=str(self._state.path), error=str(error)[:200])
+        self._is_lost = True
+        return {}
+
     def _take_up(self, content: Mapping[str, Any]) -> None:
         if not content:
-            self._is_lost = self._state.path.exists()  # damaged: nothing is left until the period ends
             return
         try:
             self._period, self._lost_in = str(content["period"]), str(content.get("lost_in", ""))

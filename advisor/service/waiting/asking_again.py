@@ -29,7 +29,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.sight.view import SharedView
-from advisor.service.waiting.candidates import as_asked, may_be_asked
+from advisor.service.waiting.candidates import as_asked, may_be_asked, user_words
 from advisor.slurm.protocol import QueuedJob, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -70,6 +70,8 @@ class AskingAgainLoop:
         Time.
     paid_nodes : callable
         How many reserved nodes are free.
+    prefers : callable
+        Job id to what its user prefers (``--prefer``), empty for nothing; squeue and the ledger lack it.
     """
 
     name = "ask again"
@@ -85,6 +87,7 @@ class AskingAgainLoop:
         state: StateFile,
         clock: Clock,
         paid_nodes: Callable[[], int] = lambda: 0,
+        prefers: Callable[[int], str] = lambda _job_id: "",
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -94,6 +97,7 @@ class AskingAgainLoop:
         self._state = state
         self._clock = clock
         self._paid_nodes = paid_nodes
+        self._prefers = prefers
         self._moving = _intents(state.read())
         self._submitted: dict[str, Job] = {}  # by advice
         self._asked: dict[int, float] = {}  # monotonic seconds
@@ -229,9 +233,12 @@ class AskingAgainLoop:
         recorded = may_be_asked(queued, self._settings)
         job_id = queued.job.job_id
         submitted = None if recorded is None else self._submission(job_id, recorded.advice_id)
+        now = self._clock.monotonic()
         if submitted is None:
-            return False  # its advice is on its way to the ledger: the next round
-        self._asked[job_id] = self._clock.monotonic()
+            # its advice is on its way to the ledger; where it never arrives the others have their turn first
+            self._asked[job_id] = now - max(0.0, self._period - _LEAST_SECONDS)
+            return False
+        self._asked[job_id] = now
         job = as_asked(queued, submitted)
         if job is None:
             return False
@@ -244,13 +251,23 @@ class AskingAgainLoop:
                 self._would_move.add(job_id)
                 log.info("waiting.would_move", job=job_id, mode=reply.mode)
             return False
+        changes = self._changes(job_id, reply)
+        if changes is None:
+            self.counts["given_up"] += 1
+            log.info("waiting.not_moved", job=job_id, why="its user prefers other nodes")
+            return False
         self._moving[job_id] = {
             "advice_id": reply.id,
             "was": list(queued.partitions),
-            "changes": self._changes(reply),
+            "words": user_words(queued.job),
+            "changes": changes,
             "time": self._clock.wall(),
         }
-        self._write()
+        try:
+            self._write()
+        except OSError:
+            del self._moving[job_id]  # what is not written down is not done
+            raise
         return True
 
     def _submission(self, job_id: int, advice_id: str) -> Job | None:
@@ -262,12 +279,18 @@ class AskingAgainLoop:
             known = self._submitted[advice_id] = record.job
         return known
 
-    def _changes(self, reply: AdviseReply) -> dict[str, str]:
-        """What Slurm is told: as the hook would have set it inside ``sbatch``."""
+    def _changes(self, job_id: int, reply: AdviseReply) -> dict[str, str] | None:
+        """What Slurm is told: as the hook would have set it inside ``sbatch``.
+
+        A preference of the user's own stays. Slurm would use it instead of what is required: None then.
+        """
+        has_own = bool((reply.features or reply.prefer) and self._prefers(job_id))
+        if has_own and reply.features is not None:
+            return None
         changes = {"partition": reply.partition or "", "admincomment": reply.admin_comment or ""}
         if reply.features is not None:
             changes["features"] = reply.features
-        if reply.prefer is not None:
+        if reply.prefer is not None and not has_own:
             changes["prefer"] = reply.prefer
         if reply.time_limit is not None:
             most = [p.max_minutes for p in self._slurm.partitions() if p.name == reply.partition]
@@ -291,6 +314,8 @@ class AskingAgainLoop:
                 self._give_up(job_id, "it has started, is held, or is gone")
             elif list(queued.partitions) != intent["was"]:
                 self._give_up(job_id, "somebody moved it")
+            elif user_words(queued.job) != intent["words"]:
+                self._give_up(job_id, "somebody changed it: it is asked anew")
             else:
                 self._slurm.update_job([job_id], intent["changes"])
 
@@ -328,6 +353,7 @@ def _intents(content: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
             case {
                 "advice_id": str(),
                 "was": [*names],
+                "words": str(),
                 "changes": {"partition": str(), **rest},
                 "time": int() | float(),
             } if str(job_id).isdigit() and all(isinstance(each, str) for each in (*names, *rest.values())):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
@@ -70,3 +71,23 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
         heterogeneous=now.heterogeneous or submitted.heterogeneous,
         deferred=False,  # that time has come: it waits for processors
     )
+
+
+def user_words(job: Job) -> str:
+    """What a user may change of a waiting job (``scontrol update``) that an advice rests on, as one text."""
+    words = (
+        job.name,
+        job.account,
+        job.qos,
+        job.comment,
+        job.features,
+        job.plain_constraint,
+        job.requested_time,
+        job.requeue,
+        job.licenses,
+        job.reservation,
+        job.dependency,
+        job.gres,
+        job.node_list,
+    )
+    return msgspec.json.encode(words).decode()

@@ -92,6 +92,7 @@ def test_whoever_reports_is_in_the_status(control: Control) -> None:
         "watch": "places",
         "portfolio": "portfolio",
         "asking": "asking_again",
+        "hedges": "hedge_budget",
     } | {
         "match": "matching",
         "acquire": "acquirer",

@@ -105,9 +105,12 @@ def test_g17_a_restart_forgets_nothing(tmp_path: Path) -> None:
     assert again.unspent[0] == pytest.approx(2 * WORST + 360.0 - 400 * CORES)
 
 
-def test_g17_a_damaged_file_leaves_nothing_until_the_period_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ['{"period": "2026-11-22", "spent": "much"}', '{"period": "2026', "[]", ""]
+)
+def test_g17_a_damaged_file_leaves_nothing_until_the_period_ends(tmp_path: Path, content: str) -> None:
     look(make_budget(tmp_path), NOON, hedged())
-    (tmp_path / "hedge_budget.json").write_text('{"period": "2026-11-22", "spent": "much"}')
+    (tmp_path / "hedge_budget.json").write_text(content)
     budget = make_budget(tmp_path)
     assert look(budget, NOON + 5) == 0.0
     assert look(make_budget(tmp_path), NOON + 10) == 0.0, "a restart does not mend it"

@@ -9,7 +9,13 @@ import pytest
 
 from advisor.decide.admin_comment import parse_admin_comment
 from advisor.model import Job, Mode, Placement
-from advisor.service.exchange.protocol import VERSION, AgainRequest, decode_request, encode_line
+from advisor.service.exchange.protocol import (
+    VERSION,
+    AgainRequest,
+    ProtocolError,
+    decode_request,
+    encode_line,
+)
 from tests.service.site import (
     NOW,
     Clock,
@@ -104,3 +110,22 @@ def test_a_constraint_is_repeated_in_what_is_required(tmp_path: Path) -> None:
 def test_the_question_survives_the_socket() -> None:
     request = waiting(features=("x86",), comment="naïve", requested_time=None)
     assert decode_request(encode_line(request)) == request
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"processors": 0},
+        {"processors": -5},
+        {"processors": 10**30},
+        {"array_tasks": 0},
+        {"nodes": 0},
+        {"submit_time": -1.0},
+        {"submit_time": 1e308},
+        {"requested_time": -600.0},
+        {"memory_mb": -1},
+    ],
+)
+def test_g17_12_a_job_without_sense_is_refused_and_promises_nothing(fields: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError, match="out of range"):
+        decode_request(encode_line(waiting(**fields)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from advisor.decide.admin_comment import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.state_file import StateFile
 from advisor.model import Job, Placement
-from advisor.model.errors import RetryLater
+from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.sight.site_view import cluster_state
 from advisor.service.sight.view import SharedView
@@ -65,6 +66,8 @@ class World:
         self.asked: list[Job] = []
         self.moves = True
         self.mode = "act"
+        self.prefers = ""
+        self.reply: dict[str, Any] = {}
         self.submitted = Job(job_id=0, submit_time=0.0, processors=2, queue="onprem", requested_time=600.0)
         self.loop = self.new_loop()
 
@@ -77,6 +80,7 @@ class World:
             again=self.again,
             state=StateFile(self.folder / "asked_again.json"),
             clock=self.hands.clock,
+            prefers=lambda _job_id: self.prefers,
         )
 
     def again(self, job: Job) -> AdviseReply:
@@ -94,6 +98,7 @@ class World:
             partition="burst" if acts else None,
             admin_comment=moved,
             time_limit=60,
+            **self.reply,
         )
 
     def round(self, seconds: float = 31.0) -> None:
@@ -223,7 +228,18 @@ def test_the_intent_is_written_before_and_a_crash_is_made_good(world: World) -> 
     assert StateFile(world.folder / "asked_again.json").read()["moving"] == {}
 
 
-@pytest.mark.parametrize("since", [{"state": "RUNNING"}, {"reason": "JobHeldUser"}, {"queue": "other"}])
+@pytest.mark.parametrize(
+    "since",
+    [
+        {"state": "RUNNING"},
+        {"reason": "JobHeldUser"},
+        {"queue": "other"},
+        {"comment": "no-burst"},
+        {"features": ("x86",)},
+        {"requested_time": 60.0},
+        {"node_list": "node1"},
+    ],
+)
 def test_what_has_changed_since_the_intent_wins(world: World, since: dict[str, Any]) -> None:
     world.slurm.put(7)
     world.slurm.dies = True
@@ -231,8 +247,54 @@ def test_what_has_changed_since_the_intent_wins(world: World, since: dict[str, A
         world.round()
     world.slurm.dies = False
     world.slurm.put(7, **since)
+    world.moves = False  # one that is asked anew
     world.round()
     assert (world.moved, world.loop.report()["given_up"]) == ([], 1)
+
+
+def test_g17_12_a_preference_of_the_users_own_stays(world: World) -> None:
+    """Of ours nothing is set beside it; what must be required could not be, so the job stays."""
+    world.prefers, world.reply = "bigmem", {"prefer": "spot"}
+    world.slurm.put(7)
+    world.round()
+    assert (world.moved, "prefer" in world.slurm.told[0][1]) == ([7], False)
+    world.reply = {"features": "on-demand"}
+    world.slurm.put(8)
+    world.round()
+    assert (world.moved, world.loop.report()["given_up"]) == ([7], 1)
+    world.prefers = ""
+    world.round(601.0)
+    assert world.slurm.told[1][1]["features"] == "on-demand"
+
+
+def test_g17_12_jobs_whose_advice_never_arrives_keep_nobody_waiting(world: World) -> None:
+    world.moves = False
+    world.loop._advice = lambda job_id: (
+        None if job_id <= 250 else AdviceRecord(advice=STAYS, job=world.submitted)
+    )
+    lost = admin_comment(replace(STAYS, advice_id="lost"))
+    for job_id in range(1, 301):
+        world.slurm.put(job_id, admin_comment=lost if job_id <= 250 else COMMENT)
+    for _ in range(3):
+        world.round()
+    assert {job.job_id for job in world.asked} == set(range(251, 301))
+
+
+def test_g17_12_what_cannot_be_written_down_is_not_done(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_self: StateFile, _content: dict[str, Any]) -> None:
+        raise OSError(28, "No space left on device")
+
+    world.slurm.put(7)
+    with monkeypatch.context() as disk:
+        disk.setattr(StateFile, "write", full)
+        for _ in range(2):
+            with suppress(TellAdmin):
+                world.round()
+    assert (world.moved, world.loop.report()["moving"]) == ([], 0)
+    world.round(601.0)
+    assert world.moved == [7]
 
 
 @pytest.mark.parametrize(
