@@ -111,9 +111,10 @@ def is_never_spot(features: Collection[str]) -> bool:
 def _starts_sooner_elsewhere(job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> str:
     """Say that the nodes that may be spot are taken for longer than others; empty when they are not.
 
-    Slurm would start it on the others whatever it prefers, and they cost what on-demand costs.
+    Slurm would start it on the others whatever it prefers, and they cost what on-demand costs. A job of
+    several nodes may start on both kinds together, and what of them may be spot is cheaper as spot.
     """
-    if _ON_SPOT not in cloud.rooms:
+    if _ON_SPOT not in cloud.rooms or cloud.nodes_at_most(job) > 1:
         return ""
     on_spot = cloud_wait(_ON_SPOT, job, cloud_run_seconds, cloud, now)
     longer = on_spot - cloud_wait(ANY, job, cloud_run_seconds, cloud, now)

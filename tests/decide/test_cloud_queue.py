@@ -62,6 +62,15 @@ def test_day_one_3_the_capacity_that_starts_sooner_is_chosen():
     assert ask(cloud=cloud_with(any=TAKEN, spot=TAKEN, on_demand=TAKEN)).capacity is Capacity.SPOT
 
 
+def test_a_job_of_several_nodes_takes_both_kinds_and_its_share_of_spot():
+    """Three of its four nodes can be spot: on-demand would pay the dear price for all of them."""
+    whole = Room(processors=4, free=4, later=(), total=4)
+    spot = Room(processors=4, free=3, later=(), total=3)
+    cloud = cloud_with(any=whole, spot=spot, on_demand=FREE)
+    advice = ask(make_job(processors=4, nodes=4), cloud=cloud)
+    assert (advice.placement, advice.capacity) == (Placement.BURST, Capacity.SPOT)
+
+
 @pytest.mark.parametrize("rule", ["advisor", "published"])
 def test_a_full_cloud_keeps_jobs_here_whatever_the_rule(rule):
     endless = Room(processors=4, free=0, later=(NOW + 1e6,), total=1)
