@@ -19,7 +19,7 @@ from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
 from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.purse import Wish
+from advisor.service.cloud.purse_records import Wish
 from advisor.service.control.cloud_metrics import CloudCollector
 from advisor.service.control.cloud_report import CloudReport
 from advisor.service.exchange import status_file

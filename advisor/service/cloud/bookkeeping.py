@@ -10,7 +10,8 @@ from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.cloud.money import alive_by_node, reserved_in_force, running_nodes, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.purse import Purse, RunningNode, has_caps
+from advisor.service.cloud.purse import Purse, has_caps
+from advisor.service.cloud.purse_records import RunningNode
 from advisor.service.running.clock import Clock
 from advisor.service.sight.site_view import burst_nodes
 from advisor.service.sight.view import SharedView

@@ -13,7 +13,7 @@ from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
 from advisor.service.cloud.money import expected_seconds, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.purse import Wish
+from advisor.service.cloud.purse_records import Wish
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.sight.advice_of import moved_by_us
 from advisor.service.sight.site_view import burst_nodes

@@ -11,7 +11,7 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import CapacitySettings
-from advisor.service.cloud.purse import RunningNode
+from advisor.service.cloud.purse_records import RunningNode
 from advisor.service.sight.advice_of import predicted_cloud_seconds
 from advisor.service.sight.site_view import jobs_by_node
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot

@@ -17,93 +17,33 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from advisor.history.state_file import StateFile
 from advisor.model.bill import LEAST_SECONDS, PaidTime, cost_by_day, day_of
-from advisor.model.errors import AdvisorError, TellAdmin
+from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
+from advisor.service.cloud.purse_records import (
+    Amounts,
+    Kept,
+    Promise,
+    PurseFile,
+    RunningNode,
+    Seen,
+    Wish,
+    in_all,
+    of_history,
+    share_out,
+)
 from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
 _MOST_DAYS: Final = 400
-_GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last count may have run on
 _MOST_PAID: Final = 100_000  # stretches kept for a history that cannot be written
-
-
-Amounts = tuple[float, MappingProxyType[str, float]]
-"""US dollars in all, and by account; what is no account's is in the sum alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningNode:
-    """A node that costs money now.
-
-    Attributes
-    ----------
-    instance_id, node : str
-        Its instance, its name.
-    usd_per_hour : float
-        Price.
-    launch_time : float
-        When EC2 launched it, epoch seconds; 0 when unknown.
-    shares : mapping of account to float
-        Who pays which share; the rest (idle time) is nobody's.
-    left_usd : float or None
-        What its jobs will still cost by what is predicted of them; None while it boots.
-    """
-
-    instance_id: str
-    node: str
-    usd_per_hour: float
-    launch_time: float = 0.0
-    shares: Mapping[str, float] = field(default_factory=dict)
-    left_usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A node about to be launched: for which account, its predicted cost in dollars, and its price."""
-
-    node: str
-    account: str
-    usd: float
-    usd_per_hour: float
-
-
-@dataclass(slots=True)
-class _Seen:
-    until: float
-    usd_per_hour: float
-    shares: dict[str, float]
-    node: str = ""
-    since: float = math.nan  # when this stretch at one price began
-    is_ended: bool = False  # EC2 was told to end it
-    launched: float = 0.0  # 0: not known
-
-    def paid(self, instance_id: str) -> PaidTime:
-        return PaidTime(
-            instance_id=instance_id,
-            node=self.node,
-            since=self.since,
-            until=self.until,
-            usd_per_hour=self.usd_per_hour,
-        )
-
-
-@dataclass(slots=True)
-class _Promise:
-    account: str
-    usd: float
-    time: float
-    usd_per_hour: float = 0.0
-    is_counted: bool = False  # its instance has been counted: what it cost is known
 
 
 class Purse:
@@ -125,43 +65,18 @@ class Purse:
     """
 
     def __init__(self, state: StateFile, clock: Clock) -> None:
-        self._state = state
+        self._file = PurseFile(state)
         self._clock = clock
         self._lock = threading.Lock()
-        self._previous = StateFile(state.path.with_name(state.path.name + ".old"))
         self._doubted_at = clock.wall()
-        self.is_damaged = False
-        self.doubt = ""
-        content = self._kept()
-        self._is_known = content is not None
-        kept = content or {}
-        self._days: dict[str, dict[str, float]] = {
-            str(day): _amounts(accounts) for day, accounts in _items(kept.get("days"))
-        }
-        self._seen = dict(_seen(kept.get("seen")))  # instances that were running when last counted
-        self._promises = dict(_promises(kept.get("promises")))
-        self._closed = list(_closed(kept.get("paid")))
-        self._unattributed = _amounts(kept.get("unattributed"))  # by day: rebuilt, whose is not known
-        self._rebuilt = dict(_items(kept.get("rebuilt")))
-        self._saved_at = float(kept["saved_at"]) if _is_amount(kept.get("saved_at")) else 0.0
+        kept = self._file.read()
+        self._is_known = kept is not None
+        self.is_damaged, self.doubt = self._file.is_damaged, self._file.doubt
+        kept = kept or Kept()
+        self._days, self._unattributed = kept.days, kept.unattributed
+        self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
+        self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
         self._last_count: tuple[float, float] | None = None  # wall, monotonic
-
-    def _kept(self) -> dict[str, Any] | None:
-        """What was written last, or else the time before; None where neither can be used."""
-        for file in (self._state, self._previous):
-            try:
-                content = file.load()
-                if content is not None and not _is_whole(content):
-                    raise file.damaged("amounts that are none")
-            except AdvisorError as error:
-                file.set_aside(str(error))
-                self.is_damaged = True
-                self.doubt = f"{file.path.name} was damaged"
-                continue
-            if content is not None:
-                return content
-            self.doubt = self.doubt or f"there was no {file.path.name}"
-        return None
 
     # ------------------------------------------------------------------ rebuilding
 
@@ -182,7 +97,8 @@ class Purse:
         """Make up for what was lost, never for less than what was spent.
 
         What ran when it was counted last and runs no more is counted until now; so is what was launched since
-        then. Whose the history's stretches are is not known here: they count for the cap of each account.
+        then. What was counted while the doubt lasted is added to what the history knows. Whose that is, is
+        not known here: it counts for the cap of each account.
 
         Parameters
         ----------
@@ -197,39 +113,22 @@ class Purse:
             if not self.doubt:
                 return  # another loop has done it meanwhile
             now = self._clock.wall()
-            counted_at = self._saved_at
+            counted_at, mine = self._saved_at, self._paid()
+            known = {piece.instance_id for piece in mine}
             if paid is not None:
-                counted_at = self._take_from(list(paid), now)
+                usd, seen, counted_at = of_history(list(paid), mine, now)
+                self._seen = seen | self._seen
+                self._days[self._today()] = {"": usd}
+                self._unattributed = {self._today(): usd}
+                self._last_count = None  # those of the history were counted longer ago
             for item in ended:
-                began = item.launch_time
-                if began > counted_at and item.instance_id not in self._seen:
-                    self._seen[item.instance_id] = _Seen(
-                        began, item.usd_per_hour, {}, item.node, began, launched=began
-                    )
+                if item.launch_time > counted_at and item.instance_id not in known | self._seen.keys():
+                    self._seen[item.instance_id] = Seen.launched_as(item)
             self._rebuilt = {"time": now, "why": self.doubt} if self.is_damaged else {}
             why, self.doubt, self._is_known = self.doubt, "", True
             self._count(running)
-            spent = math.fsum(self._days.get(self._today(), {}).values())
-        if self.is_damaged:
-            log.warning("purse.rebuilt", why=why, spent_today_usd=round(spent, 4))
-
-    def _take_from(self, paid: Sequence[PaidTime], now: float) -> float:
-        """Begin with what the history knows of today; returns until when that was counted."""
-        today = self._today()
-        usd = 0.0
-        for piece in paid:
-            usd += cost_by_day(piece.since, piece.until, piece.usd_per_hour).get(today, 0.0)
-        self._days[today] = {"": usd}
-        self._unattributed = {today: usd}
-        counted_at = max((piece.until for piece in paid), default=0.0)
-        self._seen = {
-            piece.instance_id: _Seen(
-                piece.until, piece.usd_per_hour, {}, piece.node, piece.since, launched=piece.since
-            )
-            for piece in sorted(paid, key=lambda piece: piece.until)
-            if min(now, counted_at) - piece.until < _GROWING_SECONDS
-        }
-        return counted_at
+            if self.is_damaged:
+                log.warning("purse.rebuilt", why=why, spent_today_usd=round(self._spent()[0], 4))
 
     @property
     def rebuilt_today(self) -> str:
@@ -266,7 +165,7 @@ class Purse:
         try:
             self._save()
         except OSError as error:  # known in memory still
-            log.warning("purse.not_saved", file=str(self._state.path), error=error.strerror)
+            log.warning("purse.not_saved", file=str(self._file.path), error=error.strerror)
 
     def _elapsed(self) -> tuple[float, float]:
         """Now, and the longest time that can have gone by: a clock that was set invents no hours (F32)."""
@@ -274,7 +173,7 @@ class Purse:
         last, self._last_count = self._last_count, (now, steady)
         return now, math.inf if last is None else steady - last[1]
 
-    def _counted(self, item: RunningNode, last: _Seen | None, now: float, most: float) -> tuple[_Seen, float]:
+    def _counted(self, item: RunningNode, last: Seen | None, now: float, most: float) -> tuple[Seen, float]:
         """An instance counted until now, and what that has added, dollars."""
         begin = last.until if last is not None else item.launch_time or now
         # EC2 may list an instance a look later than it launched it
@@ -283,14 +182,14 @@ class Purse:
         if begin > now + LEAST_SECONDS:  # the clock was set back
             since = until = now
         launched = item.launch_time
-        seen = _Seen(until, item.usd_per_hour, self._shares(item), item.node, since, launched=launched)
+        seen = Seen(until, item.usd_per_hour, self._shares(item), item.node, since, launched=launched)
         if last is not None and since == last.until and item.usd_per_hour == last.usd_per_hour:
             seen.since = last.since
         elif last is not None:
             self._close(last.paid(item.instance_id))
         return seen, self._spend(since, until, item.usd_per_hour, seen.shares)
 
-    def _end(self, seen: _Seen, now: float, most: float) -> None:
+    def _end(self, seen: Seen, now: float, most: float) -> None:
         """Count an instance for the last time."""
         if not seen.is_ended:
             begin, seen.is_ended = max(seen.until, now - most), True
@@ -314,7 +213,7 @@ class Purse:
                 promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
             return
         account = max(item.shares, key=lambda name: item.shares[name], default="")
-        self._promises[item.node] = _Promise(account, item.left_usd, self._clock.wall(), is_counted=True)
+        self._promises[item.node] = Promise(account, item.left_usd, self._clock.wall(), is_counted=True)
 
     def _drop_stale(self, alive: set[str], now: float) -> None:
         self._promises = {
@@ -350,10 +249,10 @@ class Purse:
             refused: dict[str, str] = {}
             for wish in wishes:
                 mine = by_account.get(wish.account, 0.0) + self._unattributed.get(self._today(), 0.0)
-                if why := _refusal(wish, total, mine, caps):
+                if why := wish.refusal(total, mine, caps):
                     refused[wish.node] = why
                     continue
-                self._promises[wish.node] = _Promise(
+                self._promises[wish.node] = Promise(
                     wish.account, wish.usd, self._clock.wall(), wish.usd_per_hour
                 )
                 total += wish.usd
@@ -362,7 +261,7 @@ class Purse:
                 self._save()
             except OSError as error:
                 if has_caps(caps):
-                    text = f"{self._state.path} can't be written ({error.strerror})"
+                    text = f"{self._file.path} can't be written ({error.strerror})"
                     raise TellAdmin(
                         f"{text}: with a cap nothing is launched until it can", code="purse.not_saved"
                     ) from error
@@ -391,7 +290,7 @@ class Purse:
                 if promise is not None and not promise.is_counted and not there:
                     self._count_unseen(node, promise, now)
 
-    def _count_unseen(self, node: str, promise: _Promise, now: float) -> None:
+    def _count_unseen(self, node: str, promise: Promise, now: float) -> None:
         since, price = promise.time, promise.usd_per_hour
         hours = max(0.0, now - since) / 3600.0
         usd = max(min(promise.usd, hours * price), LEAST_SECONDS / 3600.0 * price)
@@ -405,10 +304,11 @@ class Purse:
     def paid(self) -> list[PaidTime]:
         """Stretches of time counted that :meth:`noted` has not been told of, and those that still grow."""
         with self._lock:
-            growing = [
-                seen.paid(instance_id) for instance_id, seen in self._seen.items() if seen.until > seen.since
-            ]
-            return [*self._closed, *growing]
+            return self._paid()
+
+    def _paid(self) -> list[PaidTime]:
+        growing = [seen.paid(name) for name, seen in self._seen.items() if seen.until > seen.since]
+        return [*self._closed, *growing]
 
     def launched_at(self, node: str) -> float | None:
         """When EC2 launched what the node is now, epoch seconds; None when that is not known."""
@@ -439,11 +339,6 @@ class Purse:
         with self._lock:
             return {day: dict(accounts) for day, accounts in self._days.items()}
 
-    def promised(self) -> Amounts:
-        """Dollars that launched nodes will still cost, as far as is predicted."""
-        with self._lock:
-            return self._promised()
-
     def exhausted(self, caps: WaitingSettings) -> tuple[bool, frozenset[str]]:
         """Whether the day's cap is reached, and which accounts have reached theirs."""
         with self._lock:
@@ -457,13 +352,13 @@ class Purse:
         return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
 
     def _spent(self) -> Amounts:
-        return _in_all(self._days.get(self._today(), {}))
+        return in_all(self._days.get(self._today(), {}))
 
     def _promised(self) -> Amounts:
         by_account = dict[str, float]()
         for promise in self._promises.values():
             by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
-        return _in_all(by_account)
+        return in_all(by_account)
 
     def _exposure(self) -> tuple[float, dict[str, float]]:
         by_account = dict(self._days.get(self._today(), {}))
@@ -475,7 +370,7 @@ class Purse:
         """Add what a stretch of time cost, to each day its own: yesterday's use up no cap of today's."""
         costs = cost_by_day(since, until, usd_per_hour)
         for day, usd in costs.items():
-            _add(self._days.setdefault(day, {}), shares, usd)
+            share_out(self._days.setdefault(day, {}), shares, usd)
         return sum(costs.values())
 
     def _today(self) -> str:
@@ -484,117 +379,20 @@ class Purse:
     def _save(self) -> None:
         if self.doubt and not self._is_known:
             return  # half of a day is no day: a restart would take it for the whole
-        promises = {node: asdict(promise) for node, promise in self._promises.items()}
-        seen = {name: asdict(item) for name, item in self._seen.items()}
-        paid = [asdict(piece) for piece in self._closed]
         self._saved_at = self._clock.wall()
-        content = {
-            "days": self._days,
-            "seen": seen,
-            "promises": promises,
-            "paid": paid,
-            "unattributed": self._unattributed,
-            "rebuilt": self._rebuilt,
-            "saved_at": self._saved_at,
-        }
-        self._state.write_after(self._previous, content)
+        self._file.write(
+            Kept(
+                days=self._days,
+                seen=self._seen,
+                promises=self._promises,
+                paid=self._closed,
+                unattributed=self._unattributed,
+                rebuilt=self._rebuilt,
+                saved_at=self._saved_at,
+            )
+        )
 
 
 def has_caps(caps: WaitingSettings) -> bool:
     """Whether spending is limited at all."""
     return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))
-
-
-def _refusal(wish: Wish, total: float, mine: float, caps: WaitingSettings) -> str:
-    cap = caps.daily_cap_usd
-    if cap and total + wish.usd > cap:
-        return f"{total:.2f} USD of {cap:.2f} for today are spent or promised"
-    cap = caps.account_daily_cap_usd.get(wish.account, 0.0)
-    if cap and mine + wish.usd > cap:
-        return f"{mine:.2f} USD of {cap:.2f} for account {wish.account} today are spent or promised"
-    return ""
-
-
-def _in_all(by_account: Mapping[str, float]) -> Amounts:
-    named = {account: usd for account, usd in by_account.items() if account}
-    return sum(by_account.values()), MappingProxyType(named)
-
-
-def _add(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:
-    named = {account: share for account, share in shares.items() if account}
-    for account, share in named.items():
-        day[account] = day.get(account, 0.0) + usd * share
-    day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
-
-
-def _items(content: object) -> Iterable[tuple[Any, Any]]:
-    return content.items() if isinstance(content, Mapping) else ()
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0.0
-
-
-def _is_whole(content: Mapping[str, Any]) -> bool:
-    """Whether nothing of a file is lost when it is read."""
-    try:
-        days = content.get("days", {})
-        read = {
-            "days": sum(len(_amounts(accounts)) for _, accounts in _items(days)),
-            "seen": len(list(_seen(content.get("seen")))),
-            "promises": len(list(_promises(content.get("promises")))),
-            "paid": len(list(_closed(content.get("paid")))),
-        }
-        there = {name: len(content.get(name, ())) for name in ("seen", "promises", "paid")}
-        there["days"] = sum(len(accounts) for accounts in days.values())
-    except (AttributeError, TypeError, ValueError):
-        return False
-    return read == there
-
-
-def _amounts(content: object) -> dict[str, float]:
-    return {str(name): float(value) for name, value in _items(content) if _is_amount(value)}
-
-
-def _seen(content: object) -> Iterable[tuple[str, _Seen]]:
-    for name, entry in _items(content):
-        if (
-            isinstance(entry, Mapping)
-            and _is_amount(entry.get("until"))
-            and _is_amount(entry.get("usd_per_hour"))
-        ):
-            until, price = float(entry["until"]), float(entry["usd_per_hour"])
-            # an earlier release did not say these: the stretch begins here
-            since, launched = entry.get("since", math.nan), entry.get("launched", math.nan)
-            yield (
-                str(name),
-                _Seen(
-                    until,
-                    price,
-                    _amounts(entry.get("shares")),
-                    str(entry.get("node", "")),
-                    float(since) if _is_amount(since) else until,
-                    entry.get("is_ended") is True,
-                    float(launched) if _is_amount(launched) else 0.0,
-                ),
-            )
-
-
-def _closed(content: object) -> Iterable[PaidTime]:
-    for entry in content if isinstance(content, list) else ():
-        amounts = [entry.get(name) for name in ("since", "until", "usd_per_hour")]
-        if all(map(_is_amount, amounts)):
-            since, until, price = map(float, amounts)
-            names = {name: str(entry.get(name, "")) for name in ("instance_id", "node")}
-            yield PaidTime(since=since, until=until, usd_per_hour=price, **names)
-
-
-def _promises(content: object) -> Iterable[tuple[str, _Promise]]:
-    for node, entry in _items(content):
-        if not isinstance(entry, Mapping):
-            continue
-        amounts = [entry.get(name) for name in ("usd", "time", "usd_per_hour")]
-        if all(map(_is_amount, amounts)):
-            usd, time, price = map(float, amounts)  # type: ignore[arg-type]
-            account, is_counted = str(entry.get("account", "")), entry.get("is_counted") is True
-            yield str(node), _Promise(account, usd, time, price, is_counted)

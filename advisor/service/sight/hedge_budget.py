@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -20,7 +20,7 @@ from advisor.decide.demand import boot_seconds, cores_billed, usd_per_core_hour
 from advisor.decide.hedge_offer import worst_core_seconds
 from advisor.history.state_file import StateFile
 from advisor.model.advice import Capacity, Hedge, HedgeKind
-from advisor.model.errors import BadInput, RetryLater
+from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
@@ -52,7 +52,7 @@ class HedgeBudget:
         self._period, self._looked, self._now, self._dearest = "", 0.0, 0.0, 0.0
         self._is_saved, self._is_lost, self._lost_in = True, False, ""
         if self.is_set:
-            self._take_up(self._load())
+            self._take_up()
 
     @property
     def is_set(self) -> bool:
@@ -96,7 +96,7 @@ class HedgeBudget:
                 if (found := self._hedged(queued)) is not None:
                     seen.add(found[0])
                     self._follow(*found, queued, cloud)
-            for key in set(map(str, self._budget.keys())) - seen:
+            for key in {*map(str, self._budget.keys()), *self._cores} - seen:
                 self._budget.settle(key)
                 self._cores.pop(key, None)
                 self._used.pop(key, None)
@@ -188,31 +188,22 @@ class HedgeBudget:
                 log.warning("hedge.budget_not_saved", file=str(self._state.path), error=error.strerror)
             self._is_saved = False
 
-    def _load(self) -> Mapping[str, Any]:
-        """What was kept; where it cannot be read nothing is left until the period ends."""
+    def _take_up(self) -> None:
         try:
-            return self._state.load() or {}
-        except BadInput as error:
-            self._state.set_aside(str(error))
-        except RetryLater as error:
-            log.warning("hedge.budget_unreadable", file=str(self._state.path), error=str(error)[:200])
-        self._is_lost = True
-        return {}
-
-    def _take_up(self, content: Mapping[str, Any]) -> None:
-        if not content:
-            return
-        try:
+            content = self._state.load()
+            if content is None:
+                return
             self._period, self._lost_in = str(content["period"]), str(content.get("lost_in", ""))
             self._is_lost = bool(self._lost_in)
             self._looked, self._dearest = float(content["looked"]), float(content["dearest"])
             self._budget.take_up(content["spent"], content["hedges"])
             self._cores = {str(key): float(cores) for key, cores in content["cores"].items()}
-            self._used = {str(key): float(used) for key, used in content["used"].items()}
+            self._used = {key: float(content["used"][key]) for key in self._cores}
             period_end(self._period)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (AdvisorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             # what was used is not known: nothing is left until the period ends
-            log.warning("hedge.budget_unreadable", file=str(self._state.path), error=str(error)[:200])
+            self._state.set_aside(f"{type(error).__name__}: {error}")
             self._is_lost = True
-            self._period, self._budget = "", Budget(0.0)
+            self._period, self._lost_in, self._budget = "", "", Budget(0.0)
             self._cores, self._used = {}, {}
+            self._save()  # without a period, so that the next start does not take it for a first one

@@ -20,6 +20,7 @@ from advisor.model.errors import AdvisorError
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.purse import Purse
+from advisor.service.cloud.purse_records import Kept, PurseFile
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.running.isolating import for_each
 from tests.service.cloud import test_machine
@@ -127,13 +128,18 @@ def promises_are_not_on_the_disk(patch: Patch) -> None:
 
 
 def a_damaged_purse_is_a_new_day(patch: Patch) -> None:
-    def forgets(self: Purse) -> dict[str, Any] | None:
-        try:
-            return self._state.load()
-        except AdvisorError:
-            return {}
+    read = PurseFile.read
 
-    patch.setattr(Purse, "_kept", forgets)
+    def forgets(self: PurseFile) -> Kept | None:
+        try:
+            self._state.load()
+        except AdvisorError:
+            return Kept()
+        kept = read(self)
+        self.doubt = ""
+        return kept
+
+    patch.setattr(PurseFile, "read", forgets)
 
 
 def what_cannot_be_read_is_free(patch: Patch) -> None:

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from advisor.history.state_file import StateFile
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
-from advisor.service.cloud.purse import Purse, RunningNode, Wish
+from advisor.service.cloud.purse import Purse
+from advisor.service.cloud.purse_records import RunningNode, Wish
 from tests.service.doubles import Hands
 
 HOUR = 3600.0
@@ -223,7 +224,7 @@ def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path:
     purse.release(["burst1", "burst2"], launched=True)
     purse.release(["burst3"], launched=False)  # EC2 gave no instance
     assert purse.spent_today()[0] == pytest.approx(0.25 + 0.1)
-    assert purse.promised()[0] == 0.0
+    assert purse.exposure_today()[1][0] == 0.0
 
 
 def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:
@@ -386,3 +387,32 @@ def test_d5_tomorrow_no_history_is_needed(spent: Path, hands: Hands) -> None:
     hands.pass_by(86_400.0)
     assert purse.doubt
     assert not purse.needs_history
+
+
+def test_d5_what_was_counted_while_the_history_could_not_be_read_stays_counted(
+    spent: Path, hands: Hands
+) -> None:
+    paid = purse_in(spent, hands).paid()
+    damage(spent, "purse.json", "purse.json.old")
+    hands.pass_by(HOUR)
+    purse = purse_in(spent, hands)
+    first = running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)
+    launched = hands.wall
+    for minutes in range(0, 120, 10):
+        short = [running("burst6", launch_time=launched)] if minutes <= 30 else []
+        purse.count([first, *short])
+        hands.pass_by(600.0)
+    ended = [running("burst6", launch_time=launched)]
+    for known in (paid, paid + purse.paid()):  # the learn loop may have written first
+        again = purse_in(spent, hands)
+        again.__dict__.update({**vars(purse), "_lock": again._lock, "_days": {}, "_seen": dict(purse._seen)})
+        again.rebuild([first], ended, known)
+        # 3 before, 3 hours of burst1, and 40 minutes of burst6, which was seen to be gone after them
+        assert again.spent_today()[0] == pytest.approx(3.0 + 3.0 + 40 / 60, abs=0.01)
+        of_first = [piece for piece in again.paid() if piece.instance_id == "i-burst1"]
+        assert sum(piece.until - piece.since for piece in of_first) == pytest.approx(5 * HOUR, abs=10)
+
+
+def test_d5_a_number_no_float_can_hold_is_damage(spent: Path, hands: Hands) -> None:
+    (spent / "purse.json").write_text('{"days":{"2027-01-15":{"physics":1' + "0" * 400 + "}}}")
+    assert purse_in(spent, hands).is_damaged

@@ -16,7 +16,8 @@ from advisor.history.store import HistoryStore
 from advisor.model import Advice, Capacity, Job, Mode, Placement
 from advisor.model.bill import midnight
 from advisor.model.settings import Ec2Settings, Settings, WaitingSettings
-from advisor.service.cloud.purse import Purse, RunningNode, Wish
+from advisor.service.cloud.purse import Purse
+from advisor.service.cloud.purse_records import RunningNode, Wish
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.running.clock import Clock
 from advisor.service.sight.site_view import cluster_state

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.model import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.service.cloud.purse import RunningNode, Wish
+from advisor.service.cloud.purse_records import RunningNode, Wish
 from advisor.slurm.steering import Demand, PowerSaving
 from tests.service.cloud_world import comment
 from tests.service.portfolio_world import PortfolioWorld, node, running, waiting

@@ -106,11 +106,12 @@ def test_g17_a_restart_forgets_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ['{"period": "2026-11-22", "spent": "much"}', '{"period": "2026', "[]", ""]
+    "content", ['{"period": "2026-11-22", "spent": "much"}', '{"period": "2026-1', "", "[]", "{}"]
 )
 def test_g17_a_damaged_file_leaves_nothing_until_the_period_ends(tmp_path: Path, content: str) -> None:
     look(make_budget(tmp_path), NOON, hedged())
     (tmp_path / "hedge_budget.json").write_text(content)
+    make_budget(tmp_path)  # and is killed before it looks
     budget = make_budget(tmp_path)
     assert look(budget, NOON + 5) == 0.0
     assert look(make_budget(tmp_path), NOON + 10) == 0.0, "a restart does not mend it"
