@@ -9,7 +9,7 @@ from advisor.decide.capacity import choose, kind_of_node, must_be_stable, of_use
 from advisor.decide.cloud_queue import cloud_wait
 from advisor.decide.demand import boot_seconds, cost_usd
 from advisor.decide.hedge_offer import hedge_of, in_doubt, priced, speculation_of, within_budget
-from advisor.decide.placement import PlacementCase, as_case, ratio_of, state_unknown
+from advisor.decide.placement import PlacementCase, as_case, no_room_there, ratio_of, state_unknown
 from advisor.decide.placement_rules import faster
 from advisor.decide.reasons import Reason
 from advisor.decide.room import room_here
@@ -175,7 +175,12 @@ def _slower(job: Job, ratio: Ratio | None, settings: Settings) -> float:
 
 
 def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:
-    """Question 2; a job that has waited b is not kept by doubts any more."""
+    """Question 2; a job that has waited b is not kept by doubts any more.
+
+    Where no cloud node could take the job there is no doubt to hedge, and no wait that would be long enough.
+    """
+    if case.cloud_wait_seconds == math.inf:
+        return no_room_there(case)
     if waited and (answer := waited_long_enough(case, waited, settings.waiting)) is not None:
         return answer
     return faster(case)

@@ -60,6 +60,10 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.ROOM_HERE: (
             "There is room here: {free_processors} are free and nobody waits; it asks for {processors}."
         ),
+        Reason.NO_ROOM_THERE: (
+            "Nobody can tell when the cloud would have room for it: its nodes are down or drained, too few "
+            "are of the kind it needs, or its tasks would take turns of unknown length."
+        ),
         Reason.STATE_UNKNOWN: (
             "There is no picture of the cluster that is recent and newer than its configuration: doubt means "
             "on-premise."
@@ -178,7 +182,14 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 UNITS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("performance_ratio", "ratio_deviation", "short_probability", "in_time_probability"), ""
+            (
+                "performance_ratio",
+                "ratio_deviation",
+                "win_probability",
+                "short_probability",
+                "in_time_probability",
+            ),
+            "",
         ),
         **dict.fromkeys(("ratio_jobs",), "jobs"),
         **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),

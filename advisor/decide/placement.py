@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.decide.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
@@ -158,6 +159,13 @@ def answer(
     if case.cloud_wait_seconds:
         more = (("cloud_wait", Quantity(case.cloud_wait_seconds)), *more)
     return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
+
+
+def no_room_there(case: PlacementCase) -> Answer:
+    """Answer where nobody can tell when the cloud would have room: no, with the finite numbers only."""
+    found = answer(case, Verdict.NO, Reason.NO_ROOM_THERE)
+    finite = tuple((name, number) for name, number in found.numbers if not math.isinf(number.value))
+    return replace(found, numbers=finite)
 
 
 def state_unknown() -> Answer:

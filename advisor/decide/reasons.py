@@ -39,6 +39,7 @@ class Reason(enum.StrEnum):
     CLOUD_FASTER = "turnaround.cloud_faster"
     CLOUD_NOT_FASTER = "turnaround.cloud_not_faster"
     ROOM_HERE = "turnaround.room_here"
+    NO_ROOM_THERE = "turnaround.no_room_there"
     STATE_UNKNOWN = "turnaround.state_unknown"
     WAIT_UNKNOWN = "turnaround.wait_unknown"
     RUN_UNKNOWN = "turnaround.run_unknown"

@@ -79,6 +79,22 @@ def test_a_full_cloud_keeps_jobs_here_whatever_the_rule(rule):
     assert advice.placement is Placement.ON_PREMISE
 
 
+@pytest.mark.parametrize("rule", ["advisor", "published"])
+@pytest.mark.parametrize("hedged", [False, True])
+def test_day_one_3_a_cloud_without_any_place_is_no_doubt_to_be_hedged(rule, hedged):
+    """All nodes are down: it was hedged into a queue that never moves, as if its run time were unknown."""
+    settings = make_settings(placement={"rule": rule}, hedge={"enabled": hedged, "by_default": True})
+    advice = ask(
+        make_job(submit_time=NOW - 9e5), cloud=cloud_with(any=Room(processors=1, free=0)), settings=settings
+    )
+    assert (advice.placement, advice.decisive.reason) == (Placement.ON_PREMISE, Reason.NO_ROOM_THERE)
+    recorded = parse_admin_comment(admin_comment(advice))
+    assert recorded is not None
+    for said in (explanation(advice), recorded_sentence(recorded)):
+        assert "Nobody can tell when the cloud would have room for it" in said
+        assert "unlimited" not in said
+
+
 SMALL = (
     Room(processors=1, free=5, later=(NOW + 100.0, NOW + 200.0, NOW + 300.0), total=8),
     Room(processors=2, free=2, later=(NOW + 200.0, NOW + 300.0), total=4),

@@ -9,6 +9,7 @@ import unicodedata
 import pytest
 from msgspec.structs import replace
 
+from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.phrases import HEADINGS, NAMES, PHRASES, UNITS
 from advisor.decide.reasons import Reason
 from advisor.decide.wording import (
@@ -17,6 +18,7 @@ from advisor.decide.wording import (
     headline,
     in_general,
     message,
+    recorded_sentence,
     sentence,
 )
 from advisor.model import Answer, Question, Verdict
@@ -104,3 +106,13 @@ def test_day_one_34_every_reason_has_words_without_a_jobs_numbers(reason: Reason
     assert "{" not in words
     assert "()" not in words
     assert words.endswith(".")
+
+
+def test_a_probability_in_an_admin_comment_is_no_time():
+    comment = (
+        '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"turnaround.unlikely",'
+        '"size":"unknown","n":{"predicted_saving":200,"win_probability":0.31}}'
+    )
+    recorded = parse_admin_comment(comment)
+    assert recorded is not None
+    assert "with a probability of 0.31 only" in recorded_sentence(recorded)

@@ -26,7 +26,7 @@ from advisor.service.exchange.status_file import write as write_status
 from advisor.service.learn.placement_loop import PlacementLoop
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
-from advisor.service.sight.cloud_rooms import cloud_rooms
+from advisor.service.sight.cloud_rooms import NO_ROOM, cloud_rooms
 from advisor.service.sight.committed import with_committed
 from advisor.service.sight.hedge_budget import HedgeBudget
 from advisor.service.sight.site_view import (
@@ -172,7 +172,10 @@ class LookLoop:
         cloud = with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings)
         if self._hedges is not None:
             self._hedges.saw(snapshot, cloud)
-        rooms = cloud_rooms(_usable(nodes), snapshot, self._settings.cluster.burst_partition)
+        usable = _usable(nodes)
+        rooms = cloud_rooms(usable, snapshot, self._settings.cluster.burst_partition)
+        if nodes and not usable:
+            rooms = dict(NO_ROOM)
         snapshots.write(
             self._settings.paths.snapshot,
             Snapshot(

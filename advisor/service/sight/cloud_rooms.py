@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,6 +30,9 @@ _MOST_WAITING: Final = 500
 """Tasks that are put on nodes at each look; behind so many a forecast of the wait says little."""
 _MOST_TOLD: Final = 512
 _FREE: Final = -math.inf
+
+NO_ROOM: Final = MappingProxyType({ANY: (Room(processors=1, free=0),)})
+"""Of a burst partition whose nodes are all down or drained: a job that is moved there waits without end."""
 
 Times: TypeAlias = NDArray[np.float64]
 

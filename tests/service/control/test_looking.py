@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.decide.admin_comment import admin_comment
+from advisor.decide.cloud_queue import cloud_wait
 from advisor.ec2.prices import Prices, Quote, Reserved
 from advisor.model import ClusterState, Node
 from advisor.model.settings import PathSettings, Settings
@@ -17,7 +19,7 @@ from advisor.service.control.looking import LookLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
-from tests.decide.cases import ask
+from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_look, make_node, make_queued
 
 NODES = (make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE", "POWERED_DOWN"))
@@ -99,6 +101,33 @@ def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
     broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
     cloud = loop.cloud_state([*usable, *broken])
     assert (cloud.nodes_total, cloud.nodes_up, cloud.features) == (1, 1, ("spot",))
+
+
+@pytest.mark.parametrize(
+    ("states", "wait"),
+    [(("DOWN",), math.inf), (("IDLE", "DRAIN"), math.inf), (("IDLE", "POWERED_DOWN"), 0.0)],
+)
+def test_day_one_3_where_all_cloud_nodes_are_down_nobody_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], wait: float
+) -> None:
+    nodes = (make_node("burst1", *states), make_node("burst2", *states))
+    monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
+    loop = make_loop(tmp_path, None, open_now=(True, True))
+    for step in (loop.look, loop.publish):
+        step()
+    state = snapshots.read(tmp_path / "snapshot.msgpack").state
+    assert cloud_wait("", make_job(), 60.0, state.cloud, state.time) == wait
+
+
+def test_without_a_burst_partition_nothing_is_known_of_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site that looks at the advice first, before it has a cloud."""
+    monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, (), ()))
+    loop = make_loop(tmp_path, None, open_now=(True, True))
+    for step in (loop.look, loop.publish):
+        step()
+    assert snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.rooms == {}
 
 
 def test_seeds_r1_busy_spot_nodes_use_up_no_reserved_instance(tmp_path: Path) -> None:
