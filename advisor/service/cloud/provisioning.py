@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from msgspec import structs
@@ -14,8 +14,6 @@ from msgspec import structs
 from advisor.decide.admin_comment import parse_admin_comment
 from advisor.decide.capacity import is_never_spot, too_often_interrupted
 from advisor.ec2.errors import Failure, FailureClass
-from advisor.ec2.fleet import Launched, LaunchReport, Refuse
-from advisor.ec2.instances import Instance
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
@@ -25,6 +23,7 @@ from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.capping import Caps
+from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.record import CloudRecord
@@ -44,48 +43,6 @@ _PERIOD_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 180
 """As long as a pool without capacity is left alone at first."""
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
-
-
-class CloudFleet(Protocol):
-    """What the loops ask of :class:`advisor.ec2.fleet.Fleet`."""
-
-    def resume(
-        self,
-        nodes: Sequence[str],
-        *,
-        capacity_of: Mapping[str, Capacity] | None = None,
-        refuse: Refuse | None = None,
-    ) -> LaunchReport:
-        """Give every node an instance; repeating it is harmless."""
-        ...
-
-    def asked_for(self, nodes: Iterable[str]) -> None:
-        """Slurm wants these nodes: what was seen of them before makes nothing an orphan."""
-        ...
-
-    def suspend(self, nodes: Sequence[str]) -> list[str]:
-        """Terminate the nodes' instances."""
-        ...
-
-    def collect(self, orphans: Sequence[Instance], looked: float) -> list[str]:
-        """Terminate instances nobody claimed when Slurm was looked at (monotonic seconds)."""
-        ...
-
-    def recover(self, wanted: Collection[str]) -> list[Launched]:
-        """Settle launches whose outcome is not known; nodes not wanted any more get nothing new."""
-        ...
-
-    def name_unnamed(self) -> int:
-        """Set missing name tags."""
-        ...
-
-    def instances(self) -> list[Instance]:
-        """All instances of ours."""
-        ...
-
-    def unlisted_nodes(self, listed: Sequence[Instance], /) -> frozenset[str]:
-        """Nodes launched so shortly ago that the list may not have their instances yet."""
-        ...
 
 
 class ProvisionLoop:

@@ -69,10 +69,9 @@ class Purse:
         self._clock = clock
         self._lock = threading.Lock()
         self._doubted_at = clock.wall()
-        kept = self._file.read()
-        self._is_known = kept is not None
+        found = self._file.read()
+        self._is_known, kept = found is not None, found or Kept()
         self.is_damaged, self.doubt = self._file.is_damaged, self._file.doubt
-        kept = kept or Kept()
         self._days, self._unattributed = kept.days, kept.unattributed
         self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
         self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
@@ -177,7 +176,7 @@ class Purse:
         """An instance counted until now, and what that has added, dollars."""
         begin = last.until if last is not None else item.launch_time or now
         # EC2 may list an instance a look later than it launched it
-        since = max(begin, now - most - (LEAST_SECONDS if last is None else 0.0))
+        since = _not_before(now - most - (LEAST_SECONDS if last is None else 0.0), begin)
         until = max(since, now) if last is not None else max(now, begin + LEAST_SECONDS)
         if begin > now + LEAST_SECONDS:  # the clock was set back
             since = until = now
@@ -192,7 +191,7 @@ class Purse:
     def _end(self, seen: Seen, now: float, most: float) -> None:
         """Count an instance for the last time."""
         if not seen.is_ended:
-            begin, seen.is_ended = max(seen.until, now - most), True
+            begin, seen.is_ended = _not_before(now - most, seen.until), True
             self._spend(begin, now, seen.usd_per_hour, seen.shares)
             seen.until = max(seen.until, now) if begin == seen.until else seen.until
 
@@ -299,8 +298,6 @@ class Purse:
         name = f"{node} launched {since:.0f}"
         self._close(PaidTime(instance_id=name, node=node, since=since, until=until, usd_per_hour=price))
 
-    # ------------------------------------------------------------------ what was counted
-
     def paid(self) -> list[PaidTime]:
         """Stretches of time counted that :meth:`noted` has not been told of, and those that still grow."""
         with self._lock:
@@ -391,6 +388,11 @@ class Purse:
                 saved_at=self._saved_at,
             )
         )
+
+
+def _not_before(earliest: float, begin: float) -> float:
+    """Begin no earlier; less than a second is what lies between reading the two clocks, no jump."""
+    return earliest if earliest - begin >= 1.0 else begin
 
 
 def has_caps(caps: WaitingSettings) -> bool:

@@ -19,10 +19,10 @@ from advisor.model.errors import TellAdmin
 from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
+from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.money import alive_by_node
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.provisioning import CloudFleet
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each

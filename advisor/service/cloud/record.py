@@ -14,6 +14,7 @@ import structlog
 
 from advisor.history.state_file import StateFile
 from advisor.history.whole_file import replace_file
+from advisor.model.errors import AdvisorError
 from advisor.service.cloud.purse import Purse
 from advisor.service.running.clock import Clock
 
@@ -157,8 +158,11 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 
 def _read(path: Path) -> _Content:
+    file = StateFile(path)
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = file.load()
+        if found is None:
+            return _Content()
         boots: Mapping[str, Any] = found["boots"]
         return _Content(
             boots={str(pool): [float(s) for s in seconds][-_BOOTS:] for pool, seconds in boots.items()},
@@ -166,10 +170,8 @@ def _read(path: Path) -> _Content:
             boots_seen=max(0, int(found["boots_seen"])),
             failures_seen=max(0, int(found["failures_seen"])),
         )
-    except FileNotFoundError:
-        return _Content()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        StateFile(path).set_aside(f"{type(error).__name__}: {error}")
+    except (AdvisorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        file.set_aside(f"{type(error).__name__}: {error}")
         # how many boots had failed is not known: one may try, and if that fails nothing else does
         return _Content(failures_in_a_row=_FAILURES_UNTIL_PROTECTED - 1)
 

@@ -11,11 +11,12 @@ from advisor.history.state_file import StateFile
 from advisor.model.bill import Rows
 from advisor.model.settings import Settings
 from advisor.service.cloud.bookkeeping import AskPaid
+from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
 from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.pricing import PriceLoop
-from advisor.service.cloud.provisioning import CloudFleet, ProvisionLoop
+from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.control.cloud_report import CloudReport

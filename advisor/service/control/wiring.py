@@ -18,10 +18,10 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
+from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.cloud.money import reserved_in_force
 from advisor.service.cloud.pricing import price_table
-from advisor.service.cloud.provisioning import CloudFleet
 from advisor.service.cloud.record import CloudRecord
 from advisor.service.control.cloud_loops import CloudLoops
 from advisor.service.control.cloud_metrics import CloudCollector

@@ -534,5 +534,7 @@ def test_the_record_survives_a_restart_and_a_damaged_file(rig: Rig, tmp_path: Pa
         rig.cloud.booted(seconds)
     again = CloudRecord(tmp_path / "cloud.json", rig.hands.clock)
     assert again.boot_seconds == 30.0
-    (tmp_path / "cloud.json").write_text('{"boots": {"p": [1, "x"')
-    assert CloudRecord(tmp_path / "cloud.json", rig.hands.clock).boot_seconds is None
+    infinite = '{"boots": {}, "failures_in_a_row": Infinity, "boots_seen": 1, "failures_seen": 1}'
+    for content in ('{"boots": {"p": [1, "x"', infinite, "[]"):
+        (tmp_path / "cloud.json").write_text(content)
+        assert CloudRecord(tmp_path / "cloud.json", rig.hands.clock).boot_seconds is None

@@ -203,6 +203,22 @@ def test_f32_a_clock_that_jumps_costs_nothing(tmp_path: Path, hands: Hands) -> N
     assert purse.spent_today()[0] == pytest.approx(1.0 + 1 / 60)
 
 
+def test_f32_two_clocks_are_never_read_at_the_same_moment(tmp_path: Path, hands: Hands) -> None:
+    """What a node costs at one price stays one stretch, to its end: else the history gets one each round."""
+    purse = purse_in(tmp_path, hands)
+    launched = hands.wall
+    for later in (0.0, 1e-5, 0.0, 2e-3, 1e-6):
+        hands.pass_by(600.0)
+        hands.monotonic -= later
+        purse.count([running(launch_time=launched)])
+    hands.pass_by(15.0)
+    hands.monotonic -= 1e-4
+    purse.release(["burst1"], launched=True)
+    purse.count([])
+    assert [(piece.since, piece.until) for piece in purse.paid()] == [(launched, hands.wall)]
+    assert purse.spent_today()[0] == pytest.approx(3015 / HOUR)
+
+
 def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
     tmp_path: Path, hands: Hands
 ) -> None:
