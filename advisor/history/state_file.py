@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from pathlib import Path
@@ -96,10 +95,14 @@ class StateFile:
             As `write`.
         """
         new = previous.path.with_name(previous.path.name + ".new")
-        with contextlib.suppress(FileNotFoundError):
+        try:
             new.unlink(missing_ok=True)
             new.hardlink_to(self.path)
             new.replace(previous.path)
+        except FileNotFoundError:
+            pass  # the first one
+        except OSError:  # some file systems have no hard links: no copy is better than one that grows old
+            previous.path.unlink(missing_ok=True)
         self.write(content)
 
     def keep(self, content: dict[str, Any], event: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -77,3 +78,16 @@ def test_a_write_that_fails_leaves_the_old_object(tmp_path, monkeypatch):
     assert [(line["event"], line["error"]) for line in logs] == [
         ("state.not_kept", "No space left on device")
     ]
+
+
+def test_where_there_are_no_hard_links_nothing_old_is_taken_for_the_last_one(tmp_path, monkeypatch):
+    file, previous = StateFile(tmp_path / "state.json"), StateFile(tmp_path / "state.json.old")
+    for number in (1, 2):
+        file.write_after(previous, {"a": number})
+
+    def none(_self: Path, _target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", none)
+    file.write_after(previous, {"a": 3})
+    assert (file.load(), previous.load()) == ({"a": 3}, None)
