@@ -232,7 +232,7 @@ def test_day_one_12_a_young_history_is_judged_from_its_first_forecasts_on(site: 
     assert 1000 <= len(before) < 1100
     text = " ".join(runner.invoke(app, ["whatif", "--config", str(site)]).stdout.split())
     assert "as asked: before, too few jobs had ended to forecast from" in text
-    assert "time saved" in text
+    assert "turnaround saved" in text
 
 
 def test_day_one_12_too_few_jobs_at_all_are_told_with_their_number(tmp_path: Path) -> None:
