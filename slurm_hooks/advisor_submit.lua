@@ -895,12 +895,13 @@ function advisor.submit(job_desc, part_list, submit_uid) -- luacheck: no unused 
 end
 
 -- Both around a slurm_job_submit of the site's own: what it refuses is refused, nobody is asked then.
+-- One that returns no number has accepted the job, for slurmctld as well.
 function advisor.around(own)
   if type(own) ~= "function" then return advisor.submit end
   return function(job_desc, part_list, submit_uid)
     advisor.before(job_desc)
     local code = own(job_desc, part_list, submit_uid)
-    if code ~= SUCCESS then return code end
+    if (tonumber(code) or SUCCESS) ~= SUCCESS then return code end
     return advisor.submit(job_desc, part_list, submit_uid)
   end
 end

@@ -24,8 +24,6 @@ STOPS: Final[Floats] = np.concatenate([[0.0], np.geomspace(10.0, 3e6, 36)])
 """Stop-losses looked at, seconds in the cloud; 0 is no hedge, the last no stop-loss to speak of."""
 PRICES: Final[Floats] = np.concatenate([np.geomspace(1e-5, 1e4, 91), [1e30]])
 """Prices of a core-second in seconds of turnaround, ascending; at the last nobody is hedged."""
-PRICE_STEP: Final = float(np.log(PRICES[1] / PRICES[0]))
-"""Natural logarithm of the ratio between two prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -75,6 +75,15 @@ def test_day_one_1_what_the_site_refuses_is_refused_and_nobody_is_asked(lua: str
     assert "partition" not in asked(network)
 
 
+@pytest.mark.parametrize("returned", ["", "return", "return nil", 'return "0"', "return true"])
+def test_day_one_1_a_site_that_returns_no_code_has_accepted_the_job(
+    lua: str, tmp_path: Path, returned: str
+) -> None:
+    own = f"function slurm_job_submit(job) job.partition = 'onprem' {returned} end"
+    slurm, _ = site(lua, tmp_path, AROUND, own)
+    assert slurm.submit({}).changes == {"partition": "onprem", "admin_comment": "{}"}
+
+
 def test_day_one_1_without_before_all_words_are_the_users(lua: str, tmp_path: Path) -> None:
     slurm, network = site(lua, tmp_path, "slurm_job_submit = advisor.submit")
     slurm.submit({"partition": "onprem"})
