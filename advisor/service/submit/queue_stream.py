@@ -36,8 +36,8 @@ MOST_TASKS: Final = 1_000
 """Tasks of a waiting array that are counted; what a thousand do to a queue, ten thousand do no less."""
 FILE_NAME: Final = "queue.msgpack"
 FORMAT: Final = 3
-"""2: with jobs cut short and started again, which a submit server of an earlier release does not know. 3: bounds
-are ``IntervalCalibration.cut``."""
+"""2: with jobs cut short and started again, which a submit server of an earlier release does not know.
+3: bounds are ``IntervalCalibration.cut``."""
 _MAX_BYTES: Final = 32 * 1024 * 1024
 _TASK: Final = 2**32  # keys of an array's waiting tasks: exact in a float64
 _FORGOTTEN_SECONDS: Final = 3600.0
