@@ -202,3 +202,10 @@ def test_every_page_for_admins_is_linked_from_the_readme() -> None:
     linked = {target.partition("#")[0] for page, target in links() if page.name == "README.md"}
     for page in (PROJECT / "docs").glob("*.md"):
         assert f"docs/{page.name}" in linked
+
+
+@pytest.mark.parametrize(
+    "page", [PROJECT / "README.md", PROJECT / "docs" / "install.md"], ids=lambda page: page.name
+)
+def test_day_one_25_the_commands_of_an_installation_need_no_sudo(page: Path) -> None:
+    assert not [line for line in code_of(page) if line.lstrip("$ ").startswith("sudo ")]

@@ -20,7 +20,9 @@ _HEIGHT = 460
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>body{{font-family:system-ui,sans-serif;margin:2rem auto;max-width:1000px;color:#212529}}
-p{{color:#495057;line-height:1.5}}</style><script>{library}</script></head>
+p{{color:#495057;line-height:1.5}}
+@media screen and (prefers-color-scheme:dark){{body{{background:#16191d;color:#e9ecef}}p{{color:#ced4da}}
+.plotly-graph-div{{filter:invert(.91) hue-rotate(180deg)}}}}</style><script>{library}</script></head>
 <body><h1>{title}</h1><p>{about}</p>{plots}</body></html>
 """
 

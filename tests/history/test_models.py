@@ -109,7 +109,7 @@ def _change_arrays(home: Path) -> None:
     (home / "00000001" / "arrays.npz").write_bytes(content)
 
 
-def _swap_arrays(home: Path) -> None:
+def _mutant_swapped_model(home: Path) -> None:
     """A whole, readable model of somebody else's: only the manifest's hash tells."""
     np.savez(home / "00000001" / "arrays.npz", ids=np.array([9, 9, 9]))
 
@@ -153,7 +153,7 @@ def _plain_current(home: Path) -> None:
     "harm",
     [
         _change_arrays,
-        _swap_arrays,
+        _mutant_swapped_model,
         _cut_arrays,
         _remove_arrays,
         _remove_manifest,

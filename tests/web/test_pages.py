@@ -255,3 +255,12 @@ def test_no_text_in_a_figure_ends_its_element() -> None:
     text = figure_text(figure)
     assert not set(text) & set("<>&")
     assert json.loads(text)["data"][0]["x"] == ["</script><script>alert(1)//", "a&b"]
+
+
+def test_day_one_35_a_portfolio_that_is_off_is_no_fault(
+    client: TestClient, ask_site: Ask, empty: Path
+) -> None:
+    for asked in (client, ask_site(empty)):
+        text = asked.get("/portfolio").text
+        assert 'class="wrong"' not in text
+        assert asked.get("/portfolio").status_code == 200

@@ -168,8 +168,8 @@ def _predicted(pairs: Sequence[tuple[float, float]], title: str) -> go.Figure:
     ticks = {
         "type": "log",
         "range": [-0.1, top],
-        "tickvals": [1, 60, 3600, 86_400, 604_800],
-        "ticktext": ["1 s", "1 min", "1 h", "1 d", "1 w"],
+        "tickvals": [1, 10, 60, 600, 3600, 21_600, 86_400, 604_800],
+        "ticktext": ["1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 d", "1 w"],
     }
     figure.update_xaxes(title="predicted", **ticks)
     styled(figure, title, "actual")
