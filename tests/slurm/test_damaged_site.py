@@ -21,7 +21,7 @@ from advisor.testing.site import Site, SiteOptions
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site() -> Iterator[Site]:
     lab = LabOptions(nodes=1, burst_nodes=2, suspend_seconds=3, suspend_timeout_seconds=2)
     settings = {"waiting": {"daily_cap_usd": 50.0}, "placement": {"boot_seconds": 5.0}}
