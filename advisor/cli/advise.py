@@ -6,7 +6,7 @@ import os
 import pwd
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -15,6 +15,8 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.model.errors import BadInput
+
+_HETEROGENEOUS: Final = "It is a heterogeneous job, whose parts stay together."
 
 if TYPE_CHECKING:
     from advisor.decide.admin_comment import RecordedAdvice
@@ -134,8 +136,8 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
             "time_limit_minutes": None,
             "capacity": None,
             "reason": "rule.heterogeneous",
-            "sentence": "It is a heterogeneous job, whose parts stay together.",
-            "why": "It is a heterogeneous job, whose parts stay together.",
+            "sentence": _HETEROGENEOUS,
+            "why": _HETEROGENEOUS,
         }
     return result
 

@@ -49,7 +49,7 @@ def ticking(beginning: str = "starting") -> Iterator[Tick]:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Say that something is being done whose length nobody knows; yields what renames it."""
+    """Show that work of unknown length goes on; yields a function that names its present step."""
     with ticking(what) as tick:
         yield lambda name: tick(name, 0, 0)
 

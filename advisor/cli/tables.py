@@ -1,4 +1,4 @@
-"""Tables of text, the same for every command: readable at 80 columns, one row a line where nobody looks."""
+"""Tables of text, the same for every command: readable at 80 columns, one row a line when piped."""
 
 from __future__ import annotations
 
