@@ -17,6 +17,7 @@ from advisor.decide.wording import in_general
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.service.admin.since import moment_text, zone_text
+from advisor.service.admin.whatif_words import percent
 from advisor.web.plots import library_version
 from advisor.web.site import Site
 
@@ -154,11 +155,6 @@ def span(seconds: float | None) -> str:
 def clock(seconds: float | None) -> str:
     """A moment; the foot of each page names the zone."""
     return "-" if seconds is None else moment_text(seconds)
-
-
-def percent(share: float | None) -> str:
-    """A fraction."""
-    return "-" if share is None or share != share else f"{share:.0%}"  # noqa: PLR0124 - NaN
 
 
 def printable(value: Any) -> Any:

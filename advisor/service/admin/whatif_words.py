@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, 
         "hedged": [f"{row['hedged_jobs']:,}" for row in rows],
         "slower": ["-" if row["settings"] == CLAIRVOYANT else f"{row['slower_jobs']:,}" for row in rows],
         "turnaround saved": [_time(row["saved_seconds"]) for row in rows],
-        "of the best": [_share(row["fraction_of_optimal"]) for row in rows],
+        "of the best": [percent(row["fraction_of_optimal"]) for row in rows],
         "mean turnaround": [_time(row["mean_turnaround_seconds"]) for row in rows],
         "cost, USD": [money(row["cost_usd"]) for row in rows],
         "dearest day, USD": [money(row["dearest_day_usd"]) for row in rows],
@@ -33,5 +34,6 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else duration(seconds)
 
 
-def _share(share: float | None) -> str:
-    return "-" if share is None or share != share else f"{share:.0%}"  # noqa: PLR0124 - NaN
+def percent(share: float | None) -> str:
+    """A fraction as a whole percentage; a dash where it is unknown (None or NaN)."""
+    return "-" if share is None or math.isnan(share) else f"{share:.0%}"
