@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from advisor.decide.wording import why_sentence
+from advisor.decide.explanation.wording import why_sentence
 from advisor.history.store import HistoryStore
 from advisor.model import Placement
 from advisor.model.errors import RetryLater

@@ -25,7 +25,7 @@ _NO_BURST_USER: Final = "games"
 _HISTORY_JOBS: Final = 4000
 _STREAM_JOBS: Final = (30, 60)
 _STREAM_SECONDS: Final = 60.0
-_LONGEST_DEMO_SECONDS: Final = 170.0
+_MAX_DEMO_SECONDS: Final = 170.0
 _CANDIDATES: Final = 500
 _COMPRESSIONS: Final = (600.0, 1200.0, 2400.0)
 _MINUTE: Final = 60.0
@@ -174,7 +174,7 @@ def _score(table: JobTable, first: int, processors: int) -> float | None:
     jobs = [_background(table, row, begin) for row in under_way]
     jobs += [_demo_job(table, row, begin) for row in rows]
     waits, ends = on_premise_schedule(jobs, processors)
-    if ends.max() > _LONGEST_DEMO_SECONDS:
+    if ends.max() > _MAX_DEMO_SECONDS:
         return None
     waits = waits[len(under_way) :]
     # busy in the log as well as here: then the history knows such times

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from advisor.decide.display import duration, usd
+from advisor.decide.explanation.display import duration, usd
 from advisor.model import Placement
 from demo.plan import DemoJob, on_premise_schedule
 

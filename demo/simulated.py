@@ -1,6 +1,7 @@
 """The same stream on the simulated cluster, for machines that cannot have a Slurm.
 
-The decisions are the real ones (`advisor.decide.advise` on the real estimators); the on-premise cluster is
+The decisions are the real ones (`advisor.decide.submission.advise` on the real estimators); the on-premise
+cluster is
 `advisor.simulate`, the cloud a boot delay and the slow-down s(c). Nobody grows forests here, so the default
 rule asks the published one, as it does at a site with a young history.
 """
@@ -13,14 +14,14 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from advisor.decide import advise
-from advisor.decide.wording import why_sentence
+from advisor.decide.explanation.wording import why_sentence
+from advisor.decide.submission import advise
 from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
-from advisor.predict.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.knn import KnnParameters
-from advisor.predict.predictor import Predictor
-from advisor.predict.tracker import ClusterTracker, SnapshotRow, states_of
+from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.predictor import Predictor
+from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow, states_of
 from advisor.simulate.demand import demand_of
 from advisor.simulate.engine import simulate
 from demo.plan import ACCOUNTS, DemoJob, Plan, account_code, group_of, stream_table

@@ -268,7 +268,7 @@ end
 
 -- A call's timeout on a kept connection, of which most need no other: lua-socket counts it from the beginning
 -- of each call, and setting it costs a submission with cold caches as much as the call itself.
-local MOST_SECONDS = 0.98 * BUDGET
+local MAX_SECONDS = 0.98 * BUDGET
 
 local function connect(deadline)
   local left = remaining(deadline)
@@ -280,14 +280,14 @@ local function connect(deadline)
     client:close()
     return nil, err
   end
-  client:settimeout(MOST_SECONDS, "t")
+  client:settimeout(MAX_SECONDS, "t")
   return client
 end
 
 -- so many bytes, before the deadline
 local function receive(client, count, deadline)
   local left, rest = deadline - gettime(), nil
-  if left >= MOST_SECONDS and left <= BUDGET then
+  if left >= MAX_SECONDS and left <= BUDGET then
     local text, err, partial = client:receive(count)
     if text or err ~= "timeout" then return text, err, partial end
     rest = partial or "" -- and what is left of the budget is waited for as well
@@ -297,7 +297,7 @@ local function receive(client, count, deadline)
   if not left then return nil, "timeout", rest end
   client:settimeout(left, "t")
   local text, err, partial = client:receive(count)
-  client:settimeout(MOST_SECONDS, "t")
+  client:settimeout(MAX_SECONDS, "t")
   if text and rest then text = rest .. text end
   return text, err, partial
 end
@@ -314,7 +314,7 @@ local function receive_line(client, deadline, first)
     end
     client:settimeout(0, "t")
     local rest, _, partial = client:receive(ANSWER_BYTES - size)
-    client:settimeout(MOST_SECONDS, "t")
+    client:settimeout(MAX_SECONDS, "t")
     local chunk = first .. (rest or partial or "")
     first = nil
     size = size + #chunk
@@ -350,7 +350,7 @@ local function exchange(line)
     end
     if not connection then return nil, err end
     if left then
-      if left < MOST_SECONDS then connection:settimeout(left, "t") end
+      if left < MAX_SECONDS then connection:settimeout(left, "t") end
       local sent, failure = connection:send(line)
       if sent then answer, err = receive_answer(connection, deadline) else err = failure end
     else
@@ -448,7 +448,7 @@ end
 
 -- It goes round, so that its words are kept as well (`as_text`); no connection outlives a failure, on which
 -- an older answer could arrive.
-local MOST_SEQUENCE = 500
+local MAX_SEQUENCE = 500
 local sequence = 0
 
 -- The request under way. One table for all: a new one each time is work for the garbage collector of
@@ -485,13 +485,13 @@ local TEXTS = {
 }
 
 -- Numbers as text, kept: most come again, and writing one costs the cold half of printf.
-local MOST_WRITTEN = 2000
+local MAX_WRITTEN = 2000
 local written, kept = {}, 0
 
 local function as_text(value)
   local said = written[value]
   if said then return said end
-  if kept == MOST_WRITTEN then written, kept = {}, 0 end
+  if kept == MAX_WRITTEN then written, kept = {}, 0 end
   -- "%.0f": Lua 5.3+ refuses "%d" for a float, Lua 5.1 prints big numbers in exponent form
   said = ("%.0f"):format(value)
   written[value], kept = said, kept + 1
@@ -590,7 +590,7 @@ local HEAD = ('{"v":%d,"op":"advise","compact":true,"framed":true,"seq":'):forma
 -- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through
 -- its hundred field names, so each is read once, and only what the server looks at.
 local function describe(job, part_list)
-  sequence = sequence % MOST_SEQUENCE + 1
+  sequence = sequence % MAX_SEQUENCE + 1
   parts[1], parts[2] = HEAD, as_text(sequence)
   count, too_long = 2, nil
   asked.time_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil

@@ -19,7 +19,7 @@ from advisor.cli.main import app
 from advisor.config import check as find_mistakes
 from advisor.config import load
 from advisor.config.definitions import by_key, section_models
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.reasons import Reason
 from advisor.model.errors import BadInput
 from advisor.testing.ec2 import Ec2Emulator
 

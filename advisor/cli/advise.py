@@ -19,7 +19,7 @@ from advisor.model.errors import BadInput
 _HETEROGENEOUS: Final = "It is a heterogeneous job, whose parts stay together."
 
 if TYPE_CHECKING:
-    from advisor.decide.admin_comment import RecordedAdvice
+    from advisor.decide.explanation.admin_comment import RecordedAdvice
     from advisor.service.exchange.protocol import AdviseReply
     from advisor.slurm.batch_script import SubmittedOptions
 
@@ -109,8 +109,8 @@ def _identity(user: str | None) -> dict[str, Any]:
 
 
 def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any]) -> dict[str, Any]:
-    from advisor.decide.admin_comment import parse_admin_comment
-    from advisor.decide.wording import recorded_sentence, recorded_why
+    from advisor.decide.explanation.admin_comment import parse_admin_comment
+    from advisor.decide.explanation.wording import recorded_sentence, recorded_why
 
     recorded = parse_admin_comment(reply.admin_comment)
     result: dict[str, Any] = {
@@ -149,8 +149,8 @@ def _recorded(recorded: RecordedAdvice | None) -> dict[str, Any]:
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.display import duration, quantity
-    from advisor.decide.phrases import NAMES, UNITS
+    from advisor.decide.explanation.display import duration, quantity
+    from advisor.decide.explanation.phrases import NAMES, UNITS
     from advisor.model.advice import Quantity
 
     where = "in the cloud" if result["placement"] == "burst" else "on-premise"

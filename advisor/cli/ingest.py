@@ -108,7 +108,7 @@ def ingest_sacct(
     from advisor.config import load
     from advisor.history.ingest import sacct_since
     from advisor.history.store import HistoryStore
-    from advisor.service.sight.accounting import ingest_accounting
+    from advisor.service.observation.accounting import ingest_accounting
     from advisor.slurm.cli import CliBackend
 
     slurm = CliBackend.of(load(config, os.environ).settings)

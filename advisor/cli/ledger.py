@@ -62,7 +62,7 @@ def decisions(
 
 
 def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: dict[str, int]) -> None:
-    from advisor.decide.display import clean
+    from advisor.decide.explanation.display import clean
 
     cells = [
         (
@@ -120,7 +120,7 @@ def ledger(
 
 
 def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
-    from advisor.decide.display import clean, short_duration
+    from advisor.decide.explanation.display import clean, short_duration
 
     saved, cost = row.saved_seconds_estimate, row.cost_usd
     return (
@@ -136,13 +136,13 @@ def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
 
 
 def _usd(amount: float | None) -> str:
-    from advisor.decide.display import usd
+    from advisor.decide.explanation.display import usd
 
     return "not noted" if amount is None else usd(amount)
 
 
 def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.display import duration
+    from advisor.decide.explanation.display import duration
     from advisor.service.admin.money import money_in_words
 
     rows: Sequence[LedgerRow] = result["rows"]

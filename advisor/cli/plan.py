@@ -58,10 +58,10 @@ def plan(
     is rented for.
     """
     trace = find_trace(trace)  # before what takes seconds to be imported
-    from advisor.replay import planning
+    from advisor.papers.waiting import planning
+    from advisor.papers.waiting.waiting_rows import workload_from
+    from advisor.papers.waiting.world.costs import CostModel
     from advisor.replay.sources import load_table
-    from advisor.replay.waiting_rows import workload_from
-    from advisor.simulate.waiting.costs import CostModel
 
     hours, origin = _spot_mean(spot_mean_hours, config)
     costs = CostModel(reserved=reserved_price, spot=spot_price, spot_mean_seconds=3600.0 * hours)
@@ -78,7 +78,7 @@ def plan(
         result = planning.plan(table.name, workload_from(table, costs, options.seed), options, tick)
     result |= {"spot_mean_hours": hours, "spot_mean_from": origin}
     if plot is not None:
-        from advisor.replay.waiting_plots import write_plan
+        from advisor.papers.waiting.waiting_plots import write_plan
 
         write_plan(plot, result)
     emit(result, output, lambda console: _show(console, result))

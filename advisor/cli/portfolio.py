@@ -42,9 +42,9 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
     For when `advisor control` is gone for good; one that runs with `portfolio.enabled` sets it all again.
     """
-    from advisor.service.portfolio.means import Means
+    from advisor.service.observation.site_view import burst_nodes
+    from advisor.service.portfolio.actuators import Means
     from advisor.service.running.clock import Clock
-    from advisor.service.sight.site_view import burst_nodes
     from advisor.slurm.cli import CliBackend
     from advisor.slurm.commands import Commands
     from advisor.slurm.steering import Steering

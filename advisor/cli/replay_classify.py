@@ -17,7 +17,7 @@ from advisor.cli.traces import TraceOption
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from advisor.predict.size_features import Flavour
+    from advisor.predict.size.size_features import Flavour
 
 
 class Mode(enum.StrEnum):
@@ -47,7 +47,7 @@ def classify(
 ) -> None:
     """Class a log's jobs small or large, each week by the model of the weeks before, and judge it."""
     trace = find_trace(trace)  # before what takes seconds to be imported
-    from advisor.replay.classify import report
+    from advisor.papers.classify.classify import report
     from advisor.replay.sources import load_table
 
     modes: tuple[Flavour, ...] = tuple(one.value for one in dict.fromkeys(mode or list(Mode)))

@@ -21,9 +21,9 @@ from advisor.model.errors import BadInput
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from advisor.predict.fitness import Target
-    from advisor.replay.placement import PlacementOptions
-    from advisor.replay.placement_results import EstimatorQuality, Outcome, PlacementReplay
+    from advisor.papers.placement.placement import PlacementOptions
+    from advisor.papers.placement.placement_results import EstimatorQuality, Outcome, PlacementReplay
+    from advisor.predict.knn.fitness import Target
 
 _SKIP = 10_000
 """Rows before the window of the paper's tables."""
@@ -73,8 +73,8 @@ def placement(
     about two minutes on a quiet core; --no-tune takes seconds and estimates worse.
     """
     trace = find_trace(trace)  # before what takes seconds to be imported
-    from advisor.replay.hedged import BUDGETS
-    from advisor.replay.placement import FACTORS, PlacementOptions, replay_placement
+    from advisor.papers.placement.hedged import BUDGETS
+    from advisor.papers.placement.placement import FACTORS, PlacementOptions, replay_placement
     from advisor.replay.sources import load_table
 
     begun = time.perf_counter()
@@ -226,7 +226,7 @@ def _cell(outcome: Outcome, way: str) -> str:
 
 def draw(console: Console, trace: str, found: PlacementReplay, seconds: float) -> None:
     """Draw the paper's table, in millions of seconds and fractions of the optimum."""
-    from advisor.decide.display import duration
+    from advisor.decide.explanation.display import duration
 
     console.print(f"{Path(trace).name}: {found.jobs:,} jobs", markup=False)
     headings = ("o", *(way.replace("_", " ") for way in WAYS))

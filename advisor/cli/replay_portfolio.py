@@ -18,7 +18,7 @@ from advisor.cli.traces import TraceOption
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from advisor.replay.portfolio_progress import Progress
+    from advisor.decide.portfolio.replay_progress import Progress
     from advisor.simulate.portfolio.policies import Release
 
 
@@ -96,15 +96,15 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     trace = find_trace(trace)  # before what takes seconds to be imported
     import time
 
-    from advisor.decide.portfolio import Budget
-    from advisor.decide.portfolio_options import (
+    from advisor.decide.portfolio import portfolio_replay as replay
+    from advisor.decide.portfolio.portfolio import Budget
+    from advisor.decide.portfolio.portfolio_options import (
         Options,
         usual_evidence,
         usual_first_leader,
         usual_margins,
         usual_policies,
     )
-    from advisor.replay import portfolio as replay
     from advisor.replay.plots import refuse_unwritable
     from advisor.replay.sources import load_table
     from advisor.simulate.portfolio.cluster import Cloud
@@ -139,7 +139,7 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
             for release in releases
         ]
     if plot is not None:
-        from advisor.replay.portfolio_plots import write_portfolio
+        from advisor.papers.portfolio.portfolio_plots import write_portfolio
 
         write_portfolio(plot, results)
     if billing is Billing.ALL:

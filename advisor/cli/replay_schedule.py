@@ -39,7 +39,7 @@ def schedule(
 ) -> None:
     """Schedule a log under each order, with and without job classes, on the simulated cluster."""
     trace = find_trace(trace)  # before what takes seconds to be imported
-    from advisor.replay import schedule as replay
+    from advisor.papers.schedule import schedule as replay
     from advisor.replay.sources import load_table
 
     orders = chosen(policies, tuple(replay.ORDERS), "--policies")

@@ -56,7 +56,7 @@ def stability(  # noqa: PLR0917 - typer passes options by name
 
     A shrinking node ends the tasks that lose the least work in rows marked *, else the oldest, as published.
     """
-    from advisor.replay import stability as replay
+    from advisor.papers.stability import stability as replay
 
     wanted = chosen(schedulers, tuple(replay.SCHEDULERS), "--schedulers")
     with ticking() as tick:
@@ -72,7 +72,7 @@ def stability(  # noqa: PLR0917 - typer passes options by name
             progress=tick,
         )
     if plot is not None:
-        from advisor.replay.stability_plots import write_stability
+        from advisor.papers.stability.stability_plots import write_stability
 
         write_stability(plot, result)
     emit(result, output, lambda console: _show(console, result))

@@ -83,10 +83,10 @@ def waiting(
     Figures are of the last 30 % of the jobs. Models learn on the way, from jobs that have finished.
     """
     trace = find_trace(trace)  # before what takes seconds to be imported
+    from advisor.papers.waiting.waiting import WaitingOptions, report
+    from advisor.papers.waiting.world.costs import CostModel
+    from advisor.papers.waiting.world.world import Dispatch
     from advisor.replay.sources import load_table
-    from advisor.replay.waiting import WaitingOptions, report
-    from advisor.simulate.waiting.costs import CostModel
-    from advisor.simulate.waiting.world import Dispatch
 
     options = WaitingOptions(
         fixed_cores=fixed_cores_of(fixed_cores),
@@ -101,7 +101,7 @@ def waiting(
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = report(table, options, progress=tick)
     if plot is not None:
-        from advisor.replay.waiting_plots import write_waiting
+        from advisor.papers.waiting.waiting_plots import write_waiting
 
         write_waiting(plot, result)
     emit(result, output, lambda console: _show(console, result))

@@ -17,8 +17,8 @@ from advisor.cli.progress import working
 
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
-    from advisor.predict.size import SizeModel
-    from advisor.predict.size_training import SizeTraining
+    from advisor.predict.size.size import SizeModel
+    from advisor.predict.size.size_training import SizeTraining
 
 KIND = "size"
 """Under this kind the promoted size model is kept in the model store."""
@@ -46,8 +46,8 @@ def retrain(
     """Train the size classifier anew, backtest it on the last week, promote it unless it is worse."""
     from advisor.history.models import ModelStore
     from advisor.history.store import HistoryStore
-    from advisor.predict.size_history import SizeHistory
-    from advisor.predict.size_training import SizeTraining
+    from advisor.predict.size.size_history import SizeHistory
+    from advisor.predict.size.size_training import SizeTraining
     from advisor.service.learn.as_here import outcome_here
 
     os.nice(10)  # the submit server on the same host comes first
@@ -92,7 +92,7 @@ def _train_and_promote(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from advisor.predict.size import SizeModel
+    from advisor.predict.size.size import SizeModel
     from advisor.replay.backtest import backtest
 
     with working("backtesting on the last week"):
@@ -132,7 +132,7 @@ def _kept(detail: str, *, code: str) -> dict[str, Any]:
 def _current(store: ModelStore) -> SizeModel | None:
     """The model in force; None when there is none, or a release with other features made it."""
     from advisor.model.errors import BadInput, UseFallback
-    from advisor.predict.size import SizeModel
+    from advisor.predict.size.size import SizeModel
 
     try:
         arrays, meta = store.load(KIND)

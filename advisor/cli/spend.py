@@ -43,7 +43,7 @@ def spend(
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.display import clean, usd
+    from advisor.decide.explanation.display import clean, usd
     from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, reckoned_in_words
 
     if result.get("note"):

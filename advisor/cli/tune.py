@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from advisor.history.tuning_backtest import Judged
     from advisor.model.settings import Settings
     from advisor.model.table import JobTable
-    from advisor.predict.features import Encoder
-    from advisor.predict.fitness import Target, TuningProblem
-    from advisor.predict.knn import KnnParameters
-    from advisor.predict.tracker import StateColumns
-    from advisor.predict.tuning import GeneticSettings, TuningResult, TuningState
+    from advisor.predict.knn.features import Encoder
+    from advisor.predict.knn.fitness import Target, TuningProblem
+    from advisor.predict.knn.knn import KnnParameters
+    from advisor.predict.knn.tracker import StateColumns
+    from advisor.predict.knn.tuning import GeneticSettings, TuningResult, TuningState
 
 
 def register(app: typer.Typer) -> None:
@@ -76,8 +76,8 @@ def tune(
     from advisor.history.models import ModelStore
     from advisor.history.parameters import TARGETS, save_parameters
     from advisor.history.tuning_backtest import judge, row_before_newest
-    from advisor.predict.features import CUNHA_TABLE_I
-    from advisor.predict.tuning import GeneticSettings
+    from advisor.predict.knn.features import CUNHA_TABLE_I
+    from advisor.predict.knn.tuning import GeneticSettings
 
     began = time.monotonic()
     trace = None if trace is None else Path(find_trace(str(trace)))
@@ -173,8 +173,8 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
 
 
 def _states_and_encoder(table: JobTable, settings: Settings) -> tuple[StateColumns, Encoder]:
-    from advisor.predict.features import Encoder
-    from advisor.predict.tracker import states_of
+    from advisor.predict.knn.features import Encoder
+    from advisor.predict.knn.tracker import states_of
 
     offset = table.utc_offset_seconds or settings.cluster.utc_offset_seconds
     return states_of(table), Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
@@ -185,7 +185,7 @@ def _in_force(
 ) -> dict[Target, KnnParameters]:
     from advisor.history.models import ModelStore
     from advisor.history.parameters import load_parameters, untuned_of
-    from advisor.predict.features import CUNHA_TABLE_I
+    from advisor.predict.knn.features import CUNHA_TABLE_I
 
     chosen = store if store is not None else ModelStore(folder=settings.paths.models)
     return load_parameters(chosen, CUNHA_TABLE_I, untuned_of(settings.estimator, problems["wait"].schema))
@@ -195,7 +195,7 @@ def _problems(
     table: JobTable, states: StateColumns, encoder: Encoder, at: int | None, entries: int
 ) -> dict[Target, TuningProblem]:
     from advisor.history.parameters import TARGETS
-    from advisor.predict.fitness import TuningProblem
+    from advisor.predict.knn.fitness import TuningProblem
 
     return {
         target: TuningProblem.from_log(table, states, encoder, target, at=at, entries=entries)
@@ -217,7 +217,7 @@ def _search(
     import numpy as np
 
     from advisor.history.parameters import TARGETS, load_checkpoint, save_checkpoint, untuned_of
-    from advisor.predict import tuning
+    from advisor.predict.knn import tuning
 
     start = untuned_of(settings.estimator, problem.schema)
     job = {
@@ -251,7 +251,7 @@ def _gain(result: TuningResult) -> dict[str, float]:
 
 
 def _described(result: TuningResult) -> dict[str, Any]:
-    from advisor.predict.features import CUNHA_TABLE_I
+    from advisor.predict.knn.features import CUNHA_TABLE_I
 
     best = result.parameters
     return {

@@ -23,8 +23,8 @@ from advisor.service.admin.since import clock_text, parse_since
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
-    from advisor.predict.fitness import Target
-    from advisor.predict.knn import KnnParameters
+    from advisor.predict.knn.fitness import Target
+    from advisor.predict.knn.knn import KnnParameters
     from advisor.replay.own_history import OwnJobs
     from advisor.replay.whatif import WhatIfRow
 
@@ -208,7 +208,7 @@ def _parameters(settings: Settings) -> dict[Target, KnnParameters]:
     """Of the published rule's estimators: those in force."""
     from advisor.history.models import ModelStore
     from advisor.history.parameters import load_parameters, untuned_of
-    from advisor.predict.features import CUNHA_TABLE_I
+    from advisor.predict.knn.features import CUNHA_TABLE_I
 
     untuned = untuned_of(settings.estimator, CUNHA_TABLE_I)
     return load_parameters(ModelStore(folder=settings.paths.models), CUNHA_TABLE_I, untuned)

@@ -14,7 +14,7 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.service.admin.since import clock_text
 
 if TYPE_CHECKING:
-    from advisor.decide.admin_comment import RecordedAdvice
+    from advisor.decide.explanation.admin_comment import RecordedAdvice
     from advisor.history.records import AdviceRecord
     from advisor.model.job_id import JobId
     from advisor.model.settings import Settings
@@ -105,8 +105,8 @@ def _in_slurm(settings: Settings, job_id: JobId) -> SlurmsWord | None:
 
 
 def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
-    from advisor.decide.display import clean
-    from advisor.decide.wording import explanation
+    from advisor.decide.explanation.display import clean
+    from advisor.decide.explanation.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
 
     def draw(console: Console) -> None:
@@ -120,7 +120,7 @@ def _emit_record(job_id: JobId, record: AdviceRecord, output: Format) -> None:
 
 
 def _emit_recorded(job_id: JobId, recorded: RecordedAdvice, output: Format) -> None:
-    from advisor.decide.wording import recorded_explanation
+    from advisor.decide.explanation.wording import recorded_explanation
     from advisor.service.admin.why_view import recorded_advice
 
     def draw(console: Console) -> None:

@@ -1,6 +1,6 @@
 """Floor 3: every choice, pure: the four questions, their answers in words, and what loops decide later."""
 
-from advisor.decide.advise import advise
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.advise import advise
 
 __all__ = ["Reason", "advise"]

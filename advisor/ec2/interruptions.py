@@ -24,7 +24,7 @@ from advisor.model.settings import Ec2Settings
 
 _LONG_POLL_SECONDS: Final = 5  # a round must end soon when the service is stopped; a message ends it at once
 _MESSAGES: Final = 10  # SQS's limit
-_LONGEST_BODY: Final = 256 * 1024
+_MAX_BODY: Final = 256 * 1024
 _RECEIVES_A_ROUND: Final = 20
 _MARKED: Final = "marked-for-termination"
 _ENDED_BY_EC2: Final = ("instance-terminated-", "instance-stopped-")
@@ -87,7 +87,7 @@ def parse(body: str) -> Notice | None:
     >>> parse('{"detail-type": "EC2 Instance Rebalance Recommendation", "detail": {"instance-id": "i-1"}}')
     Notice(kind=<NoticeKind.REBALANCE: 'rebalance'>, instance_id='i-1', time=0.0, source='queue')
     """
-    if len(body) > _LONGEST_BODY:
+    if len(body) > _MAX_BODY:
         return None
     try:
         event = json.loads(body)

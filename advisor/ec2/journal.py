@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.history.state_file import replace_durably
-from advisor.history.whole_file import read_plain_file, set_aside
+from advisor.files.state_file import replace_durably
+from advisor.files.whole_file import read_plain_file, set_aside
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError, TellAdmin
 
 _COMPACT_AFTER_LINES: Final = 5000
-_MOST_BYTES: Final = 256 * 1024 * 1024
+_MAX_BYTES: Final = 256 * 1024 * 1024
 _NODE: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")
 
 _log = structlog.get_logger("advisor.ec2")
@@ -197,7 +197,7 @@ class Journal:
         worst one that EC2 does not list yet gets a double, which the reconciler ends.
         """
         try:
-            return read_plain_file(self.path, _MOST_BYTES)
+            return read_plain_file(self.path, _MAX_BYTES)
         except FileNotFoundError:
             return b""
         except AdvisorError as error:

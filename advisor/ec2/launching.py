@@ -17,7 +17,7 @@ from advisor.ec2.instances import Instance, as_instance
 _THROTTLED_TRIES: Final = 12  # about a minute and a half; EC2's launch bucket refills two calls a second
 _SERVER_TRIES: Final = 4  # then it's an outage: the hand-over is tried again later, others are not held up
 _FIRST_PAUSE_SECONDS: Final = 0.2
-_LONGEST_PAUSE_SECONDS: Final = 15.0
+_MAX_PAUSE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Launcher:
             if is_over or failure.kind not in (FailureClass.THROTTLED, FailureClass.SERVER):
                 break
             self._sleep(pause * (0.75 + 0.5 * self._jitter()))
-            pause = min(_LONGEST_PAUSE_SECONDS, 2 * pause)
+            pause = min(_MAX_PAUSE_SECONDS, 2 * pause)
         refused = failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA)
         mismatch = failure.code == "IdempotentParameterMismatch"  # the token has been used: look what for
         return Attempt(failure=failure, is_certain=refused or not (lost_answers or mismatch))

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.ec2.errors import FailureClass
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 
 FIRST_PAUSE_SECONDS: Final = 180.0
-LONGEST_PAUSE_SECONDS: Final = 1800.0
+MAX_PAUSE_SECONDS: Final = 1800.0
 QUOTA_PAUSE_SECONDS: Final = 3600.0
 _PROBE_SECONDS: Final = 60.0  # a probe that dies unanswered holds the pool no longer
 
@@ -110,7 +110,7 @@ class Breakers:
                 before = self._pools.get(pool.key)
                 pause = FIRST_PAUSE_SECONDS
                 if before is not None:
-                    pause = min(LONGEST_PAUSE_SECONDS, 2.0 * before["pause"])
+                    pause = min(MAX_PAUSE_SECONDS, 2.0 * before["pause"])
                 self._pools[pool.key] = {"set": now, "until": now + pause, "pause": pause}
             elif kind is FailureClass.QUOTA:
                 news = not _still(self._options.get(_market(pool), {}), now)

@@ -18,7 +18,7 @@ import structlog
 
 from advisor.ec2.clients import client
 from advisor.ec2.errors import failure_of
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.settings import Ec2Settings
 
 _PRICE_LIST_REGION: Final = "us-east-1"  # the price list of every region is served from here

@@ -21,7 +21,7 @@ NODE_TAG: Final = "advisor:node"
 NODES_TAG: Final = "advisor:nodes"
 """Nodes of a whole launch, folded (``burst[1-500]``); number i is the one with launch index i."""
 
-_LONGEST_VALUE: Final = 256  # EC2's limit of a tag's value
+_MAX_VALUE: Final = 256  # EC2's limit of a tag's value
 
 
 def batches(nodes: Iterable[str], largest: int) -> list[tuple[str, ...]]:
@@ -44,7 +44,7 @@ def batches(nodes: Iterable[str], largest: int) -> list[tuple[str, ...]]:
         cut = len(batch)
         if len(batch) > largest:
             cut = largest
-        elif len(batch) > 1 and len(fold(batch)) > _LONGEST_VALUE:
+        elif len(batch) > 1 and len(fold(batch)) > _MAX_VALUE:
             cut = len(batch) // 2
         if cut < len(batch):
             stack += [batch[cut:], batch[:cut]]

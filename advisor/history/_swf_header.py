@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from advisor.history.log_file import MAX_LINE_BYTES, iter_bytes, unreadable, whole_lines
+from advisor.files.log_file import MAX_LINE_BYTES, iter_bytes, unreadable, whole_lines
 from advisor.model.errors import BadInput
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*(.*)")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.history.log_file import (
+from advisor.files.log_file import (
     MAX_LINE_BYTES,
     Malformed,
     MalformedLine,

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.reasons import Reason
 from advisor.history._rows import storable
 from advisor.history.database import Database, insert_into
 from advisor.history.records import AdviceRecord, decode, encode

@@ -12,10 +12,10 @@ from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError, BadInput, UseFallback
 from advisor.model.settings import EstimatorSettings
 from advisor.model.site import Cutoff
-from advisor.predict.features import FeatureSchema
-from advisor.predict.fitness import Target
-from advisor.predict.knn import KnnParameters
-from advisor.predict.tuning import TuningState
+from advisor.predict.knn.features import FeatureSchema
+from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.tuning import TuningState
 
 PARAMETERS_KIND: Final = "parameters"
 CUTOFF_KIND: Final = "cutoff"

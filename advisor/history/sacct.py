@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
+from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
 from advisor.model.job import PLACE_COMMENT, Job, JobOutcome, JobState, place_named
 
@@ -68,7 +68,7 @@ _INTERRUPTED: Final = frozenset({"REQUEUED", "RESIZING", "SPECIAL_EXIT"})
 _MAYBE_CONTINUED: Final = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
 _UNFINISHED: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING"})
 
-_LONGEST_PLACE_SECONDS: Final = 3600.0 + 600.0  # the most of hedge.slot_held_seconds, and to end
+_MAX_PLACE_SECONDS: Final = 3600.0 + 600.0  # the most of hedge.slot_held_seconds, and to end
 _MAX_RECORD_CHARACTERS = 1024 * 1024
 _MAX_TEXT = 1000
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -287,7 +287,7 @@ def _is_placeholder(record: dict[str, str], job_id: int, start: int | None, end:
     other = place_named(record["JobName"])
     if other is None or other >= job_id or record["Comment"] not in {"", PLACE_COMMENT}:
         return False
-    return start is None or end - start <= _LONGEST_PLACE_SECONDS
+    return start is None or end - start <= _MAX_PLACE_SECONDS
 
 
 def _outcome_of(

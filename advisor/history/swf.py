@@ -16,9 +16,7 @@ from typing import IO, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.history._swf_header import MAX_COMMENT_CHARACTERS, SwfHeader, read_header
-from advisor.history._swf_rows import iter_rows
-from advisor.history.log_file import (
+from advisor.files.log_file import (
     Malformed,
     MalformedLine,
     MalformedLines,
@@ -26,6 +24,8 @@ from advisor.history.log_file import (
     Report,
     unreadable,
 )
+from advisor.history._swf_header import MAX_COMMENT_CHARACTERS, SwfHeader, read_header
+from advisor.history._swf_rows import iter_rows
 from advisor.model.job import Job, JobOutcome, JobState
 from advisor.model.table import UNKNOWN_CODE, JobTable
 

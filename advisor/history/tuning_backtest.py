@@ -9,10 +9,10 @@ import numpy as np
 
 from advisor.history.parameters import TARGETS
 from advisor.model.table import JobTable
-from advisor.predict.features import Encoder
-from advisor.predict.fitness import Fitness, Target, TuningProblem
-from advisor.predict.knn import KnnParameters
-from advisor.predict.tracker import StateColumns
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.fitness import Fitness, Target, TuningProblem
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.tracker import StateColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from advisor.files.log_file import Malformed, Progress
 from advisor.history.ingest import IngestReport
-from advisor.history.log_file import Malformed, Progress
 from advisor.history.sacct import EndedRun
 from advisor.history.store import Attempt, HistoryStore
 from advisor.lsf.lsb_acct import AcctReader, AcctReport, Place, find_files
@@ -20,7 +20,7 @@ from advisor.model.job import JobOutcome
 
 SOURCE: Final = "lsf"
 _BATCH_RUNS: Final = 10_000
-_MOST_FILES: Final = 2000
+_MAX_FILES: Final = 2000
 """Places kept of as many files; one that was forgotten is read again, and adds nothing."""
 
 
@@ -138,5 +138,5 @@ def _numbers(place: Sequence[object]) -> tuple[int, int]:
 
 
 def _cursor(places: dict[str, Place]) -> str:
-    kept = list(places.items())[-_MOST_FILES:]
+    kept = list(places.items())[-_MAX_FILES:]
     return json.dumps({"files": dict(kept)})

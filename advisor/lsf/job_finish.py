@@ -35,7 +35,7 @@ _AFTER_LIMIT: Final = layout(
 )
 _NETWORK: Final = layout("-:s -:d")
 _ENERGY: Final = layout("-:s -:f -:f -:f -:f -:f")
-_MOST_HOSTS: Final = 1_000_000
+_MAX_HOSTS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ def _numbers_after_hosts(found: Fields) -> tuple[int, int]:
 
 def _count(found: Fields, name: str) -> int:
     count = found.whole(f"number of {name}")
-    if not 0 <= count <= min(_MOST_HOSTS, len(found)):
+    if not 0 <= count <= min(_MAX_HOSTS, len(found)):
         raise MalformedRecord(f"{count} {name}, but {len(found)} fields are left")
     return count
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from advisor.history.log_file import Malformed, Progress, iter_bytes, unreadable
+from advisor.files.log_file import Malformed, Progress, iter_bytes, unreadable
 from advisor.history.sacct import EndedRun
 from advisor.lsf.fields import Fields, MalformedRecord
 from advisor.lsf.job_finish import RECORD_TYPE, JobFinish, read_job_finish, record_type
@@ -25,7 +25,7 @@ _NAME: Final = "lsb.acct"
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024  # a host name for each of 100,000 slots, twice
 _NOT_LSB_ACCT_AFTER: Final = 1000  # so many malformed lines before the first good one: some other file
 _ONLY_IN_LSB_EVENTS: Final = "JOB_NEW"
-_MOST_PROBLEMS: Final = 20
+_MAX_PROBLEMS: Final = 20
 
 
 class Place(NamedTuple):
@@ -244,7 +244,7 @@ class AcctReader:
                 code="lsf.malformed",
             )
         self._report.malformed += 1
-        if len(self._report.problems) < _MOST_PROBLEMS:
+        if len(self._report.problems) < _MAX_PROBLEMS:
             self._report.problems.append(f"{self._path.name}, line {self.place.line}: {said}")
         if not self._good and self._rejected >= _NOT_LSB_ACCT_AFTER:
             self._say_if_it_is_another_file()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_LONGEST_SECONDS: Final = 10 * 366 * 86400
+_MAX_SECONDS: Final = 10 * 366 * 86400
 _OVER_THE_LIMIT: Final = 2.0
 """LSF scales the limit by CPU factors; a job that ran more than twice as long had another one."""
 _GRACE_SECONDS: Final = 600.0
@@ -46,7 +46,7 @@ def choose_run_limit(one: int, other: int, run_seconds: float | None) -> float |
     (43200.0, None, 3600.0)
     >>> choose_run_limit(3600, 7200, 10)  # flags that happen to be a multiple of 60
     """
-    possible = {number for number in (one, other) if 0 < number <= _LONGEST_SECONDS and number % 60 == 0}
+    possible = {number for number in (one, other) if 0 < number <= _MAX_SECONDS and number % 60 == 0}
     if len(possible) != 1:
         return None
     limit = float(possible.pop())

@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         How it was answered.
     reason : str
         Stable code such as ``"rule.explicit_partition"`` or ``"turnaround.cloud_faster"``. The sentence
-        shown to people is made from it by ``advisor.decide.wording``.
+        shown to people is made from it by ``advisor.decide.explanation.wording``.
     numbers : tuple of (name, Quantity)
         What the verdict rests on, in the order it is shown.
     detail : str

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
-LEAST_SECONDS: Final = 60.0
+MIN_SECONDS: Final = 60.0
 """EC2 bills at least so much of an instance."""
 _DAY_SECONDS: Final = 86_400.0
 _HOUR_SECONDS: Final = 3_600.0

@@ -171,8 +171,8 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     bands : tuple of Earned
-        By the probability of being faster that was forecast (`advisor.decide.record.bands`), least likely
-        first; empty: nothing yet.
+        By the probability of being faster that was forecast (`advisor.decide.submission.record.bands`),
+        least likely first; empty: nothing yet.
     at_risk_seconds : float
         What jobs in the cloud now could lose at worst.
     may_lose_seconds : float or None

@@ -1,6 +1,6 @@
 """The estimator by its definition (Cunha et al. 2017, section IV-A), one equation a function.
 
-Slow and plain on purpose: it is what the compiled search of :mod:`advisor.predict.knn` is tested against.
+Slow and plain on purpose: it is what the compiled search of :mod:`advisor.predict.knn.knn` is tested against.
 Where the paper leaves a case open, the choice is made here, in the open:
 
 - a feature whose known values in the knowledge base are all equal (up to 1e-290, where a quotient would not

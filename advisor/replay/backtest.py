@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict.forest import TreeEnsemble
-from advisor.predict.size import SizeModel
-from advisor.predict.size_features import replay_features
-from advisor.predict.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
-from advisor.predict.size_training import SizeTraining, train
+from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_features import replay_features
+from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
+from advisor.predict.size.size_training import SizeTraining, train
+from advisor.predict.trees.forest import TreeEnsemble
 
-LEAST_JUDGED: Final = 100
+MIN_JUDGED: Final = 100
 """On fewer jobs nothing can be told apart."""
 
 
@@ -71,7 +71,7 @@ def backtest(
     if current is not None and not math.isnan(current.trained_at):
         since = max(since, current.trained_at)
     jobs = np.flatnonzero(known.ran & (known.submit >= since))
-    if len(jobs) < LEAST_JUDGED:
+    if len(jobs) < MIN_JUDGED:
         return Backtest()
     rows = replay_features(known, WeeklyDividers.of(known), "advisor").rows[jobs]
     small = known.run[jobs] < candidate.divider_seconds

@@ -1,7 +1,7 @@
 """The published rule's cutoff, chosen on a site's own jobs and judged on later ones.
 
-What :func:`advisor.decide.backtest.choose_cutoff` does for a log, weekly and with the site's own overhead and
-boot time. Chosen on jobs that had ended before the newest ones were submitted; judged on those.
+What :func:`advisor.replay.cutoff_choice.choose_cutoff` does for a log, weekly and with the site's own
+overhead and boot time. Chosen on jobs that had ended before the newest ones were submitted; judged on those.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 
 import numpy as np
 
-from advisor.decide.backtest import PastJobs, choose_cutoff
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Cutoff
 from advisor.model.table import JobTable
-from advisor.predict.features import Encoder
-from advisor.predict.fitness import Target
-from advisor.predict.knn import KnnParameters
-from advisor.predict.tracker import StateColumns
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.tracker import StateColumns
+from advisor.replay.cutoff_choice import PastJobs, choose_cutoff
 from advisor.replay.estimates import Rows, estimate_rows
 
 CHOSEN_ON_JOBS: Final = 5_000
 """Newest jobs before the judged ones: the cutoff is chosen on them."""
-_LEAST_JOBS: Final = 100
+_MIN_JOBS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +91,13 @@ def backtest_cutoff(
     """
     rows = np.flatnonzero((table.whole_run > 0) & np.isfinite(table.first_wait))
     rows = rows[-(CHOSEN_ON_JOBS + entries) :]
-    if len(rows) < entries + _LEAST_JOBS:
+    if len(rows) < entries + _MIN_JOBS:
         return None
     past = _estimated(table, states, encoder, parameters, rows)
     ends = table.submit + np.maximum(table.first_wait, 0.0) + table.run
     judged = np.arange(len(rows)) >= len(rows) - entries
     known = ~judged & (ends[rows] < table.submit[rows[-entries]])
-    if known.sum() < _LEAST_JOBS:
+    if known.sum() < _MIN_JOBS:
         return None
     o, i, boot = settings.overhead_per_processor, settings.baseline, settings.boot_seconds
     found = choose_cutoff(_some(past, known), (o,), i, boot)

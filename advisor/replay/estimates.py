@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict.features import Encoder
-from advisor.predict.fitness import Target
-from advisor.predict.knn import EstimateColumns, KnnEstimator, KnnParameters
-from advisor.predict.rolling import Known
+from advisor.predict.forecast.rolling import Known
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.knn import EstimateColumns, KnnEstimator, KnnParameters
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

@@ -1,16 +1,17 @@
 """Budget and price of hedges in a replay of single decisions, as a live site keeps and learns them.
 
-Of a job that has ended it is known what its hedge would have cost (:mod:`advisor.decide.pacing`);
-a hedge's worst case is reserved when it starts, and settled when it ends (:mod:`advisor.decide.budget`).
+Of a job that has ended it is known what its hedge would have cost (:mod:`advisor.decide.hedge.pacing`);
+a hedge's worst case is reserved when it starts, and settled when it ends
+(:mod:`advisor.decide.hedge.hedge_budget`).
 """
 
 from __future__ import annotations
 
 import heapq
 
-from advisor.decide.budget import Budget, period_end, period_of
-from advisor.decide.hedging import PRICES, HedgeCase, hindsight
-from advisor.decide.pacing import Pacer
+from advisor.decide.hedge.hedge_budget import Budget, period_end, period_of
+from advisor.decide.hedge.hedging import PRICES, HedgeCase, hindsight
+from advisor.decide.hedge.pacing import Pacer
 from advisor.model.settings import HedgeSettings
 
 

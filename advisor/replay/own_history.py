@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from advisor.decide.submission.table_row import job_of
 from advisor.history.columns import on_premise
 from advisor.history.store import HistoryStore
 from advisor.model.errors import BadInput
@@ -15,13 +16,12 @@ from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
-from advisor.predict.features import Encoder
-from advisor.predict.fitness import Target
-from advisor.predict.knn import KnnParameters
-from advisor.predict.tracker import states_of
+from advisor.predict.forecast.forecast_rows import ForecastOptions, estimates_at, forecast_rows
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.fitness import Target
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.tracker import states_of
 from advisor.replay.estimates import estimate_rows
-from advisor.replay.forecasts import ForecastOptions, estimates_at, forecast_rows
-from advisor.replay.submissions import job_of
 from advisor.replay.whatif import EstimatesAt, History, JobAt, Rows, window_rows
 
 Tick = Callable[[str, int, int], None]

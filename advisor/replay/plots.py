@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from advisor.history.whole_file import replace_file
+from advisor.files.whole_file import replace_file
 from advisor.model.errors import BadInput
 
 COLOURS = ("#4c6ef5", "#f59f00", "#12b886", "#e64980", "#868e96", "#7950f2", "#15aabf")

@@ -14,7 +14,7 @@ from advisor.simulate.workload import workload
 SYNTHETIC = "synthetic"
 SYNTHETIC_JOBS = 20_000
 SYNTHETIC_PROCESSORS = 128
-_MOST_SYNTHETIC_JOBS = 10_000_000
+_MAX_SYNTHETIC_JOBS = 10_000_000
 
 
 def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progress | None = None) -> JobTable:
@@ -59,11 +59,11 @@ def _synthetic(spec: str, progress: swf.Progress | None) -> JobTable:
             code="trace.synthetic",
         )
     jobs, seed = [*numbers, *(SYNTHETIC_JOBS, 1)[len(numbers) :]]
-    if not 1 <= jobs <= _MOST_SYNTHETIC_JOBS:
+    if not 1 <= jobs <= _MAX_SYNTHETIC_JOBS:
         raise BadInput(
             f"{jobs} jobs",
             where="--trace",
-            mend=f"Ask for 1 to {_MOST_SYNTHETIC_JOBS} synthetic jobs",
+            mend=f"Ask for 1 to {_MAX_SYNTHETIC_JOBS} synthetic jobs",
             code="trace.synthetic",
         )
     return workload(

@@ -3,8 +3,8 @@
 Every job of a window is advised twice, as the settings in force would have it and as changed ones would, from
 what was known at its submission. What came of it is reckoned from what happened: a job that would have moved
 saves its wait and pays for the boot and the slower run; one that would have kept its place comes back as
-:mod:`advisor.decide.hedging` says. The queue is the one that was: what a move would have brought the jobs
-behind is not counted, so that savings are rather too small.
+:mod:`advisor.decide.hedge.hedging` says. The queue is the one that was: what a move would have brought the
+jobs behind is not counted, so that savings are rather too small.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from advisor.decide import advise
-from advisor.decide._hedge_curves import outcome
-from advisor.decide.demand import boot_seconds, cores_billed, cost_usd, usd_per_core_hour
-from advisor.decide.hedge_offer import hedge_case, worst_core_seconds
-from advisor.decide.placement import PlacementCase, as_case, ratio_of
-from advisor.decide.proven import candidate_chance, worst_seconds
+from advisor.decide.hedge._hedge_curves import outcome
+from advisor.decide.hedge.hedge_offer import hedge_case, worst_core_seconds
+from advisor.decide.submission.advise import advise
+from advisor.decide.submission.demand import boot_seconds, cores_billed, cost_usd, usd_per_core_hour
+from advisor.decide.submission.placement import PlacementCase, as_case, ratio_of
+from advisor.decide.submission.proven import candidate_chance, worst_seconds
+from advisor.decide.submission.proven_rows import Fate, RecordInTime
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode, Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
@@ -33,9 +34,8 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.model.table import JobTable
-from advisor.predict.tracker import StateColumns
+from advisor.predict.knn.tracker import StateColumns
 from advisor.replay.learned_price import LearnedPrice
-from advisor.replay.proven import Fate, RecordInTime
 
 Rows = NDArray[np.int64]
 JobAt = Callable[[int], Job]
@@ -257,7 +257,7 @@ class _Account:
         self.record = RecordInTime(settings.placement)
 
     def settle(self, now: float) -> None:
-        """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.cloud.purse`)."""
+        """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.cloud.budget`)."""
         self.record.settle(now)
         day = int((now + self._start_of_log) // _DAY)
         if day != self._day:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
+from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.slurm.commands import Commands
 

@@ -14,12 +14,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.job import PLACE_COMMENT, PLACE_OF
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
-from advisor.slurm.protocol import JobSight, QueuedJob
+from advisor.slurm.protocol import JobView, QueuedJob
 from advisor.slurm.records import Layout, Unread
 
 _SIGHT: Final = (
@@ -124,12 +124,12 @@ class Places:
     def close(self) -> None:
         """Let go of whatever is kept open for the next question: nothing here."""
 
-    def sight(self, job_id: int) -> JobSight | None:
+    def sight(self, job_id: int) -> JobView | None:
         """A job as it is now; None when slurmctld has forgotten it."""
         row = self._row(job_id, _SIGHT)
-        return None if row is None else _sight_of(job_id, row)
+        return None if row is None else _view_of(job_id, row)
 
-    def killed(self, job_id: int) -> JobSight | None:
+    def killed(self, job_id: int) -> JobView | None:
         """A job that SIGTERM or SIGKILL has ended, as long as slurmctld knows it.
 
         A slurmctld that dies between a requeue and its next state file comes back knowing of no requeue: the
@@ -137,7 +137,7 @@ class Places:
         """
         row = self._row(job_id, (*_SIGHT[:-1], "exit_code", _SIGHT[-1]), states="FAILED")
         signal = 0 if row is None else (records.whole(row["exit_code"]) or 0) & _SIGNAL_BITS
-        return _sight_of(job_id, row) if row is not None and signal in _KILLED_BY else None
+        return _view_of(job_id, row) if row is not None and signal in _KILLED_BY else None
 
     def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
         """Jobs of some users, by their ids, in a partition; of all users where none or many are named.
@@ -156,7 +156,7 @@ class Places:
         )
         return parsing.queued_jobs(layout.records(answer, report), report)
 
-    def place(self, placeholder: int, job_id: int) -> JobSight | None:
+    def place(self, placeholder: int, job_id: int) -> JobView | None:
         """A job's placeholder as it is now; None when it is gone.
 
         Only what bears its name counts: a slurmctld that died before it wrote the placeholder down gives
@@ -278,9 +278,9 @@ class Places:
         return rows[0] if rows else None
 
 
-def _sight_of(job_id: int, row: dict[str, str]) -> JobSight:
+def _view_of(job_id: int, row: dict[str, str]) -> JobView:
     start, submit = records.whole(row["StartTime"]), float(records.whole(row["SubmitTime"]) or 0)
-    return JobSight(
+    return JobView(
         job_id=job_id,
         state=row["State"].strip(),
         reason=row["Reason"].strip(),

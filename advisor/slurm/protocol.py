@@ -76,7 +76,7 @@ class QueuedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSight:
+class JobView:
     """One job as slurmctld says it is now.
 
     Attributes

@@ -32,7 +32,7 @@ from advisor.testing.lab_processes import pid_in, stop, sweep, wait_until
 __all__ = ["Lab", "LabOptions", "Submission"]
 
 _STAND_IN: Final = ("resume", "suspend", "resume_fail", "prolog")
-_LONGEST_SOCKET_PATH: Final = 107
+_MAX_SOCKET_PATH: Final = 107
 _MESSAGE_SECONDS: Final = 13.0
 """MessageTimeout and some: so long slurmctld tries to tell a machine that is gone to end its job. One of the
 same name that was up sooner would be told, and end that job's next start; no real machine boots as fast.
@@ -332,9 +332,9 @@ class Lab:
                 code="lab.no_slurm",
             )
         longest = len(str(self.folder / "munge" / "sock.lock"))
-        if longest > _LONGEST_SOCKET_PATH:
+        if longest > _MAX_SOCKET_PATH:
             raise BadInput(
-                f"the path is {longest - _LONGEST_SOCKET_PATH} bytes too long for Unix sockets",
+                f"the path is {longest - _MAX_SOCKET_PATH} bytes too long for Unix sockets",
                 where=str(self.folder),
                 mend="Choose a shorter folder, or set TMPDIR to a short one",
                 code="lab.path_too_long",

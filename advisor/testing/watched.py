@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.decide.admin_comment import admin_comment, parse_admin_comment
-from advisor.decide.reasons import Reason
-from advisor.history.state_file import StateFile
+from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
+from advisor.files.state_file import StateFile
 from advisor.model.advice import (
     Advice,
     Answer,
@@ -30,11 +30,11 @@ from advisor.service.exchange.announcing import Announcer
 from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
+from advisor.service.observation.hedge_entries import HedgeRecord, Kept
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner
-from advisor.service.sight.hedge_record import HedgeRecord, Kept
-from advisor.service.sight.site_view import cluster_state
-from advisor.service.sight.view import SharedView
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.places import Places

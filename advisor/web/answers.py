@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from advisor import __version__
-from advisor.decide.display import clean, duration, usd
-from advisor.decide.wording import in_general
+from advisor.decide.explanation.display import clean, duration, usd
+from advisor.decide.explanation.wording import in_general
 from advisor.model.errors import AdvisorError
 from advisor.model.plain import plain
 from advisor.service.admin.since import moment_text, zone_text

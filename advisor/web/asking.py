@@ -11,8 +11,8 @@ from advisor.model.job_id import JobId, parse_job_id
 from advisor.service.admin.since import parse_since
 from advisor.web.answers import RefusedError
 
-LONGEST_DAYS: Final = 400
-MOST_ROWS: Final = 200
+MAX_DAYS: Final = 400
+MAX_ROWS: Final = 200
 _ROWS: Final = 50
 _WORD: Final = 80
 
@@ -29,14 +29,14 @@ def since_of(text: str, now: float) -> float:
         found = parse_since(text, now)
     except BadInput as error:
         raise RefusedError(400, f"since: {error.what}. {error.mend}") from None
-    if now - found > LONGEST_DAYS * 86_400.0:
-        raise RefusedError(400, f"since: pages go back {LONGEST_DAYS} days; the commands go further")
+    if now - found > MAX_DAYS * 86_400.0:
+        raise RefusedError(400, f"since: pages go back {MAX_DAYS} days; the commands go further")
     return found
 
 
 def limit_of(text: str) -> int:
     """Rows of a page; empty: as many as is usual."""
-    number = whole(text, "limit", MOST_ROWS)
+    number = whole(text, "limit", MAX_ROWS)
     return _ROWS if number is None else number
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.reasons import Reason
 from advisor.history.ledger import Wanted
 from advisor.model.advice import Placement
 from advisor.service.admin.ledger_view import decision_row

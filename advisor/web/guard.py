@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor.model.settings import WebSettings
 
-MOST_BODY_BYTES: Final = 16 * 1024
-_MOST_TARGET_BYTES: Final = 4096
+MAX_BODY_BYTES: Final = 16 * 1024
+_MAX_TARGET_BYTES: Final = 4096
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 # plotly adds one empty style sheet that it fills by script: its hash is that of no text at all
 _EMPTY_STYLE: Final = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
@@ -75,7 +75,7 @@ class Guard:
         headers = Headers(scope=scope)
         if scope["method"] not in _METHODS:
             return 405, "These pages are read (GET), and a what-if is asked for (POST)."
-        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MOST_TARGET_BYTES:
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_TARGET_BYTES:
             return 414, "The address is too long."
         if name_of(headers.get("host", "")) not in self._hosts:
             return (
@@ -88,8 +88,8 @@ class Guard:
 
     def _form_refusal(self, headers: Headers) -> tuple[int, str] | None:
         length = headers.get("content-length", "")
-        if not (length.isdecimal() and length.isascii()) or int(length) > MOST_BODY_BYTES:
-            return 413, f"A form is at most {MOST_BODY_BYTES:,} bytes and says its length."
+        if not (length.isdecimal() and length.isascii()) or int(length) > MAX_BODY_BYTES:
+            return 413, f"A form is at most {MAX_BODY_BYTES:,} bytes and says its length."
         origin = headers.get("origin")
         if origin is not None and name_of(urlsplit(origin).netloc) not in self._hosts:
             return 403, "The form was sent from another site."

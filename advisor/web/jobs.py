@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from advisor.decide.display import clean, quantity
-from advisor.decide.phrases import HEADINGS, NAMES, PHRASES
-from advisor.decide.reasons import Reason
-from advisor.decide.wording import hedge_sentence, sentence, time_limit_sentence
+from advisor.decide.explanation.display import clean, quantity
+from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.wording import hedge_sentence, sentence, time_limit_sentence
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
 from advisor.model.job import JobOutcome

@@ -18,7 +18,7 @@ from advisor.service.admin.ledger_report_page import about, figures
 from advisor.service.admin.ledger_view import LedgerSums
 from advisor.service.admin.money import money_rows, money_view
 from advisor.web.answers import Answers
-from advisor.web.asking import MOST_ROWS, limit_of, since_of
+from advisor.web.asking import MAX_ROWS, limit_of, since_of
 from advisor.web.plots import figure_text
 from advisor.web.site import Site
 
@@ -64,7 +64,7 @@ def _sum(site: Site, since: float, now: float, settings: Settings) -> _Summed:
         report.decided(store.decisions(since))
         money = money_view(store, since)
         report.paid(money)
-        rows = deque(_counted(store.ledger(since), sums, report), maxlen=MOST_ROWS)
+        rows = deque(_counted(store.ledger(since), sums, report), maxlen=MAX_ROWS)
     summary = report.summary()
     view = {"since": since, "summary": sums.summary(), "money": money, "rows": list(rows)}
     return _Summed(view, summary, [figure_text(figure) for figure in figures(report, summary)])

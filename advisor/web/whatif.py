@@ -22,7 +22,7 @@ from advisor.service.admin.ledger_view import LedgerSums
 from advisor.service.admin.whatif_words import whatif_table
 from advisor.web.answers import Answers, RefusedError, part
 from advisor.web.asking import since_of
-from advisor.web.guard import MOST_BODY_BYTES, is_token
+from advisor.web.guard import MAX_BODY_BYTES, is_token
 from advisor.web.plots import figure_text
 from advisor.web.site import Site
 from advisor.web.whatif_runs import Run, RunState
@@ -47,8 +47,8 @@ TUNED: Final = (
 )
 """What an admin tries other values of; anything else goes into the field below them."""
 _SINCE: Final = "30d"
-_MOST_FIELDS: Final = 64
-_MOST_CHANGES: Final = 40
+_MAX_FIELDS: Final = 64
+_MAX_CHANGES: Final = 40
 _DECIDED_SECONDS: Final = 300.0
 
 
@@ -124,8 +124,8 @@ def _start(site: Site, asked: Mapping[str, str]) -> Response:
     since_of(since, site.now())
     changes = [f"{key}={asked[key].strip()}" for key in TUNED if asked.get(key, "").strip()]
     changes += [line.strip() for line in asked.get("more", "").splitlines() if line.strip()]
-    if len(changes) > _MOST_CHANGES:
-        raise RefusedError(400, f"at most {_MOST_CHANGES} changes at a time")
+    if len(changes) > _MAX_CHANGES:
+        raise RefusedError(400, f"at most {_MAX_CHANGES} changes at a time")
     if any("\0" in change for change in (since, *changes)):
         raise RefusedError(400, "a value has a NUL in it")
     try:
@@ -152,9 +152,9 @@ async def _form(request: Request, token: str) -> dict[str, str]:
         body = b""
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MOST_BODY_BYTES:
+            if len(body) > MAX_BODY_BYTES:
                 raise RefusedError(413, "the form is too long")
-        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except (ValueError, ClientDisconnect):
         raise RefusedError(400, "this is no form") from None
     if not is_token(fields.get("token", ""), token):

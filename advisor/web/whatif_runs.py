@@ -26,9 +26,9 @@ log = structlog.get_logger(__name__)
 
 _FIELDS: Final = {"--since": "since", "--set": "settings"}
 """The form's names of the command's options."""
-_MOST_RUNS: Final = 20
-_MOST_RESULT_BYTES: Final = 4 * 1024 * 1024
-_MOST_WORDS: Final = 2000
+_MAX_RUNS: Final = 20
+_MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
+_MAX_WORDS: Final = 2000
 _LINE_CHARACTERS: Final = 4000
 _ENVIRONMENT: Final = {
     "ADVISOR_PROGRESS": "json",
@@ -163,7 +163,7 @@ class WhatIfRuns:
                     f"the what-if cannot be started ({error.strerror})", code="whatif.start"
                 ) from error
             self._runs[run.run_id] = run
-            while len(self._runs) > _MOST_RUNS:
+            while len(self._runs) > _MAX_RUNS:
                 self._runs.popitem(last=False)
             self._thread = threading.Thread(
                 target=self._follow, args=(run, self._process, output, longest_seconds), name="whatif"
@@ -223,7 +223,7 @@ class WhatIfRuns:
         finally:
             deadline.cancel()
         result = _result(output, exit_code)
-        message = "" if result is not None else "".join(words)[-_MOST_WORDS:].strip()
+        message = "" if result is not None else "".join(words)[-_MAX_WORDS:].strip()
         if not in_time and result is None:
             message = f"ended after {longest_seconds:g} s (web.whatif_seconds)"
         with self._lock:
@@ -253,8 +253,8 @@ def _take(line: str, run: Run, words: list[str]) -> None:
 def _result(output: IO[bytes], exit_code: int) -> dict[str, Any] | None:
     with output:
         output.seek(0)
-        text = output.read(_MOST_RESULT_BYTES + 1)
-    if exit_code or len(text) > _MOST_RESULT_BYTES:
+        text = output.read(_MAX_RESULT_BYTES + 1)
+    if exit_code or len(text) > _MAX_RESULT_BYTES:
         return None
     try:
         found = json.loads(text)

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from advisor.cli.main import app
 from advisor.ec2.pools import Breakers, Pool
 from advisor.ec2.prices import Prices
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
+from advisor.service.cloud.budget_records import Wish
 from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.purse_records import Wish
 from advisor.service.control.cloud_metrics import CloudCollector
 from advisor.service.control.cloud_report import CloudReport
 from advisor.service.exchange import status_file
@@ -67,7 +67,7 @@ def report(tmp_path: Path) -> CloudReport:
     rig.provision.watch_boots()
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
-    rig.cloud.purse.promise(
+    rig.cloud.budget.promise(
         [Wish(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
     )
     breakers = Breakers(StateFile(tmp_path / "pools.json"), rig.hands.clock.wall)

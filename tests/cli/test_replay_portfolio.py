@@ -16,7 +16,7 @@ from advisor.simulate.portfolio.policies import BEYOND
 @pytest.mark.parametrize("billing", ["hour", "second"])
 def test_command(billing, tmp_path, monkeypatch):
     """The contract's fields; the billing and its rule are named; a page is written."""
-    monkeypatch.setattr("advisor.replay.portfolio_known.PRIOR_WORKLOADS", ("synthetic:200:1",))
+    monkeypatch.setattr("advisor.decide.portfolio.replay_knowledge.PRIOR_WORKLOADS", ("synthetic:200:1",))
     page = tmp_path / "page.html"
     line = ["replay", "portfolio", "--trace", "synthetic:300", "--billing", billing, "--simulate", "20"]
     done = CliRunner().invoke(app, [*line, "--plot", str(page), "--format", "json"])
@@ -41,7 +41,7 @@ def test_command(billing, tmp_path, monkeypatch):
 
 def test_the_billings_stand_side_by_side(tmp_path, monkeypatch):
     """Each as by itself, under its name; a column each for people, and each one's rule in words."""
-    monkeypatch.setattr("advisor.replay.portfolio_known.PRIOR_WORKLOADS", ("synthetic:200:1",))
+    monkeypatch.setattr("advisor.decide.portfolio.replay_knowledge.PRIOR_WORKLOADS", ("synthetic:200:1",))
     page = tmp_path / "page.html"
     line = ["replay", "portfolio", "--trace", "synthetic:200", "--simulate", "20", "--billing"]
     done = CliRunner().invoke(app, [*line, "all", "--plot", str(page), "--format", "json"])
@@ -64,7 +64,9 @@ def test_the_billings_stand_side_by_side(tmp_path, monkeypatch):
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_the_replay(tmp_path, monkeypatch):
-    monkeypatch.setattr("advisor.replay.portfolio.report", lambda *_, **__: pytest.fail("replayed in vain"))
+    monkeypatch.setattr(
+        "advisor.decide.portfolio.portfolio_replay.report", lambda *_, **__: pytest.fail("replayed in vain")
+    )
     page = tmp_path / "nowhere" / "page.html"
     line = ["replay", "portfolio", "--trace", "synthetic:300", "--plot", str(page)]
     found = CliRunner().invoke(app, line)

@@ -14,8 +14,8 @@ import pytest
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome
-from advisor.predict.size import SizeModel
-from advisor.predict.size_training import constant
+from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_training import constant
 
 WEEK = 7 * 86400.0
 EPOCH = 1_700_000_000.0

@@ -16,9 +16,9 @@ from advisor.history.parameters import load_checkpoint, load_cutoff, load_parame
 from advisor.history.store import HistoryStore
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
-from advisor.predict import tuning
-from advisor.predict.features import CUNHA_TABLE_I, WITH_PROCESSORS
-from advisor.predict.knn import KnnParameters
+from advisor.predict.knn import tuning
+from advisor.predict.knn.features import CUNHA_TABLE_I, WITH_PROCESSORS
+from advisor.predict.knn.knn import KnnParameters
 from tests.conftest import ROOT
 
 runner = CliRunner()

@@ -6,7 +6,7 @@ import math
 from types import MappingProxyType
 from typing import Any
 
-from advisor.decide import advise
+from advisor.decide.submission.advise import advise
 from advisor.model import (
     Advice,
     CloudState,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.decide.portfolio_lead import days_of
-from advisor.decide.portfolio_options import Options
+from advisor.decide.portfolio.portfolio_lead import days_of
+from advisor.decide.portfolio.portfolio_options import Options
 
 
 def checkpoints(*utilities: float):

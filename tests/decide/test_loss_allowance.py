@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.record import LossAllowance, could_have_saved
+from advisor.decide.submission.record import LossAllowance, could_have_saved
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
 

@@ -14,7 +14,7 @@ from advisor.ec2.clients import LAUNCH_CONFIG
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.manual_clock import ManualClock
 

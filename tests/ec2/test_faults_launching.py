@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from advisor.ec2.errors import Failure, FailureClass, class_of, most_careful
-from advisor.ec2.pools import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Pool
+from advisor.ec2.pools import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Pool
 from advisor.ec2.tags import INTENT_TAG, NODE_TAG, NODES_TAG
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
@@ -97,7 +97,7 @@ def test_f02_a_pool_that_stays_empty_is_asked_less_often(emulator, start_fleet, 
         clock.pass_by(60)
     pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert pauses[:4] == [180, 360, 720, 1440]
-    assert set(pauses[4:]) == {LONGEST_PAUSE_SECONDS}
+    assert set(pauses[4:]) == {MAX_PAUSE_SECONDS}
 
 
 @pytest.mark.usefixtures("unpaced")

@@ -15,14 +15,14 @@ from advisor.ec2.journal import Intent
 from advisor.ec2.prices import PriceCache
 from advisor.ec2.requests import run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
 from advisor.testing.ec2 import Ec2Emulator
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "ansible" / "files" / "iam"
-LONGEST_POLICY = 6144  # IAM's limit of a managed policy, without white space
+MAX_POLICY = 6144  # IAM's limit of a managed policy, without white space
 
 
 def statements(name: str) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def test_only_owned_instances_may_be_ended_or_named() -> None:
 def test_policies_are_well_formed(name: str) -> None:
     text = (FOLDER / f"{name}.json").read_text()
     assert json.loads(text)["Version"] == "2012-10-17"
-    assert len(re.sub(r"\s", "", text)) < LONGEST_POLICY
+    assert len(re.sub(r"\s", "", text)) < MAX_POLICY
     rows = statements(name)
     assert len({row["Sid"] for row in rows}) == len(rows)
     for row in rows:

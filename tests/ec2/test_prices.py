@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from advisor.ec2.prices import PriceCache, Prices, Quote
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.cloud.pricing import PriceLoop, price_table
 from advisor.testing.ec2 import Ec2Emulator

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.history import _swf_header, _swf_rows, log_file, swf
+from advisor.files import log_file
+from advisor.history import _swf_header, _swf_rows, swf
 from advisor.model import BadInput, Job, JobOutcome, JobState
 
 LINE = "1 10 5 100 4 -1 -1 8 3600 -1 1 7 3 2 1 0 -1 -1"

@@ -192,7 +192,7 @@ def test_any_cursor_is_survived(store: HistoryStore, logdir: Path, write_record:
 def test_places_of_many_files_do_not_grow_forever(
     store: HistoryStore, logdir: Path, write_record: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest, "_MOST_FILES", 3)
+    monkeypatch.setattr(ingest, "_MAX_FILES", 3)
     for number in range(6):
         append(logdir / f"lsb.acct.{number}", *jobs(write_record, 10 * number + 1, 2))
     ingest_lsb_acct(store, [logdir])

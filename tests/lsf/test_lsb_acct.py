@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.history import log_file
+from advisor.files import log_file
 from advisor.lsf import lsb_acct
 from advisor.lsf.lsb_acct import AcctReader, AcctReport, Place, find_files
 from advisor.model import BadInput

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.decide.capacity import _fits_reserved, stable_feature
-from advisor.decide.demand import cores_billed
+from advisor.decide.submission.capacity import _fits_reserved, stable_feature
+from advisor.decide.submission.demand import cores_billed
 from advisor.model import CloudState, Job
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.model.job import Job
 from advisor.model.table import UNKNOWN_CODE, JobTable
-from advisor.predict.size_history import WEEK_SECONDS
+from advisor.predict.size.size_history import WEEK_SECONDS
 
 
 def table_of(rows: list[tuple[float, float, float, int, float, int]], **more) -> JobTable:

@@ -10,8 +10,8 @@ import pytest
 from advisor.history.parameters import untuned_of
 from advisor.model.settings import EstimatorSettings, PlacementSettings
 from advisor.model.site import Cutoff
-from advisor.predict.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.tracker import states_of
+from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
+from advisor.predict.knn.tracker import states_of
 from advisor.replay.cutoff_backtest import JudgedCutoff, backtest_cutoff
 from advisor.replay.sources import load_table
 

@@ -9,14 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.hedge_offer import speculation_of
-from advisor.decide.waiting import WaitingCase, choice
+from advisor.decide.hedge.hedge_offer import speculation_of
+from advisor.decide.submission.waiting import WaitingCase, choice
+from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS
 from advisor.model import Capacity, Estimate, Estimates
-from advisor.simulate.waiting.plain import PlainWorld
-from advisor.simulate.waiting.policy import LEAVES, SPECULATES, WAITS
-from advisor.simulate.waiting.world import Length, Simulation, Wait, WorldRules, workload_of
+from advisor.papers.waiting.world.plain import PlainWorld
+from advisor.papers.waiting.world.world import Length, Simulation, Wait, WorldRules, workload_of
 from tests.decide.cases import make_job, make_settings
-from tests.simulate.waiting.test_world import constant_forest
+from tests.papers.waiting.world.test_world import constant_forest
 
 T, CORES = 9.0, 5
 JOBS = st.lists(
@@ -49,7 +49,7 @@ def workload(jobs: list[tuple[Any, ...]]) -> Any:
 
 
 class LiveWorld(PlainWorld):
-    """The plain world, whose jobs ask `advisor.decide.waiting` whenever something is to be decided."""
+    """The plain world, whose jobs ask the live waiting policy whenever something is to be decided."""
 
     def __init__(self, load: Any, longest: float, runs: list[Estimate], *, tries: bool, wait: float) -> None:
         modes = np.zeros(len(load), np.int64)

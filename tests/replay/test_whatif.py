@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from advisor.decide.pacing import LEAST_KNOWN
+from advisor.decide.hedge.pacing import MIN_KNOWN
+from advisor.decide.submission.proven_rows import sent_by_the_advisor
+from advisor.decide.submission.table_row import job_of
 from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTable, SiteState
 from advisor.model.settings import Settings
-from advisor.predict.tracker import states_of
-from advisor.replay.forecasts import ForecastOptions, forecast_rows
+from advisor.predict.forecast.forecast_rows import ForecastOptions, forecast_rows
+from advisor.predict.knn.tracker import states_of
 from advisor.replay.own_history import busiest, jobs_of_log
-from advisor.replay.proven import sent_by_the_advisor
 from advisor.replay.sources import load_table
-from advisor.replay.submissions import job_of
 from advisor.replay.whatif import History, WhatIfRow, clairvoyant, decide_again, window_rows
 
 DAY = 86_400.0
@@ -253,7 +253,7 @@ def test_what_the_cloud_is_like_is_taken_from_the_last_look() -> None:
 
 def test_g17_hedges_never_use_more_than_the_budget() -> None:
     """Each of them would use a sixth of a core-hour: two hours in which one comes every ten seconds."""
-    others = LEAST_KNOWN + 200
+    others = MIN_KNOWN + 200
     submit = [0.0] * 8 + [1.0 + 10.0 * number for number in range(others)]
     table = make_table(submit, [0.0] * 8 + [10.0] * others, [1e7] * 8 + [600.0] * others)
     doubt = {"rule": "advisor", "win_probability": 1.0, "baseline": 3.0}

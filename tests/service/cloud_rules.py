@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.ec2.journal import Journal
 from advisor.ec2.tags import CLUSTER_TAG, node_of
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.record import CloudRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.exchange.handover import HandoverFolder
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance

@@ -81,8 +81,8 @@ REPEAT = _action("repeat")
 LOSE_PROGRAM = _action("lose_program", operation=_one_of("resume", "suspend", "suspend", "resume_fail"))
 
 DAMAGE = st.one_of(
-    _action("damage_purse", first=st.just("purse.json")),
-    _action("damage_purse", first=st.just("purse.json"), second=st.just("purse.json.old")),
+    _action("damage_budget", first=st.just("budget.json")),
+    _action("damage_budget", first=st.just("budget.json"), second=st.just("budget.json.old")),
 )
 ILL_ENTRY = _action("ill_entry", kind=_one_of("directory", "link", "fifo", "option", "other node", ""))
 

@@ -1,4 +1,4 @@
-"""The real loops, journal, fleet and purse between a Slurm and an EC2 in memory, and what must always hold.
+"""The real loops, journal, fleet and budget between a Slurm and an EC2 in memory, and what must always hold.
 
 A story is a list of actions. Time passes only when an action says so. The process may die at any step of its
 input and output: before and after each call of EC2 or Slurm, each flush to the disk (the tail of the file may
@@ -21,14 +21,14 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from advisor.decide.admin_comment import admin_comment
+from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import Prices
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.bill import PaidTime
 from advisor.model.settings import (
@@ -41,14 +41,14 @@ from advisor.model.settings import (
 )
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.cloud.record import CloudRecord
-from advisor.service.control.looking import LookLoop
+from advisor.service.control.polling import PollLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.loops import LoopRunner, Step
-from advisor.service.sight.view import SharedView
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
@@ -69,7 +69,7 @@ class Crash(BaseException):
     """The process is gone: nothing may catch it."""
 
 
-class LookOnly(LookLoop):
+class LookOnly(PollLoop):
     """The look loop without the files for `advisor serve` and `advisor status`, which nothing here reads."""
 
     def steps(self) -> tuple[Step, ...]:
@@ -381,7 +381,7 @@ class CloudWorld(CloudRules):
         self.do_stall(seconds)
         self.boot()
 
-    def do_damage_purse(self, *names: str) -> None:
+    def do_damage_budget(self, *names: str) -> None:
         """The process is gone, the disk has lost the end of some files, and it is started again."""
         for path in (self.folder / name for name in names):
             if path.exists():
@@ -406,7 +406,7 @@ class CloudWorld(CloudRules):
 
     def _note_paid(self) -> None:
         """What the learn loop does: the history gets what was paid."""
-        paid = self.cloud.purse.paid()
+        paid = self.cloud.budget.paid()
         for piece in paid:
             self.paid = {
                 key: known
@@ -414,7 +414,7 @@ class CloudWorld(CloudRules):
                 if known.instance_id != piece.instance_id or not piece.since < known.since < piece.until
             }
             self.paid[piece.instance_id, piece.since] = piece
-        self.cloud.purse.noted(paid)
+        self.cloud.budget.noted(paid)
 
     def do_ec2_fails(self, action: str, how: str, times: int) -> None:
         self.ec2.fail(action, how, times)

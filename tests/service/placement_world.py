@@ -9,13 +9,13 @@ import numpy as np
 
 from advisor.model import Job, JobOutcome, JobTable
 from advisor.model.settings import ClusterSettings, Settings
-from advisor.predict.distribution import ForestSettings
-from advisor.predict.queue_events import Codes
-from advisor.predict.rolling import ForecastOptions, RollingForests
+from advisor.predict.forecast.distribution import ForestSettings
+from advisor.predict.forecast.queue_events import Codes
+from advisor.predict.forecast.rolling import ForecastOptions, RollingForests
 from advisor.replay.sources import load_table
+from advisor.service.exchange.placement_store import Base, Loaded
+from advisor.service.learn.queue_following import QueueStream, StreamFile
 from advisor.service.submit.live_placement import LivePlacement
-from advisor.service.submit.placement_store import Base, Loaded
-from advisor.service.submit.queue_stream import QueueStream, StreamFile
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 
 ORIGIN = 1_800_000_000.0

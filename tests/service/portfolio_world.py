@@ -17,11 +17,11 @@ from advisor.model.settings import (
     Settings,
     WaitingSettings,
 )
-from advisor.service.cloud.record import CloudRecord
-from advisor.service.portfolio.loop import PortfolioLoop
+from advisor.service.cloud.launch_record import CloudRecord
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import cluster_state
+from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 from advisor.service.running.loops import LoopRunner
-from advisor.service.sight.site_view import cluster_state
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.slurm.steering import Closed, Demand, PowerSaving, Priority
 from advisor.testing.manual_clock import ManualClock

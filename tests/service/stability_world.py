@@ -22,7 +22,7 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import Prices
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model import Mode
 from advisor.model.settings import (
     AcquirerSettings,
@@ -36,17 +36,17 @@ from advisor.model.settings import (
 )
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.exchange.handover import HandoverFolder, decode
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.loops import Loop, LoopRunner
-from advisor.service.sight.view import SharedView
 from advisor.service.stability.acquirer import AcquireLoop
-from advisor.service.stability.loop import MatchLoop
+from advisor.service.stability.life_record import LifeRecord
+from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
-from advisor.service.stability.record import LifeRecord
 from advisor.slurm.node_sets import expand
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
@@ -172,7 +172,7 @@ class StabilityWorld:
         self.acquire = AcquireLoop(
             settings,
             knowledge=self.knowledge,
-            purse=self.cloud.purse,
+            budget=self.cloud.budget,
             state=StateFile(folder / "acquirer.json"),
             closed=breakers.table,
             protected=lambda: self.cloud.protected,

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from advisor.decide.admin_comment import parse_admin_comment
-from advisor.history.state_file import StateFile
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.files.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
@@ -16,12 +16,12 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
-from advisor.service.sight.hedge_budget import HedgeBudget
-from advisor.service.sight.hedge_record import HedgeRecord
-from advisor.service.sight.site_view import cluster_state
-from advisor.service.sight.view import SharedView
+from advisor.service.observation.hedge_budget import HedgeBudget
+from advisor.service.observation.hedge_entries import HedgeRecord
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import cluster_state
 from advisor.slurm.places import Wish
-from advisor.slurm.protocol import JobSight, QueuedJob, SlurmSnapshot
+from advisor.slurm.protocol import JobView, QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.watched import hedged_comment, open_record
 
@@ -36,8 +36,8 @@ class Queue:
     """Both parts of Slurm that the loop speaks to, as far as it does here."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, JobSight] = {}
-        self.killed_jobs: dict[int, JobSight] = {}
+        self.jobs: dict[int, JobView] = {}
+        self.killed_jobs: dict[int, JobView] = {}
         self.reserved: list[Wish] = []
         self.cancelled: list[int] = []
         self.requeued: list[int] = []
@@ -55,13 +55,13 @@ class Queue:
     knows_site_factors = True
     may_requeue_booting = True
 
-    def sight(self, job_id: int) -> JobSight | None:
+    def sight(self, job_id: int) -> JobView | None:
         return self.jobs.get(job_id)
 
-    def killed(self, job_id: int) -> JobSight | None:
+    def killed(self, job_id: int) -> JobView | None:
         return self.killed_jobs.get(job_id)
 
-    def place(self, placeholder: int, job_id: int) -> JobSight | None:
+    def place(self, placeholder: int, job_id: int) -> JobView | None:
         sight = self.jobs.get(placeholder)
         return sight if sight is not None and sight.name == f"place-of-{job_id}" else None
 
@@ -171,7 +171,7 @@ class World:
             }
             | fields  # type: ignore[arg-type]
         )
-        self.queue.jobs[job_id] = JobSight(
+        self.queue.jobs[job_id] = JobView(
             job_id=job_id, state=state, reason="None", partition=partition, priority=1, start_time=now - 10.0,
             submit_time=now - 20.0, restarts=0, limit_seconds=job.requested_time, name=str(name or ""),
             advice_id=advice_id_of(comment), processors=job.processors, nodes=job.nodes or 1,

@@ -14,9 +14,9 @@ from pathlib import Path
 from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome
 from advisor.model.settings import Settings
-from advisor.predict.features import Encoder, FeatureSchema
-from advisor.predict.knn import KnnParameters
-from advisor.predict.predictor import Predictor
+from advisor.predict.knn.features import Encoder, FeatureSchema
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.predictor import Predictor
 from advisor.service.exchange import snapshot
 from advisor.service.submit.models import PREDICTOR_KIND
 from advisor.testing.lab import Lab, LabOptions

@@ -21,7 +21,7 @@ from tests.slurm.test_killed_control import Fates
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
-LONGEST_WAIT = 12.0
+MAX_WAIT = 12.0
 """b: nothing is known of any job's wait here, so that each waits until then, and no longer."""
 
 
@@ -34,7 +34,7 @@ def site(database_template: Path) -> Iterator[tuple[Site, Fates]]:
             nodes=1, burst_nodes=3, database=True, database_template=database_template, suspend_seconds=120
         )
         settings = {
-            "waiting": {"short_wait_seconds": LONGEST_WAIT, "ask_again_seconds": 2.0},
+            "waiting": {"short_wait_seconds": MAX_WAIT, "ask_again_seconds": 2.0},
             "placement": {"boot_seconds": 5.0},
             "rules": {"move_deferred": False},
             "submit": PATIENT,
@@ -84,7 +84,7 @@ def test_g17_12_a_job_that_has_waited_b_is_moved_while_it_waits(site: tuple[Site
         record = store.advice_of(job)
     assert record is not None
     assert record.advice.placement is Placement.BURST
-    assert LONGEST_WAIT <= record.advice.time - record.job.submit_time < 200.0
+    assert MAX_WAIT <= record.advice.time - record.job.submit_time < 200.0
     cancel_all(here.lab)
 
 

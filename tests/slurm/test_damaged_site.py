@@ -79,21 +79,21 @@ def test_d4_a_damaged_history_keeps_no_machine_running(site: Site) -> None:
     site.wait_until("it learns again", lambda: status(site)["control"]["history_problem"] is None)
 
 
-def test_d5_a_damaged_purse_forgets_nothing(site: Site) -> None:
+def test_d5_a_damaged_budget_forgets_nothing(site: Site) -> None:
     site.control.stop()
-    purse = site.state / "purse.json"
-    content = json.loads(purse.read_text())
+    budget = site.state / "budget.json"
+    content = json.loads(budget.read_text())
     content["days"] = {datetime.now(UTC).date().isoformat(): {"": 49.999}}
-    purse.write_text(json.dumps(content))
+    budget.write_text(json.dumps(content))
     site.control.start()
 
     def is_copied() -> bool:
-        copy = json.loads((site.state / "purse.json.old").read_text())
+        copy = json.loads((site.state / "budget.json.old").read_text())
         return sum(usd for accounts in copy["days"].values() for usd in accounts.values()) > 49.9
 
     site.wait_until("it has counted and written twice", is_copied)
     site.control.kill()
-    purse.write_bytes(purse.read_bytes()[:40])
+    budget.write_bytes(budget.read_bytes()[:40])
     site.control.start()
     launched = len(site.ec2.instances())
     job = burst_job(site, 1.0, limit=60)
@@ -110,7 +110,7 @@ def test_d5_a_damaged_purse_forgets_nothing(site: Site) -> None:
     def spend() -> dict[str, Any]:
         return dict(status(site)["control"]["cloud_report"]["spend"])
 
-    site.wait_until("it is told", lambda: spend()["rebuilt_today"] == "purse.json was damaged")
+    site.wait_until("it is told", lambda: spend()["rebuilt_today"] == "budget.json was damaged")
     assert spend()["spent_today_usd"] >= 49.999
-    assert len((site.state / "purse.json.bad").read_bytes()) == 40
+    assert len((site.state / "budget.json.bad").read_bytes()) == 40
     site.lab.run("scancel", str(job))

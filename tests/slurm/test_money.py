@@ -113,7 +113,7 @@ def test_day_one_9_and_10_every_view_says_the_same_to_the_cent(site: Site, tmp_p
     totals = {
         "spend": spent,
         "spend by day": spend["days"][-1]["usd"],
-        "the purse": spend["reckoned_today_usd"],
+        "the budget": spend["reckoned_today_usd"],
         "ledger": ledger["money"]["spent_usd"],
         "report": report["money"]["spent_usd"],
         "report by day": report["money"]["days"][-1]["spent_usd"],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.testing.lab import LabOptions
 from tests.slurm.submit_site import LONG, Site, advised_site
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model import TellAdmin
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import hook

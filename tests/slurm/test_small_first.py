@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome
 from advisor.model.settings import Settings, SizeSettings

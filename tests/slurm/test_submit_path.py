@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.admin_comment import parse_admin_comment
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
 from advisor.model import TellAdmin, TimeLimit
-from advisor.service.cloud.record import CloudRecord
-from advisor.service.control.looking import LookLoop
+from advisor.service.cloud.launch_record import CloudRecord
+from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.protocol import AdviseRequest
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.sight.view import SharedView
 from advisor.service.submit.answering import Answerer
 from advisor.slurm.cli import CliBackend
 from tests.service.site import FixedEstimator, make_answerer, make_settings
@@ -31,7 +31,7 @@ from tests.slurm.submit_site import LONG, NARROW, SHORT, Site, advised_site
 
 pytestmark = pytest.mark.slurm
 
-LONGEST_SECONDS = 100.0  # slurmctld looks for jobs over their limit every 30 s
+MAX_SECONDS = 100.0  # slurmctld looks for jobs over their limit every 30 s
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("s")
     with advised_site(folder, breaker_failures="3", breaker_seconds="0.5") as site:
         # two jobs that outlive a limit of one minute, while the other tests run
-        for name, word, seconds in (("moved", "", LONGEST_SECONDS), ("kept", "no-burst", 900.0)):
+        for name, word, seconds in (("moved", "", MAX_SECONDS), ("kept", "no-burst", 900.0)):
             job, _ = site.ask(*NARROW, f"--comment={word}", script=f"sleep {seconds}")
             site.lab.run("scontrol", "release", job["JobId"])
             site.runners[name] = int(job["JobId"])
@@ -58,7 +58,7 @@ def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
         }
     )
     clock = Clock(wall=time.time, monotonic=time.monotonic)
-    loop = LookLoop(
+    loop = PollLoop(
         settings,
         slurm=CliBackend.of(settings),
         view=SharedView(clock, 60.0),
@@ -113,7 +113,7 @@ def test_a_moved_job_is_not_killed_at_its_users_limit(site: Site) -> None:
     """Both asked for one minute and run for longer; the one that stayed shows that Slurm means it."""
     moved, kept = site.runners["moved"], site.runners["kept"]
     assert site.lab.job(moved)["Partition"] == "burst"
-    states = site.lab.wait_for_jobs(site.runners.values(), seconds=LONGEST_SECONDS + 60.0)
+    states = site.lab.wait_for_jobs(site.runners.values(), seconds=MAX_SECONDS + 60.0)
     assert states == {moved: "COMPLETED", kept: "TIMEOUT"}
 
 

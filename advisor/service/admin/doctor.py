@@ -16,7 +16,7 @@ from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.settings import Settings
-from advisor.predict.predictor import Predictor
+from advisor.predict.knn.predictor import Predictor
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from advisor.decide.capacity import is_never_spot
+from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, Final
 
-from advisor.decide.display import clean
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.display import clean
+from advisor.decide.explanation.reasons import Reason
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.model.advice import Mode, Placement
 from advisor.model.estimate import holds
 
 _DAY: Final = 86_400.0
-MOST_POINTS: Final = 2_000
+MAX_POINTS: Final = 2_000
 """Jobs drawn in a plot of predicted against actual: every n-th where there are more."""
-_MOST_ACCOUNTS: Final = 25
+_MAX_ACCOUNTS: Final = 25
 _Interval = tuple[float, float]
 _NO_INTERVAL: Final = (math.nan, math.nan)
 
@@ -116,7 +116,7 @@ class Errors:
 
     def drawn(self) -> list[tuple[float, float]]:
         """Pairs for a plot, evenly chosen."""
-        step = -(-len(self.pairs) // MOST_POINTS) or 1
+        step = -(-len(self.pairs) // MAX_POINTS) or 1
         return self.pairs[::step]
 
 
@@ -243,7 +243,7 @@ class LedgerReport:
                 }
                 for name, one in sorted(
                     self.accounts.items(), key=lambda item: (-item[1].cost_usd, -item[1].jobs, item[0])
-                )[:_MOST_ACCOUNTS]
+                )[:_MAX_ACCOUNTS]
             ],
         }
 

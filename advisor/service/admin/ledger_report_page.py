@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from advisor.decide.display import duration, usd
+from advisor.decide.explanation.display import duration, usd
 from advisor.replay.plots import COLOURS, styled, write_page
 from advisor.service.admin.ledger_report import LedgerReport
 from advisor.service.admin.money import IDLE, NO_ACCOUNT, money_in_words, money_rows
 
-_MOST_REASONS: Final = 12
+_MAX_REASONS: Final = 12
 _MIN_DAYS: Final = 7
 """An axis of days is at least so wide: the first day's bar would else fill the plot."""
 _MAX_TICKS: Final = 12
@@ -178,7 +178,7 @@ def _predicted(pairs: Sequence[tuple[float, float]], title: str) -> go.Figure:
 
 
 def _reasons(reasons: Mapping[str, int]) -> go.Figure:
-    most = list(reasons.items())[:_MOST_REASONS][::-1]
+    most = list(reasons.items())[:_MAX_REASONS][::-1]
     figure = go.Figure()
     figure.add_bar(
         x=[count for _, count in most],

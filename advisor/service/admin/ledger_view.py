@@ -6,14 +6,14 @@ import math
 from collections import deque
 from typing import Any
 
-from advisor.decide.reasons import Reason
-from advisor.decide.wording import sentence, why_answer, why_sentence
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.wording import sentence, why_answer, why_sentence
 from advisor.history.ledger import Decision, LedgerRow, Wanted
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, HedgeKind
 from advisor.service.admin.money import money_view
 
-_MOST_OF_A_JOB = 1000
+_MAX_OF_A_JOB = 1000
 
 
 def decisions_view(
@@ -24,7 +24,7 @@ def decisions_view(
     counted: dict[str, int] = {}
     hedges: dict[str, int] = {}
     wanted = Wanted(since=since, job_id=job_id)
-    of_job = None if job_id is None else reversed(store.newest_decisions(wanted, _MOST_OF_A_JOB))
+    of_job = None if job_id is None else reversed(store.newest_decisions(wanted, _MAX_OF_A_JOB))
     for decision in store.decisions(since) if of_job is None else of_job:
         newest.append(decision)
         place = decision.record.advice.placement.value

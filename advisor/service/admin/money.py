@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from advisor.decide.display import clean, usd
+from advisor.decide.explanation.display import clean, usd
 from advisor.history.store import HistoryStore
 from advisor.model.bill import Bill, as_rows, midnight
 from advisor.model.settings import Settings
@@ -17,7 +17,7 @@ IDLE: Final = "idle time"
 SUM: Final = "together"
 _DAYS: Final = 31
 _DAY: Final = 86_400.0
-_MOST_ACCOUNTS: Final = 25
+_MAX_ACCOUNTS: Final = 25
 _ROUNDING: Final = 0.005
 
 
@@ -34,8 +34,8 @@ def _plain(found: Bill) -> dict[str, Any]:
 def money_rows(money: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Names and dollars of each row, dearest accounts first; the last one is their sum."""
     by_account = sorted(money["by_account"].items(), key=lambda item: (-item[1], item[0]))
-    rows = [(clean(name, 40), amount) for name, amount in by_account[:_MOST_ACCOUNTS]]
-    if others := by_account[_MOST_ACCOUNTS:]:
+    rows = [(clean(name, 40), amount) for name, amount in by_account[:_MAX_ACCOUNTS]]
+    if others := by_account[_MAX_ACCOUNTS:]:
         rows.append((f"{len(others):,} other accounts", math.fsum(amount for _, amount in others)))
     return [
         *rows,
@@ -66,7 +66,7 @@ def spend_view(
 ) -> dict[str, Any]:
     """Today's money (UTC) beside the caps, and the last days; errors as `spend_written`.
 
-    What was spent is the bill; what the caps reckon with is the purse's, which is named apart. ``before``:
+    What was spent is the bill; what the caps reckon with is the budget's, which is named apart. ``before``:
     :func:`days_before`, where the caller has it.
     """
     written = spend_written(settings, now)
@@ -100,7 +100,7 @@ def spend_view(
 
 
 def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Days of the bill; of an earlier release's the purse knows the sum and the accounts."""
+    """Days of the bill; of an earlier release's the budget knows the sum and the accounts."""
     first = known[0]["day"] if known else "9999"
     unknown = {"no_account_usd": None, "idle_usd": None}
     rows = [{"usd": day["spent_usd"], **day} for day in known]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from advisor.decide.display import usd
+from advisor.decide.explanation.display import usd
 from advisor.slurm.steering import RESERVATION
 
 

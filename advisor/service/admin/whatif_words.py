@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.decide.display import duration, money
+from advisor.decide.explanation.display import duration, money
 
 Row = Mapping[str, Any]
 CLAIRVOYANT = "clairvoyant"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.decide.admin_comment import RecordedAdvice
-from advisor.decide.phrases import PHRASES
-from advisor.decide.reasons import Reason
-from advisor.decide.wording import headline, recorded_headline
+from advisor.decide.explanation.admin_comment import RecordedAdvice
+from advisor.decide.explanation.phrases import PHRASES
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.explanation.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
 from advisor.model.job_id import JobId
 

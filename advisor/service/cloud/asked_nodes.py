@@ -13,10 +13,10 @@ import structlog
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.exchange.handover import HandOver
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.sight.site_view import burst_nodes
-from advisor.service.sight.view import SharedView
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import SlurmBackend
 

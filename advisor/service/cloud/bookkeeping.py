@@ -8,26 +8,26 @@ from advisor.ec2.instances import Instance
 from advisor.model.bill import PaidTime, midnight
 from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.settings import Settings
+from advisor.service.cloud.budget import SpendingBudget, has_caps
+from advisor.service.cloud.budget_records import RunningNode
 from advisor.service.cloud.money import alive_by_node, reserved_in_force, running_nodes, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.purse import Purse, has_caps
-from advisor.service.cloud.purse_records import RunningNode
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
-from advisor.service.sight.site_view import burst_nodes
-from advisor.service.sight.view import SharedView
 
 AskPaid = Callable[[float], Iterable[PaidTime]]
 """Stretches of paid time beyond a moment, from the history."""
 
 
 class Bookkeeping:
-    """Keeps the purse.
+    """Keeps the budget.
 
     Parameters
     ----------
     settings : Settings
         Caps, reserved nodes.
-    purse : Purse
+    budget : SpendingBudget
         The day's money.
     view : SharedView
         Which jobs are on nodes.
@@ -43,14 +43,14 @@ class Bookkeeping:
         self,
         settings: Settings,
         *,
-        purse: Purse,
+        budget: SpendingBudget,
         view: SharedView,
         prices: AskPrices,
         clock: Clock,
         paid_since: AskPaid,
     ) -> None:
         self._settings = settings
-        self._purse = purse
+        self._budget = budget
         self._view = view
         self._prices = prices
         self._clock = clock
@@ -65,13 +65,13 @@ class Bookkeeping:
             What was spent before is in doubt, and cannot be rebuilt yet; what runs was counted all the same.
         """
         problem: AdvisorError | None = None
-        if self._purse.doubt:
+        if self._budget.doubt:
             try:
                 self._rebuild(listed)
             except AdvisorError as error:
                 problem = error
-        if not self._purse.doubt or problem is not None:
-            self._purse.count(self._running(listed))
+        if not self._budget.doubt or problem is not None:
+            self._budget.count(self._running(listed))
         if problem is not None:
             raise problem
 
@@ -83,20 +83,20 @@ class Bookkeeping:
         AdvisorError
             It is not, and cannot be rebuilt yet: nothing may be launched.
         """
-        if self._purse.is_in_the_way(self._settings.waiting):
+        if self._budget.is_in_the_way(self._settings.waiting):
             self._rebuild(instances())
 
     def _rebuild(self, listed: Sequence[Instance]) -> None:
         paid: Iterable[PaidTime] | None = None
-        if self._purse.needs_history:
+        if self._budget.needs_history:
             try:
                 paid = self._paid_since(midnight(self._clock.wall()))
             except AdvisorError as error:
                 if has_caps(self._settings.waiting):
-                    text = f"{self._purse.doubt}, and the history cannot be read ({error})"
+                    text = f"{self._budget.doubt}, and the history cannot be read ({error})"
                     until = "nothing is launched until it can, or until midnight UTC"
                     raise TellAdmin(
-                        f"{text}: what was spent today is not known, so {until}", code="purse.unknown"
+                        f"{text}: what was spent today is not known, so {until}", code="budget.unknown"
                     ) from error
                 paid = ()
         prices = self._prices()
@@ -110,7 +110,7 @@ class Bookkeeping:
             for item in listed
             if not item.is_alive and item.launch_time
         ]
-        self._purse.rebuild(self._running(listed, boots=True), ended, paid)
+        self._budget.rebuild(self._running(listed, boots=True), ended, paid)
 
     def _running(self, listed: Sequence[Instance], *, boots: bool = False) -> list[RunningNode]:
         snapshot = self._view.fresh()

@@ -11,13 +11,13 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
+from advisor.service.cloud.budget_records import Wish
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import expected_seconds, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.purse_records import Wish
-from advisor.service.cloud.record import CloudRecord
-from advisor.service.sight.advice_of import moved_by_us
-from advisor.service.sight.site_view import burst_nodes
-from advisor.service.sight.view import SharedView
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class Caps:
     settings : Settings
         The caps.
     cloud : CloudRecord
-        Its purse, and how long boots take.
+        Its budget, and how long boots take.
     slurm : SlurmBackend
         Told which nodes get no new job.
     view : SharedView
@@ -85,7 +85,7 @@ class Caps:
             usd = price * (boot + expected_seconds(queued)) / 3600.0
             account = queued.job.account or "" if queued is not None else ""
             wishes.append(Wish(node=node, account=account, usd=usd, usd_per_hour=price))
-        refused = self._cloud.purse.promise(wishes, self._settings.waiting)
+        refused = self._cloud.budget.promise(wishes, self._settings.waiting)
         return {node: Failure(FailureClass.CAP, "DailyCap", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
@@ -98,7 +98,7 @@ class Caps:
         set of int
             Waiting jobs that we moved: they are to go back on-premise.
         """
-        everything, accounts = self._cloud.purse.exhausted(self._settings.waiting)
+        everything, accounts = self._cloud.budget.exhausted(self._settings.waiting)
         if not everything and not accounts:
             return set()
         snapshot = self._view.fresh()

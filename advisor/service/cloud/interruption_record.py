@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from advisor.ec2.interruptions import Notice, NoticeKind
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 
-_MOST_INSTANCES: Final = 20_000
-_MOST_JOBS: Final = 100_000
+_MAX_INSTANCES: Final = 20_000
+_MAX_JOBS: Final = 100_000
 _SETTLING_SECONDS: Final = 300.0
 _GIVEN_UP: Final = "given_up"  # not of EC2's: its node was powered down
 
@@ -51,7 +51,7 @@ class InterruptionRecord:
                 kinds[notice.kind.value] = now
                 self._count(notice.kind.value)
                 news.append(notice)
-            while len(self._notices) > _MOST_INSTANCES:
+            while len(self._notices) > _MAX_INSTANCES:
                 del self._notices[next(iter(self._notices))]
             if news:
                 self._save()
@@ -160,7 +160,7 @@ class InterruptionRecord:
     def _save(self) -> None:
         content = {
             "notices": self._notices,
-            "jobs": dict(list(self._jobs.items())[-_MOST_JOBS:]),
+            "jobs": dict(list(self._jobs.items())[-_MAX_JOBS:]),
             "warned": sorted(self._warned),
             "counted": sorted(self._counted),
             "to_place": sorted(map(str, self._to_place)),

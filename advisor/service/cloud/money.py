@@ -11,12 +11,12 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import CapacitySettings
-from advisor.service.cloud.purse_records import RunningNode
-from advisor.service.sight.advice_of import predicted_cloud_seconds
-from advisor.service.sight.site_view import jobs_by_node
+from advisor.service.cloud.budget_records import RunningNode
+from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
+from advisor.service.observation.site_view import jobs_by_node
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
-_LONGEST_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
+_MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
 
 
 def usd_per_hour(option: Capacity, prices: Prices) -> float:
@@ -55,10 +55,10 @@ def reserved_free(reserved: int, nodes: Iterable[Node], spot_nodes: Collection[s
 def expected_seconds(queued: QueuedJob | None) -> float:
     """How long a job will run in the cloud: as predicted at its submission, else its limit, else a day."""
     if queued is None:
-        return _LONGEST_SECONDS
+        return _MAX_SECONDS
     predicted = predicted_cloud_seconds(queued)
     found = queued.job.requested_time if predicted is None else predicted
-    return min(_LONGEST_SECONDS, found) if found is not None else _LONGEST_SECONDS
+    return min(_MAX_SECONDS, found) if found is not None else _MAX_SECONDS
 
 
 def running_nodes(
@@ -85,7 +85,7 @@ def running_nodes(
         price = 0.0 if instance.instance_id in paid_for else usd_per_hour(instance.option, prices)
         node = nodes.get(name)
         is_up = node is not None and node.power is NodePower.UP
-        left = _left_seconds(jobs, snapshot.time) if is_up or jobs else _LONGEST_SECONDS
+        left = _left_seconds(jobs, snapshot.time) if is_up or jobs else _MAX_SECONDS
         found.append(
             RunningNode(
                 instance_id=instance.instance_id,

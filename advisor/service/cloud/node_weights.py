@@ -1,7 +1,7 @@
 """Weights of nodes: ours are added to what slurm.conf says, and whose they are is never forgotten.
 
 ``scontrol update nodename= weight=`` holds at once, and until the next ``scontrol reconfigure`` or restart of
-slurmctld, which bring slurm.conf's weights back. What we add is small (0 to `MOST_ADDED`): a weight seen
+slurmctld, which bring slurm.conf's weights back. What we add is small (0 to `MAX_ADDED`): a weight seen
 within that much of a node's own is ours or its own, whichever of two looks came first and whether or not
 slurmctld took the last one; any other is what the site has set meanwhile.
 """
@@ -13,14 +13,14 @@ from typing import Final
 
 import structlog
 
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.service.running.isolating import for_each
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
-MOST_ADDED: Final = 10
+MAX_ADDED: Final = 10
 
 
 class NodeWeights:
@@ -32,7 +32,7 @@ class NodeWeights:
         Told.
     state : StateFile
         Where the nodes' own weights are kept while ours are in force; one that is lost costs the site an
-        order of nodes that is off by at most `MOST_ADDED` until the next ``scontrol reconfigure``.
+        order of nodes that is off by at most `MAX_ADDED` until the next ``scontrol reconfigure``.
     """
 
     def __init__(self, slurm: SlurmBackend, state: StateFile) -> None:
@@ -64,10 +64,10 @@ class NodeWeights:
             if seen is None or (node.name not in self._own and node.name not in added):
                 continue
             own = self._own.get(node.name, seen)
-            if not own <= seen <= own + MOST_ADDED:
+            if not own <= seen <= own + MAX_ADDED:
                 own = seen
             self._own[node.name] = own
-            weight = own + min(MOST_ADDED, max(0, added.get(node.name, 0)))
+            weight = own + min(MAX_ADDED, max(0, added.get(node.name, 0)))
             if weight != seen:
                 wanted.setdefault(weight, []).append(node.name)
             elif node.name not in added:

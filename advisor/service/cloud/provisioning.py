@@ -11,8 +11,8 @@ from typing import Final
 import structlog
 from msgspec import structs
 
-from advisor.decide.admin_comment import parse_admin_comment
-from advisor.decide.capacity import is_never_spot, too_often_interrupted
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.submission.capacity import is_never_spot, too_often_interrupted
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
@@ -25,15 +25,15 @@ from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.cloud.resumed_jobs import ResumedJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder
+from advisor.service.observation.advice_of_jobs import moved_by_us, returned
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.sight.advice_of import moved_by_us, returned
-from advisor.service.sight.view import SharedView
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend
 
@@ -71,7 +71,7 @@ class ProvisionLoop:
     kept : callable, optional
         Nodes that the acquirer has asked for: spot, as they are for no job in particular.
     paid_since : callable, optional
-        What the history knows to be paid, should the purse have forgotten it.
+        What the history knows to be paid, should the budget have forgotten it.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class ProvisionLoop:
         self._kept = kept
         prices = prices or (lambda: Prices.of_settings(settings.ec2))
         self._books = Bookkeeping(
-            settings, purse=cloud.purse, view=view, prices=prices, clock=clock, paid_since=paid_since
+            settings, budget=cloud.budget, view=view, prices=prices, clock=clock, paid_since=paid_since
         )
         self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=prices)
         self._interruptions = interruptions
@@ -203,7 +203,7 @@ class ProvisionLoop:
             self._booting.pop(node, None)
             self._pool_of.pop(node, None)
             self._no_address.discard(node)
-        self._cloud.purse.release(nodes, launched=True)
+        self._cloud.budget.release(nodes, launched=True)
 
     def _resume(self, hand_over: HandOver, jobs: Mapping[str, QueuedJob]) -> None:
         wanted = self._still_wanted(hand_over)
@@ -248,7 +248,7 @@ class ProvisionLoop:
             self._slurm.update_node([node], state="POWER_DOWN_FORCE", reason=_reason(failure))
             self._booting.pop(node, None)
             self.refusals[failure.code] += 1
-        self._cloud.purse.release(for_good, launched=False)
+        self._cloud.budget.release(for_good, launched=False)
         self._give_back({hand_over.jobs[node] for node in for_good if node in hand_over.jobs})
         if for_now:
             self._unsettled = True

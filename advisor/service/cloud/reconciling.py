@@ -21,14 +21,14 @@ from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import alive_by_node
 from advisor.service.cloud.pricing import AskPrices
-from advisor.service.cloud.record import CloudRecord
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.sight.site_view import burst_nodes, jobs_by_node
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -59,7 +59,7 @@ class ReconcileLoop:
     interruptions : InterruptionRecord, optional
         What EC2 said about the end of instances: the second source besides its list.
     paid_since : callable, optional
-        What the history knows to be paid, should the purse have forgotten it.
+        What the history knows to be paid, should the budget have forgotten it.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class ReconcileLoop:
         self._clock = clock
         self._books = Bookkeeping(
             settings,
-            purse=cloud.purse,
+            budget=cloud.budget,
             view=view,
             prices=prices or (lambda: Prices.of_settings(settings.ec2)),
             clock=clock,

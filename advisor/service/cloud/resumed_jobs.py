@@ -14,8 +14,8 @@ import structlog
 
 from advisor.model.errors import RetryLater
 from advisor.service.exchange.handover import HandOver
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import QueuedJob
 
 log = structlog.get_logger(__name__)

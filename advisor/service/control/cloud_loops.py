@@ -7,27 +7,27 @@ from typing import Any
 
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.bill import Rows
 from advisor.model.settings import Settings
 from advisor.service.cloud.bookkeeping import AskPaid
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.pricing import PriceLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.control.cloud_report import CloudReport
 from advisor.service.exchange.handover import HandoverFolder
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Loop, LoopRunner
-from advisor.service.sight.view import SharedView
 from advisor.service.stability.acquirer import AcquireLoop
-from advisor.service.stability.loop import MatchLoop
+from advisor.service.stability.life_record import LifeRecord
+from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
-from advisor.service.stability.record import LifeRecord
 from advisor.slurm.protocol import SlurmBackend
 
 
@@ -180,7 +180,7 @@ class CloudLoops:
         if keeps:
             self.acquire = AcquireLoop(
                 settings,
-                purse=self._cloud.purse,
+                budget=self._cloud.budget,
                 state=StateFile(state / "acquirer.json"),
                 closed=lambda: self._breakers.table() if self._breakers is not None else (),
                 protected=lambda: self._cloud.protected,

@@ -15,16 +15,16 @@ from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.cloud.record import CloudRecord
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
-from advisor.service.sight.site_view import burst_nodes, jobs_by_node
-from advisor.service.sight.view import SharedView
 from advisor.service.stability.acquirer import REASON
-from advisor.service.stability.loop import MatchLoop
+from advisor.service.stability.match_loop import MatchLoop
 from advisor.slurm.protocol import SlurmSnapshot
 
 _DAYS_SHOWN: Final = 31
@@ -215,14 +215,14 @@ class CloudReport:
 
     def spend(self) -> dict[str, Any]:
         """What the caps reckon with, and the last days; who used it is the bill's to say."""
-        purse, caps = self._cloud.purse, self._settings.waiting
-        (spent, _), (promised, promised_by_account) = purse.exposure_today()
-        days = sorted(purse.days().items())[-_DAYS_SHOWN:]
+        budget, caps = self._cloud.budget, self._settings.waiting
+        (spent, _), (promised, promised_by_account) = budget.exposure_today()
+        days = sorted(budget.days().items())[-_DAYS_SHOWN:]
         return {
             "spent_today_usd": spent,
-            "in_doubt": purse.doubt or None,
-            "launches_wait": purse.is_in_the_way(caps),
-            "rebuilt_today": purse.rebuilt_today or None,
+            "in_doubt": budget.doubt or None,
+            "launches_wait": budget.is_in_the_way(caps),
+            "rebuilt_today": budget.rebuilt_today or None,
             "promised_usd": promised,
             "promised_by_account": dict(promised_by_account),
             "daily_cap_usd": caps.daily_cap_usd or None,

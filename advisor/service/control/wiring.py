@@ -12,22 +12,22 @@ import structlog
 from advisor import __version__
 from advisor.ec2.pools import Breakers
 from advisor.ec2.prices import PriceCache, Prices
+from advisor.files.state_file import StateFile
 from advisor.history.models import ModelStore
-from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import reserved_in_force
 from advisor.service.cloud.pricing import price_table
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.control.cloud_loops import CloudLoops
 from advisor.service.control.cloud_metrics import CloudCollector
 from advisor.service.control.cloud_report import CloudReport
-from advisor.service.control.looking import LookLoop
 from advisor.service.control.metrics_page import LoopCollector, MetricsPage
+from advisor.service.control.polling import PollLoop
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.handover import ControlSocket, HandoverFolder
@@ -39,18 +39,18 @@ from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.placement_loop import PlacementLoop
 from advisor.service.learn.size_knowledge import SizeKnowledge
-from advisor.service.portfolio.loop import PortfolioLoop
+from advisor.service.observation.accounting import SOURCE
+from advisor.service.observation.hedge_budget import HedgeBudget
+from advisor.service.observation.hedge_entries import Fate
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Loop, LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
-from advisor.service.sight.accounting import SOURCE
-from advisor.service.sight.hedge_budget import HedgeBudget
-from advisor.service.sight.hedge_record import Fate
-from advisor.service.sight.view import SharedView
 from advisor.service.stability.acquirer import AcquireLoop
-from advisor.service.stability.loop import MatchLoop
-from advisor.service.stability.means import StabilityMeans, TakeBackLoop
+from advisor.service.stability.actuators import StabilityMeans, TakeBackLoop
+from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.stability.steering import AskWishes
 from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
@@ -145,7 +145,7 @@ class Control:
                 unspent=lambda: self.hedges.unspent,
                 ratios=self.ratios,
             )
-        self.look = LookLoop(
+        self.look = PollLoop(
             settings,
             slurm=slurm,
             view=self.view,
@@ -172,7 +172,7 @@ class Control:
             view=self.view,
             metrics=self.metrics,
             clock=self.clock,
-            meter=self.cloud.purse if fleet is not None else None,
+            meter=self.cloud.budget if fleet is not None else None,
         )
         self.runners: dict[str, LoopRunner] = {}
         self._add(self.look, self.learn)
@@ -191,7 +191,9 @@ class Control:
                 slowdown=lambda queued: self.ratios.ratio(queued_here(queued, settings).job),
                 budget=self.hedges,
             )
-            self.runners[self.watch.name] = LoopRunner(self.watch, self.clock, errand=self.watch.errand)
+            self.runners[self.watch.name] = LoopRunner(
+                self.watch, self.clock, urgent_task=self.watch.urgent_task
+            )
         self.portfolio = self._portfolio_loop(slurm, steering)
         self.asking = AskingAgainLoop(
             settings,
@@ -469,7 +471,7 @@ class Control:
         )
 
     def _gauges(self) -> Mapping[str, tuple[float, str]]:
-        usd, _ = self.cloud.purse.spent_today()
+        usd, _ = self.cloud.budget.spent_today()
         return {
             **(self.placement.gauges() if self.placement is not None else {}),
             **(self.watch.gauges() if self.watch is not None else {}),

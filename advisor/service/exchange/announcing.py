@@ -21,9 +21,9 @@ import structlog
 _GATHER_SECONDS: Final = 0.02
 """slurmctld has yet to make the job of the answer; and a storm becomes one message in so long."""
 _SEND_SECONDS: Final = 0.5
-_MOST_WAITING: Final = 2000
-_MOST_A_MESSAGE: Final = 500
-_LONGEST_ID: Final = 80
+_MAX_WAITING: Final = 2000
+_MAX_A_MESSAGE: Final = 500
+_MAX_ID: Final = 80
 
 log = structlog.get_logger(__name__)
 
@@ -60,11 +60,9 @@ def decode(line: bytes) -> tuple[Announced, ...] | None:
         found = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if found.v != 1 or len(found.jobs) > _MOST_A_MESSAGE:
+    if found.v != 1 or len(found.jobs) > _MAX_A_MESSAGE:
         return None
-    return tuple(
-        job for job in found.jobs if len(job.id) <= _LONGEST_ID and (job.uid is None or job.uid >= 0)
-    )
+    return tuple(job for job in found.jobs if len(job.id) <= _MAX_ID and (job.uid is None or job.uid >= 0))
 
 
 class Announcer:
@@ -81,7 +79,7 @@ class Announcer:
     def __init__(self, control_socket: Path, *, rest: Callable[[float], None] = time.sleep) -> None:
         self.control_socket = control_socket
         self._rest = rest
-        self._waiting: deque[Announced] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[Announced] = deque(maxlen=_MAX_WAITING)
         self._stirred = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
@@ -94,7 +92,7 @@ class Announcer:
 
     def announce(self, advice_id: str, uid: int | None) -> None:
         """Have it told; of more than two thousand at once the oldest are left to the next look."""
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MAX_WAITING:
             self.not_told += 1
         self._waiting.append(Announced(advice_id, uid))
         self._stirred.set()
@@ -111,7 +109,7 @@ class Announcer:
             self._rest(_GATHER_SECONDS)
             self._stirred.clear()
             while self._waiting and not self._stopping:
-                self._tell([self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_A_MESSAGE))])
+                self._tell([self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_A_MESSAGE))])
 
     def _tell(self, jobs: list[Announced]) -> None:
         message = _encoder.encode(Announcement(v=1, jobs=tuple(jobs))) + b"\n"

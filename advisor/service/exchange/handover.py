@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.history.whole_file import read_plain_file, set_aside
+from advisor.files.whole_file import read_plain_file, set_aside
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 from advisor.service.exchange import announcing
 from advisor.service.exchange.announcing import Announced
@@ -36,7 +36,7 @@ TURN: Final = b'{"v":1,"op":"turn"}\n'
 _OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
 _IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
 _READ_SECONDS: Final = 2.0
-_MOST_SET_ASIDE: Final = 200
+_MAX_SET_ASIDE: Final = 200
 """Kept for people to look at, the newest; a program called for wrong nodes makes one a call."""
 
 
@@ -232,7 +232,7 @@ class HandoverFolder:
         self._stuck.discard(path.name)
         self.set_aside_since_start += 1
         log.warning("handover.set_aside", file=str(kept), why=why[:300])
-        for old in sorted(self._folder.glob("*.bad"))[:-_MOST_SET_ASIDE]:
+        for old in sorted(self._folder.glob("*.bad"))[:-_MAX_SET_ASIDE]:
             with contextlib.suppress(OSError):  # a folder, say: it stays
                 old.unlink()
 

@@ -28,7 +28,7 @@ METRICS_BYTES: Final = 1_048_576
 
 _UINT53_MAX: Final = 2**53
 
-_MOST_COUNTED: Final = 2**31
+_MAX_COUNTED: Final = 2**31
 """Processors, nodes or tasks; Slurm has 32 bits for each."""
 
 Number = Annotated[int, msgspec.Meta(ge=-_UINT53_MAX, le=_UINT53_MAX)]
@@ -279,7 +279,7 @@ def _is_sane(job: Job) -> bool:
     """Whether its numbers can be reckoned with: none is checked by the type, as the hook's are."""
     sizes = (job.processors, job.array_tasks, 1 if job.nodes is None else job.nodes)
     amounts = (job.submit_time, job.requested_time, job.memory_mb, job.memory_mb_per_node, job.job_id)
-    return all(0 < size <= _MOST_COUNTED for size in sizes) and all(
+    return all(0 < size <= _MAX_COUNTED for size in sizes) and all(
         amount is None or 0 <= amount <= _UINT53_MAX for amount in amounts
     )
 

@@ -13,7 +13,7 @@ from typing import Any, Final, get_origin
 
 import msgspec
 
-from advisor.history.whole_file import replace_file
+from advisor.files.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.model.site import SiteState
 

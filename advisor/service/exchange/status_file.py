@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from advisor.history.whole_file import replace_file
+from advisor.files.whole_file import replace_file
 from advisor.model.errors import UseFallback
 from advisor.service.exchange.access import denied
 

@@ -13,12 +13,12 @@ import structlog
 
 from advisor.model.settings import Settings
 from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.observation.advice_of_jobs import changes_home
+from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
+from advisor.service.observation.placeholders import was_changed
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.sight.advice_of import changes_home
-from advisor.service.sight.hedge_record import HedgeRecord, Kept, Phase
-from advisor.service.sight.placeholders import was_changed
-from advisor.slurm.protocol import PENDING, RUNNING, JobSight, SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import PENDING, RUNNING, JobView, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -27,14 +27,14 @@ _TOP_PRIORITY: Final = 4_294_960_000  # priority/basic counts down from 4,294,90
 """For the fraction of a second between the placeholder's end and the job's start in its slot."""
 _LOOKS: Final = 10  # then whoever else's turn has come is seen to
 _PAUSE_SECONDS: Final = 0.1
-_LEAST_SLOT_SECONDS: Final = 60.0  # its processes may take KillWait to end
+_MIN_SLOT_SECONDS: Final = 60.0  # its processes may take KillWait to end
 _QUICK_SECONDS: Final = 5.0
 """A job starts in its slot sooner, or something is in its way: then one look a round is enough."""
 _STEPS: Final = 6
 """More than a job has from the cloud to its place."""
 
 
-def sight_of(places: PlaceKeeper, kept: Kept) -> JobSight | None:
+def view_of(places: PlaceKeeper, kept: Kept) -> JobView | None:
     """A kept job as it is now, also one that only our requeue has ended (see `PlaceKeeper.killed`)."""
     sight = places.sight(kept.job_id)
     if sight is None and kept.is_requeued and kept.phase is Phase.RETURNING:
@@ -80,7 +80,7 @@ class BringingBack:
         between: Callable[[], None] = lambda: None,
     ) -> None:
         self._burst = settings.cluster.burst_partition
-        self._slot_held_seconds = max(settings.hedge.slot_held_seconds, _LEAST_SLOT_SECONDS)
+        self._slot_held_seconds = max(settings.hedge.slot_held_seconds, _MIN_SLOT_SECONDS)
         self._slurm = slurm
         self._places = places
         self._record = record
@@ -113,7 +113,7 @@ class BringingBack:
     def _advance(self, kept: Kept) -> bool:
         """Take one job as far as it goes without waiting; True: look again in a moment."""
         for _ in range(_STEPS):
-            sight = sight_of(self._places, kept)
+            sight = view_of(self._places, kept)
             if sight is None or sight.advice_id != kept.advice_id:
                 return False  # ended or cancelled: the watch loop's `forget` takes the place away
             if sight.partition == self._burst:
@@ -130,7 +130,7 @@ class BringingBack:
                 return waiting
         return True
 
-    def _leave_cloud(self, kept: Kept, sight: JobSight) -> bool:
+    def _leave_cloud(self, kept: Kept, sight: JobView) -> bool:
         """Requeue it, once; when it waits again, move it. True: look again in a moment."""
         if sight.is_pending:
             self._move(kept)
@@ -155,7 +155,7 @@ class BringingBack:
         changes = changes_home(kept.partition, kept.limit_seconds, kept.features)
         self._slurm.update_job([kept.job_id], {**changes, "starttime": "now"})
 
-    def _take_place(self, kept: Kept, sight: JobSight) -> bool:
+    def _take_place(self, kept: Kept, sight: JobView) -> bool:
         """Give the waiting job its placeholder's place, or slot."""
         if sight.reason == "BeginTime":
             self._slurm.update_job([kept.job_id], {"starttime": "now"})
@@ -183,7 +183,7 @@ class BringingBack:
         self._wait_behind(kept, sight)
         return False
 
-    def _wait_for_start(self, kept: Kept, sight: JobSight) -> bool:
+    def _wait_for_start(self, kept: Kept, sight: JobView) -> bool:
         """First in the queue for a moment, not for ever: it may be held, or kept waiting by a limit."""
         since = self._clock.wall() - kept.acted
         is_held = sight.reason.startswith("JobHeld")
@@ -196,7 +196,7 @@ class BringingBack:
         self._done(kept, "without its slot, which it did not take")
         return False
 
-    def _wait_behind(self, kept: Kept, sight: JobSight) -> None:
+    def _wait_behind(self, kept: Kept, sight: JobView) -> None:
         """Leave the placeholder where it is until it starts: no priority of ours would be its place.
 
         A requeue takes the job's age. It is given back as soon as slurmctld reckons ages anew, for whatever
@@ -210,7 +210,7 @@ class BringingBack:
             self._age_anew(kept, sight)
             self._record.put(kept, in_place=True, acted=now)
 
-    def _age_anew(self, kept: Kept, sight: JobSight, to: int | None = None) -> None:
+    def _age_anew(self, kept: Kept, sight: JobView, to: int | None = None) -> None:
         age = self._places.age_points(sight.ages_since - kept.submitted)
         self._places.raise_priority(kept.job_id, by=kept.site_factor + age, to=to)
 

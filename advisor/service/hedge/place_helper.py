@@ -22,10 +22,10 @@ import msgspec
 from advisor.model.errors import AdvisorError, RetryLater, TellAdmin
 from advisor.slurm.places import Places, Wish
 
-_MOST_BYTES: Final = 8192
+_MAX_BYTES: Final = 8192
 _TIMEOUT_SECONDS: Final = 40.0
 _LIFE_SECONDS: Final = 1800.0  # its unit's RuntimeMaxSec is longer than this and one question
-_LONGEST_HELD_SECONDS: Final = 3600.0
+_MAX_HELD_SECONDS: Final = 3600.0
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
 
 
@@ -49,7 +49,7 @@ def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
     if (
         wish.job_id < 1
         or not all(_WORD.fullmatch(word) for word in words)
-        or not 0.0 < wish.held_seconds <= _LONGEST_HELD_SECONDS
+        or not 0.0 < wish.held_seconds <= _MAX_HELD_SECONDS
         or not (limit is None or 0.0 < limit < 1e9)
     ):
         return Answer(code="hedge.bad_wish", message="no such place can be kept", is_for_admin=True)
@@ -62,7 +62,7 @@ def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
 
 def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> bool:
     """Answer one question; False where there is none, or nobody could say where the next one begins."""
-    line = asked.readline(_MOST_BYTES)
+    line = asked.readline(_MAX_BYTES)
     if not line:
         return False
     said.write(msgspec.json.encode(answer(line, reserve)) + b"\n")
@@ -124,8 +124,8 @@ class Helper:
         try:
             connection.sendall(question + b"\n")
             said = b""
-            while not said.endswith(b"\n") and len(said) < _MOST_BYTES:
-                received = connection.recv(_MOST_BYTES)
+            while not said.endswith(b"\n") and len(said) < _MAX_BYTES:
+                received = connection.recv(_MAX_BYTES)
                 if not received:
                     raise ConnectionResetError("it ended without an answer")
                 said += received

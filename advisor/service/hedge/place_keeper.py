@@ -6,17 +6,17 @@ from collections.abc import Collection
 from typing import Protocol
 
 from advisor.slurm.places import Wish
-from advisor.slurm.protocol import JobSight, QueuedJob
+from advisor.slurm.protocol import JobView, QueuedJob
 
 
 class PlaceKeeper(Protocol):
     """What the loop asks of :class:`advisor.slurm.places.Places`."""
 
-    def sight(self, job_id: int) -> JobSight | None:
+    def sight(self, job_id: int) -> JobView | None:
         """A job as it is now."""
         ...
 
-    def killed(self, job_id: int) -> JobSight | None:
+    def killed(self, job_id: int) -> JobView | None:
         """A job that a signal ended, as long as it is known."""
         ...
 
@@ -32,7 +32,7 @@ class PlaceKeeper(Protocol):
         """Submit a placeholder."""
         ...
 
-    def place(self, placeholder: int, job_id: int) -> JobSight | None:
+    def place(self, placeholder: int, job_id: int) -> JobView | None:
         """A job's placeholder as it is now."""
         ...
 

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.decide.admin_comment import RecordedAdvice
-from advisor.decide.hedge_offer import may_be_brought_back
+from advisor.decide.explanation.admin_comment import RecordedAdvice
+from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.awaited import Awaited
-from advisor.service.hedge.bringing_back import sight_of
+from advisor.service.hedge.bringing_back import view_of
 from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.observation.advice_of_jobs import home_of, moved_by_us, own_features
+from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
+from advisor.service.observation.placeholders import placeholders_of, shape_kept, submitted_for
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.sight.advice_of import home_of, moved_by_us, own_features
-from advisor.service.sight.hedge_record import HedgeRecord, Kept, Phase
-from advisor.service.sight.placeholders import placeholders_of, shape_kept, submitted_for
 from advisor.slurm.places import Wish
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
@@ -145,7 +145,7 @@ class Placing:
         """Find the placeholder that was submitted before a crash, else submit one."""
         if snapshot.time <= kept.acted or (not known and self._clock.wall() < kept.tries_after):
             return
-        own = sight_of(self._places, kept)
+        own = view_of(self._places, kept)
         if own is None or own.advice_id != kept.advice_id:
             return  # `forget` knows
         placeholder = submitted_for(kept, own, known)

@@ -12,21 +12,21 @@ from typing import Final
 
 import structlog
 
-from advisor.decide.admin_comment import parse_admin_comment
-from advisor.decide.hedge_offer import may_be_brought_back
-from advisor.history.state_file import StateFile
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
 
 AskDivider = Callable[[int], float]
 """Job id to the divider its class was decided with, seconds; NaN when nobody knows."""
-_MOST_REMEMBERED: Final = 100_000
+_MAX_REMEMBERED: Final = 100_000
 
 
 class SmallJobs:
@@ -156,7 +156,7 @@ class SmallJobs:
 
 def _submissions_of(content: dict[str, object]) -> dict[int, float]:
     found = content.get("requeued")
-    if not isinstance(found, dict) or len(found) > _MOST_REMEMBERED:
+    if not isinstance(found, dict) or len(found) > _MAX_REMEMBERED:
         return {}
     return {
         int(job): float(time)

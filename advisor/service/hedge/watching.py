@@ -18,27 +18,27 @@ from typing import Any
 
 import structlog
 
-from advisor.decide.hedge_offer import may_be_brought_back
-from advisor.decide.stay_or_go import stays_at_slot, stays_past_stop
+from advisor.decide.hedge.hedge_offer import may_be_brought_back
+from advisor.decide.hedge.stay_or_go import stays_at_slot, stays_past_stop
+from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
-from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announced
-from advisor.service.hedge.bringing_back import BringingBack, sight_of
+from advisor.service.hedge.bringing_back import BringingBack, view_of
 from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.hedge.placing import Placing, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.observation.accounting import SOURCE
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.observation.hedge_budget import HedgeBudget
+from advisor.service.observation.hedge_entries import Fate, HedgeRecord, Kept, Phase
+from advisor.service.observation.placeholders import placeholders_of, was_changed
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.running.loops import Errand, Step
-from advisor.service.sight.accounting import SOURCE
-from advisor.service.sight.advice_of import moved_by_us
-from advisor.service.sight.hedge_budget import HedgeBudget
-from advisor.service.sight.hedge_record import Fate, HedgeRecord, Kept, Phase
-from advisor.service.sight.placeholders import placeholders_of, was_changed
-from advisor.service.sight.view import SharedView
+from advisor.service.running.loops import Step, UrgentTask
 from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -128,7 +128,7 @@ class WatchLoop:
             # whose turn has come first: his slot idles
             Step("follow", self.follow),
             Step("bring back", self.bring_back),
-            self.errand.step,
+            self.urgent_task.step,
             Step("keep places", self.keep_places),
             Step("make up for delays", self._placing.make_up_for_delays),
             Step("forget", self.forget),
@@ -179,9 +179,9 @@ class WatchLoop:
         self._placing.expect(jobs)
 
     @property
-    def errand(self) -> Errand:
+    def urgent_task(self) -> UrgentTask:
         """Places of announced jobs: between two rounds, and amid one, nothing of which can be waited for."""
-        return Errand(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
+        return UrgentTask(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
 
     def keep_places(self) -> None:
         """Submit a placeholder for each job that was promised one."""
@@ -334,7 +334,7 @@ class WatchLoop:
 
     def _is_gone(self, kept: Kept) -> bool:
         """Whether the job has ended; another's under its id is not it."""
-        sight = sight_of(self._places, kept)
+        sight = view_of(self._places, kept)
         return sight is None or sight.advice_id != kept.advice_id
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
-from advisor.service.sight.accounting import SOURCE
-from advisor.service.sight.advice_of import home_of, moved_by_us
+from advisor.service.observation.accounting import SOURCE
+from advisor.service.observation.advice_of_jobs import home_of, moved_by_us
 from advisor.slurm.protocol import QueuedJob
 
 AskRatio: TypeAlias = Callable[[Job], float]

@@ -11,16 +11,16 @@ from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome, JobState, family
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios
-from advisor.predict.performance_ratio import BothSides, learn_ratios
-from advisor.service.sight.accounting import SOURCE
+from advisor.predict.forecast.performance_ratio import BothSides, learn_ratios
+from advisor.service.observation.accounting import SOURCE
 
 log = structlog.get_logger(__name__)
 
 _PAST_JOBS: Final = 50_000
 """Newest jobs of the history that are looked through for what ran on both sides."""
-_MOST_RUNS: Final = 20
+_MAX_RUNS: Final = 20
 """Newest runs of the same work that are kept, a side."""
-_MOST_WORK: Final = 100_000
+_MAX_WORK: Final = 100_000
 
 _Work: TypeAlias = tuple[str, str | None, int, str | None]
 
@@ -96,9 +96,9 @@ class PerformanceRatioBook:
         work = (job.user, family(job.name), job.processors, partition)
         sides = self._runs.setdefault(work, ([], []))
         sides[in_cloud].append(outcome.run_seconds)
-        del sides[in_cloud][:-_MOST_RUNS]
+        del sides[in_cloud][:-_MAX_RUNS]
         self._is_changed |= bool(sides[0] and sides[1])
-        while len(self._runs) > _MOST_WORK:
+        while len(self._runs) > _MAX_WORK:
             del self._runs[next(iter(self._runs))]
 
     def _home(self, job: Job) -> str:

@@ -14,10 +14,10 @@ from advisor.model.bill import NodeUse, PaidTime, Rows, midnight
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
+from advisor.service.observation.accounting import SOURCE
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
-from advisor.service.sight.accounting import SOURCE
-from advisor.service.sight.site_view import burst_nodes, jobs_by_node
-from advisor.service.sight.view import SharedView
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import RUNNING
 
@@ -25,7 +25,7 @@ _LATEST_SECONDS: Final = 86_400.0  # after a restart: how long ago a job may hav
 
 
 class Meter(Protocol):
-    """What nodes have cost (:class:`advisor.service.cloud.purse.Purse`)."""
+    """What nodes have cost (:class:`advisor.service.cloud.budget.SpendingBudget`)."""
 
     def paid(self) -> list[PaidTime]:
         """Stretches of paid time that the history has not got."""

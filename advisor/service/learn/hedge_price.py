@@ -1,8 +1,8 @@
 """What a core-second of a hedge must bring, live: the replay's price, learned from jobs that have ended.
 
 Every job of the on-premise queue teaches when it has ended: what its hedge would have cost at each price
-(`advisor.decide.pacing`). What is left of the budget, and for how long, is known by `HedgeBudget`, which
-keeps to it whatever the price.
+(`advisor.decide.hedge.pacing`). What is left of the budget, and for how long, is known by `HedgeBudget`,
+which keeps to it whatever the price.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import structlog
 
-from advisor.decide.hedging import PRICES, HedgeCase, case_of, hindsight
-from advisor.decide.pacing import LEAST_KNOWN, REMEMBERED, Pacer
+from advisor.decide.hedge.hedging import PRICES, HedgeCase, case_of, hindsight
+from advisor.decide.hedge.pacing import MIN_KNOWN, REMEMBERED, Pacer
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import HedgeKind
@@ -24,13 +24,13 @@ from advisor.model.estimate import Estimates
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
-from advisor.predict.fitness import Target
-from advisor.replay.forecasts import ForecastColumns, estimates_at
+from advisor.predict.forecast.forecast_rows import ForecastColumns, estimates_at
+from advisor.predict.knn.fitness import Target
 
 log = structlog.get_logger(__name__)
 
 KIND: Final = "hedge-price"
-_MOST_OPEN: Final = 200_000
+_MAX_OPEN: Final = 200_000
 _BACKWARDS_SECONDS: Final = 86_400.0
 
 
@@ -77,7 +77,7 @@ class HedgePrice:
     @property
     def wants_history(self) -> bool:
         """Whether too little is known, and the history has not been asked yet."""
-        return self._is_wanted and not self._has_read_history and self.known < LEAST_KNOWN
+        return self._is_wanted and not self._has_read_history and self.known < MIN_KNOWN
 
     # -- what happens
 
@@ -92,7 +92,7 @@ class HedgePrice:
             self._pacer = Pacer()  # another clock: what was kept has another beginning
         self._now = time
         self._open[key] = time, case
-        if len(self._open) > _MOST_OPEN:
+        if len(self._open) > _MAX_OPEN:
             self.withdrawn(next(iter(self._open)))
 
     def ended(self, key: int, wait_seconds: float, run_seconds: float) -> None:
@@ -163,7 +163,7 @@ class HedgePrice:
 
     def save_now_and_then(self) -> None:
         """The same after so many jobs that it matters."""
-        if self._since_saved >= LEAST_KNOWN:
+        if self._since_saved >= MIN_KNOWN:
             self.save()
 
     def _load(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, IngestReport, sacct_since
 from advisor.history.store import HistoryStore
 from advisor.model.job import JobOutcome
@@ -18,19 +18,19 @@ from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.costs import Costs, Meter
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.size_knowledge import SizeKnowledge
+from advisor.service.observation.accounting import SOURCE, ingest_accounting
+from advisor.service.observation.placeholders import standing_for_others
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.running.metrics import ControlMetrics
-from advisor.service.sight.accounting import SOURCE, ingest_accounting
-from advisor.service.sight.placeholders import standing_for_others
-from advisor.service.sight.site_view import cluster_state
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
-_MOST_LINKS = 100_000
-_MOST_RESTARTED = 1_000  # at a time
+_MAX_LINKS = 100_000
+_MAX_RESTARTED = 1_000  # at a time
 _FAR_LOOK_SECONDS = 600.0
 _PRICED = f"{SOURCE}:priced"
 """Cursor: up to which job the cloud's costs are noted."""
@@ -134,7 +134,7 @@ class LearnLoop:
             # False while the advice is still on its way through the spool: the next round tries again
             if self._store.link(recorded.advice_id, job_id, source=SOURCE):
                 self._linked[job_id] = recorded.advice_id
-        while len(self._linked) > _MOST_LINKS:
+        while len(self._linked) > _MAX_LINKS:
             del self._linked[next(iter(self._linked))]
 
     def ingest_accounting(self) -> None:
@@ -190,7 +190,7 @@ class LearnLoop:
             last = position
             ended.append(outcome)
         # a run that followed the one last known was not added: it has replaced that one
-        some = sorted(self._restarted)[:_MOST_RESTARTED]
+        some = sorted(self._restarted)[:_MAX_RESTARTED]
         was_there = {
             a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)
         }

@@ -17,13 +17,14 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from advisor.decide.admin_comment import parse_admin_comment
-from advisor.decide.reasons import Reason
-from advisor.decide.record import likely_earned
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.proven_rows import earned_by_candidates
+from advisor.decide.submission.record import likely_earned
+from advisor.files.state_file import StateFile
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
-from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Placement
 from advisor.model.cluster import ClusterState
@@ -31,24 +32,23 @@ from advisor.model.errors import AdvisorError, RetryLater, UseFallback
 from advisor.model.settings import Settings
 from advisor.model.site import TrackRecord
 from advisor.model.table import JobTable
-from advisor.predict.distribution import EDGES
-from advisor.predict.forecaster import Forecaster
-from advisor.predict.placement_features import PlacementFeatures
-from advisor.predict.placement_replay import features_of
-from advisor.predict.queue_events import CODED, KEY, Codes
-from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
-from advisor.replay.forecasts import forecast_rows
-from advisor.replay.proven import earned_by_candidates
+from advisor.predict.forecast.distribution import EDGES
+from advisor.predict.forecast.forecast_rows import forecast_rows
+from advisor.predict.forecast.forecaster import Forecaster
+from advisor.predict.forecast.placement_features import PlacementFeatures
+from advisor.predict.forecast.placement_replay import features_of
+from advisor.predict.forecast.queue_events import CODED, KEY, Codes
+from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.service.exchange import placement_store, queue_stream
+from advisor.service.exchange.placement_store import Base, with_jobs_under_way
 from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.learn.placement_record import PlacementRecord
+from advisor.service.learn.queue_following import QueueStream
+from advisor.service.observation.accounting import SOURCE
+from advisor.service.observation.hedge_entries import AskFate
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
-from advisor.service.sight.accounting import SOURCE
-from advisor.service.sight.hedge_record import AskFate
-from advisor.service.submit import placement_store, queue_stream
-from advisor.service.submit.placement_store import Base, with_jobs_under_way
-from advisor.service.submit.queue_stream import QueueStream
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ RECORD_JOBS: Final = 20_000
 """Newest jobs of the history on which a record is earned before the first live one."""
 _LEAD_JOBS: Final = 10_000  # before them: users' earlier jobs, and a queue that is complete
 _BULK_JOBS: Final = 1_000  # more at once came from a log: no events are made of them
-_MOST_EVENTS: Final = 50_000
+_MAX_EVENTS: Final = 50_000
 _NICE: Final = 10
 _DRIFT_SECONDS: Final = 3600.0  # minutes of work, and forests anew
 _LONGEST: Final = float(EDGES[-1])
@@ -381,7 +381,7 @@ class PlacementLoop:
         self._following = following
 
     def _must_hand_over(self) -> bool:
-        return self._needs_base or (self._stream is not None and self._stream.length > _MOST_EVENTS)
+        return self._needs_base or (self._stream is not None and self._stream.length > _MAX_EVENTS)
 
     def _history(self) -> JobTable:
         """The newest finished jobs, exactly those taken in so far, with the stream's numbers and clock."""

@@ -15,28 +15,28 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.decide.placement import PlacementCase, as_case
-from advisor.decide.proven import candidate_chance
-from advisor.decide.record import RecordKeeper, could_have_saved, record_of, trusted_seconds
+from advisor.decide.submission.placement import PlacementCase, as_case
+from advisor.decide.submission.proven import candidate_chance
+from advisor.decide.submission.record import RecordKeeper, could_have_saved, record_of, trusted_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.estimate import Estimate, Estimates, holds
 from advisor.model.job import JobOutcome
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
-from advisor.predict.calibration import IntervalCalibration
-from advisor.predict.fitness import Target
-from advisor.predict.forecaster import Forecaster
-from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
-from advisor.predict.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
-from advisor.predict.rolling import TARGETS
+from advisor.predict.forecast.calibration import IntervalCalibration
+from advisor.predict.forecast.forecaster import Forecaster
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
+from advisor.predict.forecast.rolling import TARGETS
+from advisor.predict.knn.fitness import Target
 from advisor.service.learn.hedge_price import HedgePrice
-from advisor.service.sight.hedge_record import Fate
+from advisor.service.observation.hedge_entries import Fate
 
-_MOST_OPEN: Final = 200_000
+_MAX_OPEN: Final = 200_000
 _FEW_ENDS: Final = 1_000
 _DRIFT_SHARE: Final = 0.25
-_LEAST_DRIFT_SECONDS: Final = 15.0
+_MIN_DRIFT_SECONDS: Final = 15.0
 _RATIO_DRIFT: Final = 0.05
 _DRIFT_PROCESSORS: Final = (1, 16, 128)
 """The boot time in force is a quantile of the last 50 boots, and moves by less from day to day."""
@@ -133,7 +133,7 @@ class PlacementRecord:
         that nobody would have had.
         """
         drift = abs(self.boot_seconds - self.earned_boot_seconds)
-        boots = drift > max(_LEAST_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
+        boots = drift > max(_MIN_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
         (o, i), (earned_o, earned_i) = self.line, self.earned_line
         runs = any(
             abs((o - earned_o) * processors + i - earned_i)
@@ -296,7 +296,7 @@ class PlacementRecord:
         self._will_end(opened, "wait", submission.time + opened.wait.upper)
         if self._hedges is not None:
             self._hedges.submitted(key, estimates, submission.processors, request, submission.time)
-        if len(self._open) > _MOST_OPEN:
+        if len(self._open) > _MAX_OPEN:
             self._close(next(iter(self._open)))
 
     def _end(self, key: int, opened: _Open, time: float) -> None:

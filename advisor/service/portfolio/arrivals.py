@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 
 from advisor.model.job import JobOutcome
-from advisor.service.portfolio.sight import BurstSight, nodes_of
+from advisor.service.portfolio.portfolio_view import BurstView, nodes_of
 from advisor.simulate.portfolio.arrivals import (
     NO_HINDRANCE,
     NOTHING,
@@ -36,7 +36,7 @@ class RecentJobs:
         self._ended.append(outcome)
         self._since += 1
 
-    def ready(self, sight: BurstSight, rules: Rules) -> Readiness:
+    def ready(self, sight: BurstView, rules: Rules) -> Readiness:
         """What idle nodes are worth now."""
         if not self._ended:
             return NOTHING

@@ -1,6 +1,7 @@
 """Who should be in charge: every policy and selection, simulated hourly on the burst jobs that have ended.
 
-The same as in a replay of a log (:mod:`advisor.replay.portfolio`): scores begin with a prior from synthetic
+The same as in a replay of a log (:mod:`advisor.decide.portfolio.portfolio_replay`): scores begin with a
+prior from synthetic
 workloads, the best is the champion where its order of jobs had the better days, and a selection leads only
 where it would have been clearly better.
 """
@@ -18,18 +19,18 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from advisor.decide.portfolio_evidence import DAY_SECONDS
-from advisor.decide.portfolio_lead import Floats, utility_of
-from advisor.decide.portfolio_options import CHAMPION, Options, usual_evidence, usual_margins
-from advisor.history.state_file import StateFile
+from advisor.decide.portfolio.portfolio_evidence import DAY_SECONDS
+from advisor.decide.portfolio.portfolio_lead import Floats, utility_of
+from advisor.decide.portfolio.portfolio_options import CHAMPION, Options, usual_evidence, usual_margins
+from advisor.decide.portfolio.portfolio_replay import standing, steps_of
+from advisor.decide.portfolio.replay_knowledge import prior_of
+from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.table import JobTable
-from advisor.replay.portfolio import standing, steps_of
-from advisor.replay.portfolio_known import prior_of
-from advisor.service.portfolio.sight import nodes_of
+from advisor.service.portfolio.portfolio_view import nodes_of
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.simulate.portfolio.cluster import Cloud, Runtimes
@@ -37,11 +38,11 @@ from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, Rent
 
 log = structlog.get_logger(__name__)
 
-_LEAST_SPANS: Final = 16
+_MIN_SPANS: Final = 16
 """Evidence is looked for in so many spans at least."""
 _PERIOD_SECONDS: Final = 3600.0
 _SOON_SECONDS: Final = 5.0
-_LONGEST_SECONDS: Final = 600.0
+_MAX_SECONDS: Final = 600.0
 """Well below what the watchdog takes for stuck."""
 _PRIOR_NODES: Final = 256
 """The paper's cloud: on a few nodes the synthetic workload would tell nothing but that they are too few."""
@@ -189,10 +190,10 @@ class PortfolioJudge:
     def _tick(self, *_: object) -> None:
         if self._stopping.is_set():
             raise RetryLater("stopping", code="portfolio.stopping")
-        if self._clock.monotonic() - self._began > _LONGEST_SECONDS:
+        if self._clock.monotonic() - self._began > _MAX_SECONDS:
             self._is_done = True  # once an hour is often enough for that
             raise RetryLater(
-                f"judging took {_LONGEST_SECONDS:.0f} s and was given up: lower portfolio.judged_jobs",
+                f"judging took {_MAX_SECONDS:.0f} s and was given up: lower portfolio.judged_jobs",
                 code="portfolio.too_slow",
             )
 
@@ -256,7 +257,7 @@ def _judged(
 def _telling_span(table: JobTable, options: Options) -> float:
     """Seconds of what counts as a day: who ends a thousand jobs in two would never have days enough."""
     span = float(table.submit[-1] - table.submit[0])
-    return min(DAY_SECONDS, max(span / _LEAST_SPANS, options.checkpoint_seconds))
+    return min(DAY_SECONDS, max(span / _MIN_SPANS, options.checkpoint_seconds))
 
 
 def _key_of(settings: Settings) -> str:

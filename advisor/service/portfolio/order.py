@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.decide.job_order import raising_factors
-from advisor.history.state_file import StateFile
+from advisor.decide.portfolio.job_order import raising_factors
+from advisor.files.state_file import StateFile
 from advisor.service.running.isolating import for_each
 from advisor.slurm.steering import BurstSteering, Priority
 
 log = structlog.get_logger(__name__)
 
-_MOST_CLAIMS: Final = 5000
+_MAX_CLAIMS: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class OrderedJobs:
         return seen[job_id].own + self._before(job_id, seen)
 
     def _tell(self, changes: Mapping[int, list[int]], before: Mapping[int, Claim]) -> None:
-        while len(self._claims) > _MOST_CLAIMS:
+        while len(self._claims) > _MAX_CLAIMS:
             self._claims.pop(next(iter(self._claims)))
         if self._claims != before:
             self._save()  # a factor of ours must never be taken for the site's

@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.service.portfolio.sight import BurstSight, Want, nodes_of
-from advisor.service.sight.advice_of import moved_by_us
+from advisor.service.observation.advice_of_jobs import moved_by_us
+from advisor.service.portfolio.portfolio_view import BurstView, Want, nodes_of
 from advisor.simulate.portfolio.moment import Moment
 from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.steering import Demand
 
 _STUCK_SECONDS: Final = 60.0
 _PERIODS: Final = 3
-_MOST_DOUBLINGS: Final = 16
+_MAX_DOUBLINGS: Final = 16
 _NEXT_JOBS: Final = 10
 
 
@@ -58,7 +58,7 @@ class Patience:
 
     def overdue(
         self,
-        sight: BurstSight,
+        sight: BurstView,
         moment: Moment,
         *,
         unused: Collection[str],
@@ -69,7 +69,7 @@ class Patience:
 
         Parameters
         ----------
-        sight : BurstSight
+        sight : BurstView
             Queue and nodes.
         moment : Moment
             What the policy does.
@@ -94,7 +94,7 @@ class Patience:
             ),
         )
 
-    def _remember(self, sight: BurstSight, moment: Moment, unused: Collection[str], now: float) -> None:
+    def _remember(self, sight: BurstView, moment: Moment, unused: Collection[str], now: float) -> None:
         waiting = {queued.job.job_id for queued in sight.waiting}
         self._waiting = {job_id: self._waiting.get(job_id, now) for job_id in waiting}
         # once it should have started it counts until it has: other jobs on those nodes do not help it
@@ -104,7 +104,7 @@ class Patience:
         }
         self._unused = {name: self._unused.get(name, now) for name in unused} if waiting else {}
 
-    def _stuck_since(self, sight: BurstSight, moment: Moment, now: float) -> dict[int, float]:
+    def _stuck_since(self, sight: BurstView, moment: Moment, now: float) -> dict[int, float]:
         """Jobs that the policy would start on idle nodes, and the next ones where open nodes stay unused."""
         found = {job_id: since for job_id, since in self._starting.items() if now - since >= self._patience}
         open_since = [since for since in self._unused.values() if now - since >= self._patience]
@@ -115,14 +115,14 @@ class Patience:
                 found[job_id] = min(since, found.get(job_id, since))
         return found
 
-    def _want(self, queued: QueuedJob, since: float, sight: BurstSight, now: float) -> Want:
+    def _want(self, queued: QueuedJob, since: float, sight: BurstView, now: float) -> Want:
         """Its nodes, and twice as many each time when those did not help."""
-        doublings = min(int((now - since) / self._patience) - 1, _MOST_DOUBLINGS)
+        doublings = min(int((now - since) / self._patience) - 1, _MAX_DOUBLINGS)
         nodes = nodes_of(queued.job, sight.processors_per_node) * 2**doublings
         return Want(queued.job, min(nodes, len(sight.asleep)), takes_any=doublings > 0)
 
 
-def asks_for_a_kind(sight: BurstSight, moment: Moment, demands: Mapping[int, Demand]) -> bool:
+def asks_for_a_kind(sight: BurstView, moment: Moment, demands: Mapping[int, Demand]) -> bool:
     """Whether one of the next jobs asks for nodes of a kind that only Slurm can tell."""
     nothing = Demand()
     return any(

@@ -20,7 +20,7 @@ from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-_LEAST_REST_SECONDS: Final = 0.5
+_MIN_REST_SECONDS: Final = 0.5
 """Between two rounds, however often it is woken."""
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
 """Of a failure's text: it goes into the status file, too."""
@@ -37,7 +37,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class UrgentTask:
     """Something urgent that is also done between two rounds of a loop, in the loop's own thread.
 
     Attributes
@@ -123,13 +123,13 @@ class LoopRunner:
         What is run.
     clock : Clock
         Time.
-    errand : Errand, optional
+    urgent_task : UrgentTask, optional
         Done between rounds when it is due; `stir` says that it may have become so.
     """
 
-    def __init__(self, loop: Loop, clock: Clock, *, errand: Errand | None = None) -> None:
+    def __init__(self, loop: Loop, clock: Clock, *, urgent_task: UrgentTask | None = None) -> None:
         self.loop = loop
-        self._errand = errand
+        self._urgent_task = urgent_task
         self.health = LoopHealth()
         self._clock = clock
         self._round_began: float | None = None
@@ -171,7 +171,7 @@ class LoopRunner:
         self._stirred.set()
 
     def stir(self) -> None:
-        """Have a rest's errand done now, if it is due; no round begins sooner for it."""
+        """Have a rest's urgent_task done now, if it is due; no round begins sooner for it."""
         self._stirred.set()
 
     def ask_to_stop(self) -> None:
@@ -199,30 +199,30 @@ class LoopRunner:
             self._rest(began)
 
     def _rest(self, began: float) -> None:
-        """Until the next round is due, or one that somebody has asked for; errands are done meanwhile."""
+        """Wait until the next round is due or was asked for; urgent tasks are done meanwhile."""
         ended, period = self._clock.monotonic(), self.loop.period_seconds
         # never back to back: a round that takes longer than its period must not load Slurm all the time
         end = ended + max(period - (ended - began), min(period, 0.5 * self.health.seconds))
         # many may wake it at once: hundreds of jobs that start
-        earliest = ended + min(max(_LEAST_REST_SECONDS, 0.5 * self.health.seconds), period)
+        earliest = ended + min(max(_MIN_REST_SECONDS, 0.5 * self.health.seconds), period)
         while not self._stop.is_set():
             if self._is_woken:
                 end = min(end, earliest)
             left = end - self._clock.monotonic()
             if left <= 0.0:
                 break
-            due = self._errand.due_in() if self._errand is not None else math.inf
+            due = self._urgent_task.due_in() if self._urgent_task is not None else math.inf
             if due <= 0.0:
-                self._run_errand()
+                self._run_urgent_task()
             elif self._stirred.wait(min(left, due)):
                 self._stirred.clear()
         self._is_woken = False
 
-    def _run_errand(self) -> None:
-        if self._errand is None:
+    def _run_urgent_task(self) -> None:
+        if self._urgent_task is None:
             return
         self._round_began = self._clock.monotonic()
-        step = self._errand.step
+        step = self._urgent_task.step
         failure = self._run_step(step)
         self._round_began = None
         if failure is not None:

@@ -1,6 +1,7 @@
 """The acquirer: where cloud nodes are kept, the shaky ones are exchanged, and their number follows their use.
 
-Once an hour `advisor.decide.acquirer` says how many nodes there should be and which are not worth keeping.
+Once an hour `advisor.decide.matching.acquirer` says how many nodes there should be and which are not worth
+keeping.
 New ones are asked for first, by powering nodes up in Slurm: the launch then goes the way of every launch
 (hand-over, caps, journal, pools). A node is given up only when others are up in its stead, and only so that
 slurmctld lets its jobs end: ``POWER_DOWN_ASAP`` drains it and powers it down when it is empty.
@@ -16,17 +17,17 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from advisor.decide.acquirer import AcquirerPlan, AcquirerRules, acquire
-from advisor.decide.capacity import is_never_spot
-from advisor.history.state_file import StateFile
+from advisor.decide.matching.acquirer import AcquirerPlan, AcquirerRules, acquire
+from advisor.decide.submission.capacity import is_never_spot
+from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.purse import Purse
+from advisor.service.cloud.budget import SpendingBudget
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import burst_nodes, jobs_by_node, processors_on_a_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.sight.site_view import burst_nodes, jobs_by_node, processors_on_a_node
-from advisor.service.sight.view import SharedView
 from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge, hazard_of
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
@@ -36,10 +37,10 @@ REASON: Final = "burst advisor: retired"
 _ASKED_SECONDS: Final = 1800.0  # a node that has not come by then does not come: the longest ResumeTimeout
 _HEARD_SECONDS: Final = 60.0  # one that is still asleep by then was not powered up, or its launch was refused
 _PAUSE_SECONDS: Final = 300.0  # after a node that did not boot: its machine has cost money all the time
-_LONGEST_PAUSE: Final = 3600.0
+_MAX_PAUSE: Final = 3600.0
 _MARGIN: Final = 1.25  # a node must be so many times as likely to go as a fresh one to be worth the exchange
 _IN_USE: Final = 1e-3  # cores: an idle site shrinks to what it keeps
-_LEAST_HAZARD: Final = 1e-6
+_MIN_HAZARD: Final = 1e-6
 _DEAR: Final = 1e6  # an on-demand instance on a node that may be spot: exchanged first
 
 
@@ -67,7 +68,7 @@ class AcquireLoop:
         Told to power nodes up and, when they are empty, down.
     view : SharedView
         Nodes and jobs.
-    purse : Purse
+    budget : SpendingBudget
         Nothing is asked for once the day's money is gone.
     state : StateFile
         When it was planned last, and what was asked for.
@@ -93,7 +94,7 @@ class AcquireLoop:
         knowledge: StabilityKnowledge,
         slurm: SlurmBackend,
         view: SharedView,
-        purse: Purse,
+        budget: SpendingBudget,
         state: StateFile,
         clock: Clock,
         closed: Callable[[], Collection[str]] = tuple,
@@ -104,7 +105,7 @@ class AcquireLoop:
         self._knowledge = knowledge
         self._slurm = slurm
         self._view = view
-        self._purse = purse
+        self._budget = budget
         self._state = state
         self._clock = clock
         self._closed = closed
@@ -182,7 +183,7 @@ class AcquireLoop:
         return acquire(
             np.array([item.node.processors for item in kept.up], np.int64),
             np.array([item.age for item in kept.up], np.float64),
-            np.array([_rate(item, max(fresh, _LEAST_HAZARD)) for item in kept.up], np.float64),
+            np.array([_rate(item, max(fresh, _MIN_HAZARD)) for item in kept.up], np.float64),
             busy_cores=max(busy, _IN_USE),
             target_cores=None,
             fresh_rate=_MARGIN,
@@ -257,9 +258,9 @@ class AcquireLoop:
         now = self._clock.wall()
         if self._misses:
             # one node is like another: what kept these from coming may keep the next, so one may try
-            is_pausing = any(0.0 < time - now <= _LONGEST_PAUSE for time in self._not_before.values())
+            is_pausing = any(0.0 < time - now <= _MAX_PAUSE for time in self._not_before.values())
             missing = 0 if is_pausing else min(missing, 1 - len(self._asked))
-        if missing <= 0 or self._purse.exhausted(self._settings.waiting)[0]:
+        if missing <= 0 or self._budget.exhausted(self._settings.waiting)[0]:
             return
         names = [node.name for node in kept.asleep if node.name not in self._asked]
         names = sorted(names, key=lambda name: self._not_before.get(name, 0.0))[:missing]
@@ -295,7 +296,7 @@ class AcquireLoop:
         self._misses += 1
         # one that was never seen to boot has cost nothing
         first = _PAUSE_SECONDS if self._heard & set(missed) else _HEARD_SECONDS
-        seconds = min(_LONGEST_PAUSE, first * 2.0 ** min(10, self._misses - 1))
+        seconds = min(_MAX_PAUSE, first * 2.0 ** min(10, self._misses - 1))
         self._not_before |= dict.fromkeys(missed, now + seconds)
         log.warning("acquirer.did_not_come", nodes=sorted(missed), again_in_seconds=seconds)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from advisor.decide.capacity import is_never_spot
-from advisor.decide.tiers import Tier, tiers
+from advisor.decide.matching.tiers import Tier, tiers
+from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.ec2.pools import Pool, pools_for
@@ -17,15 +17,15 @@ from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.predict.pool_survival import PoolSurvival, pool_survival
+from advisor.predict.survival.pool_survival import PoolSurvival, pool_survival
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
-from advisor.service.sight.site_view import burst_nodes
-from advisor.service.stability.record import LifeRecord
+from advisor.service.stability.life_record import LifeRecord
 from advisor.slurm.protocol import SlurmSnapshot
 
 _REFIT_SECONDS: Final = 300.0
-_LEAST_HAZARD: Final = 1e-9
+_MIN_HAZARD: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,4 +227,4 @@ def hazard_of(survives: float | None) -> float:
     """Expected number of times that a node is taken in the time looked ahead; 0 where nobody takes it."""
     if survives is None:
         return 0.0
-    return -math.log(min(1.0, max(_LEAST_HAZARD, survives)))
+    return -math.log(min(1.0, max(_MIN_HAZARD, survives)))

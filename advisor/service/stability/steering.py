@@ -15,11 +15,11 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.errors import RetryLater
+from advisor.service.observation.advice_of_jobs import CAPACITY_FEATURES
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each
-from advisor.service.sight.advice_of import CAPACITY_FEATURES
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.running_jobs import JobWishes
@@ -27,8 +27,8 @@ from advisor.slurm.running_jobs import JobWishes
 log = structlog.get_logger(__name__)
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*")
-_MOST_REMEMBERED: Final = 20_000
-_MOST_CHANGES: Final = 50  # of preferences in one round: two commands each
+_MAX_REMEMBERED: Final = 20_000
+_MAX_CHANGES: Final = 50  # of preferences in one round: two commands each
 
 
 class AskWishes(Protocol):
@@ -191,8 +191,8 @@ class JobSteering:
         """
         there = set(wanted)
         giving = [job for job in wanted if job not in self._preferring and job not in self._not_ours]
-        giving = giving[:_MOST_CHANGES]
-        taking = sorted((self._preferring | self._giving) - there)[: _MOST_CHANGES - len(giving)]
+        giving = giving[:_MAX_CHANGES]
+        taking = sorted((self._preferring | self._giving) - there)[: _MAX_CHANGES - len(giving)]
         if not (giving or taking):
             return
         if not self._giving.issuperset(giving):
@@ -318,7 +318,7 @@ class JobSteering:
 
     def _save(self) -> None:
         content: dict[str, Any] = {
-            "preferring": sorted(self._preferring)[-_MOST_REMEMBERED:],
+            "preferring": sorted(self._preferring)[-_MAX_REMEMBERED:],
             "giving": sorted(self._giving),
             "holds": {str(job): asdict(hold) for job, hold in self._holds.items()},
         }

@@ -16,10 +16,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from advisor.decide import advise, wording
-from advisor.decide.admin_comment import admin_comment
-from advisor.decide.demand import boot_seconds
-from advisor.decide.hedge_offer import worst_core_seconds
+from advisor.decide.explanation import wording
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.hedge.hedge_offer import worst_core_seconds
+from advisor.decide.submission.advise import advise
+from advisor.decide.submission.demand import boot_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
 from advisor.model.estimate import NO_SIZE, Estimates
@@ -32,7 +33,7 @@ from advisor.service.submit.kept_estimates import KeptEstimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.service.submit.repeated import Answered, Asked, RepeatedMoves
 from advisor.service.submit.state_holder import KnownNow, StateHolder
-from advisor.service.submit.submission import LONGEST_CONSTRAINT, job_of
+from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
 
 _NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
@@ -309,4 +310,4 @@ def _node_features(
     needed = cloud.nodes_at_most(job)
     wanted = [feature for feature in advice.prefer if cloud.nodes_with.get(feature, 0.0) >= needed]
     prefer = "&".join((*own, *wanted)) if wanted else ""
-    return None, prefer if 0 < len(prefer) <= LONGEST_CONSTRAINT else None
+    return None, prefer if 0 < len(prefer) <= MAX_CONSTRAINT else None

@@ -4,7 +4,8 @@ Who submits in a loop submits much the same job again and again, and slurmctld w
 hundred trees are read with cold caches. Where nothing that was known has changed but the time, and that by a
 second at most, a forecast of hours is the same: it is not worked out anew. A job that stays joins the queue,
 which is another one for the next job: nothing is kept then. What is decided by them is judged for each job,
-for each one that is moved takes of the money and of what may be staked (:mod:`advisor.decide.repeated`).
+for each one that is moved takes of the money and of what may be staked
+(:mod:`advisor.decide.submission.repeated`).
 """
 
 from __future__ import annotations

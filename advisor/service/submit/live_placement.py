@@ -18,29 +18,29 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from advisor.decide.hedging import warm_plan
+from advisor.decide.hedge.hedging import warm_plan
 from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError, UseFallback
 from advisor.model.estimate import Estimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.predict.fitness import Target
-from advisor.predict.forecaster import Bounds, Forecaster
-from advisor.predict.placement_features import PlacementFeatures, Submission
-from advisor.predict.queue_events import Codes, Floats, tell
-from advisor.predict.rolling import ForecastOptions
-from advisor.service.submit import placement_store, queue_stream
-from advisor.service.submit.placement_store import PLACEMENT_KIND, Loaded
-from advisor.service.submit.queue_stream import StreamFile
+from advisor.predict.forecast.forecaster import Bounds, Forecaster
+from advisor.predict.forecast.placement_features import PlacementFeatures, Submission
+from advisor.predict.forecast.queue_events import Codes, Floats, tell
+from advisor.predict.forecast.rolling import ForecastOptions
+from advisor.predict.knn.fitness import Target
+from advisor.service.exchange import placement_store, queue_stream
+from advisor.service.exchange.placement_store import PLACEMENT_KIND, Loaded
+from advisor.service.exchange.queue_stream import StreamFile
 
 log = structlog.get_logger(__name__)
 
-MOST_TASKS_AT_ONCE: Final = 100
+MAX_TASKS_AT_ONCE: Final = 100
 """Tasks of an array that join the queue within its own answer; the next look shows the rest."""
 _EVENTS_AT_A_TIME: Final = 25
 _PAUSE_SECONDS: Final = 0.0005
 """Between two lots: Python's locks are not fair, and whoever answers would wait for all of them."""
-_MOST_ADVISED: Final = 100_000
+_MAX_ADVISED: Final = 100_000
 _REHEARSALS: Final = 50
 
 
@@ -139,9 +139,9 @@ class LivePlacement:
         """
         # new names get the numbers that the control process will give them, unless slurmctld refuses a job
         submission = self._codes.submission(job, job.submit_time - self._origin)
-        for _ in range(min(tasks, MOST_TASKS_AT_ONCE)):
+        for _ in range(min(tasks, MAX_TASKS_AT_ONCE)):
             self._join(submission, job.submit_time)
-        while len(self._advised) > _MOST_ADVISED:
+        while len(self._advised) > _MAX_ADVISED:
             self._withdraw_oldest()
 
     def carry_over(self, before: LivePlacement) -> None:

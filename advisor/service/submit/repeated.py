@@ -3,7 +3,7 @@
 Who submits in a loop asks the same question again and again, and slurmctld waits each time while four
 questions are worked out and their answers put into words, with cold caches. Where nothing that was known has
 changed since but what moved jobs have taken, that alone is asked again
-(:mod:`advisor.decide.repeated`), and the answer is the same but for its id and time.
+(:mod:`advisor.decide.submission.repeated`), and the answer is the same but for its id and time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from advisor.decide.repeated import Moved, may_be_repeated
+from advisor.decide.submission.repeated import Moved, may_be_repeated
 from advisor.history.records import AdviceRecord
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
@@ -23,7 +23,7 @@ from advisor.service.exchange.protocol import AdviseReply, AdviseRequest
 from advisor.service.submit.recent import Submission
 from advisor.service.submit.state_holder import KnownNow
 
-_MOST_KEPT: Final = 16
+_MAX_KEPT: Final = 16
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +78,7 @@ class RepeatedMoves:
         advice = answered.record.advice
         if not may_be_repeated(advice):
             return
-        if asked.knowledge is not self._knowledge or len(self._kept) >= _MOST_KEPT:
+        if asked.knowledge is not self._knowledge or len(self._kept) >= _MAX_KEPT:
             self._knowledge, self._kept = asked.knowledge, {}
         moved = Moved(advice, values, asked.job, asked.state, asked.estimates, asked.knowledge.settings)
         # by identity, for the estimates of jobs that say the same are one object (`kept_estimates`); it is

@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 
 class Estimator(Protocol):
-    """What the server needs of :class:`advisor.predict.predictor.Predictor`."""
+    """What the server needs of :class:`advisor.predict.knn.predictor.Predictor`."""
 
     def estimate(self, job: Job, state: ClusterState) -> Estimates:
         """Predict wait, run time and size of one job."""
@@ -199,7 +199,7 @@ class StateHolder:
             self._load_anew = False
         if newer is None:
             return
-        rehearse(newer.estimator, self.lock)
+        warm_up(newer.estimator, self.lock)
         with self._swap:
             self.current = replace(self.current, model=newer)
         log.info("model.in_use", version=newer.version)
@@ -227,7 +227,7 @@ def as_slurm_has_it(settings: Settings, snapshot: Snapshot | None) -> Settings:
     return settings.model_copy(update={"cluster": cluster})
 
 
-def rehearse(estimator: Estimator, lock: threading.Lock) -> None:
+def warm_up(estimator: Estimator, lock: threading.Lock) -> None:
     """Let a model answer before anybody waits for it: a broken one shows, its pages are touched.
 
     One question at a time under the lock of the hot path, for parts of it (the size model) may be in use.

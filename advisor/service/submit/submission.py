@@ -17,7 +17,7 @@ MAX_ARRAY_TASKS: Final = 4_000_001
 _ARRAY_PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 _CONJUNCTION: Final = re.compile(r"[\w.&-]*\Z", re.ASCII)
 _FEATURE_WORD: Final = re.compile(r"[^&|,\[\]()*!\s]+")
-LONGEST_CONSTRAINT: Final = 512
+MAX_CONSTRAINT: Final = 512
 """Bytes of a constraint that the hook sets: the user's own with ours."""
 _ROOM_FOR_OURS: Final = 64
 _MAX_PROCESSORS: Final = 2**31 - 1
@@ -85,7 +85,7 @@ def is_plain(constraint: str | None) -> bool:
     """Whether something can be added to a constraint: a conjunction, not so long that ours has no room."""
     if not constraint:
         return True
-    is_short = len(constraint) <= LONGEST_CONSTRAINT - _ROOM_FOR_OURS
+    is_short = len(constraint) <= MAX_CONSTRAINT - _ROOM_FOR_OURS
     return is_short and _CONJUNCTION.match(constraint) is not None
 
 

@@ -15,20 +15,20 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.decide.admin_comment import parse_admin_comment
-from advisor.decide.waiting import has_gate
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.submission.waiting import has_gate
+from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
-from advisor.history.state_file import StateFile
 from advisor.model.advice import Mode, Placement
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.exchange.client import SubmitClient
 from advisor.service.exchange.protocol import AdviseReply
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.sight.view import SharedView
 from advisor.service.waiting.candidates import as_asked, may_be_asked, user_words
 from advisor.slurm.protocol import QueuedJob, SlurmBackend, SlurmSnapshot
 
@@ -39,12 +39,12 @@ AskAdvice = Callable[[int], AdviceRecord | None]
 AskAgain = Callable[[Job], AdviseReply]
 """Asks the submit server about a waiting job."""
 
-_MOST_ASKED: Final = 200
+_MAX_ASKED: Final = 200
 """Jobs asked in a round: each holds the submit server for some 0.3 ms."""
-_MOST_MOVED: Final = 20
+_MAX_MOVED: Final = 20
 _MUCH: Final = 1.25
 """The queue has changed much when so many times the processors wait."""
-_LEAST_SECONDS: Final = 30.0
+_MIN_SECONDS: Final = 30.0
 _INTENT_SECONDS: Final = 600.0
 """An older intent is given up: what it rests on may have changed. The job is asked anew."""
 
@@ -111,7 +111,7 @@ class AskingAgainLoop:
     @property
     def period_seconds(self) -> float:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return max(self._settings.loops.snapshot_seconds, min(_LEAST_SECONDS, self._period))
+        return max(self._settings.loops.snapshot_seconds, min(_MIN_SECONDS, self._period))
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -178,7 +178,7 @@ class AskingAgainLoop:
 
         def ask(queued: QueuedJob) -> None:
             nonlocal is_over
-            if is_over or len(going) >= _MOST_MOVED:
+            if is_over or len(going) >= _MAX_MOVED:
                 return
             try:
                 if self._goes(queued):
@@ -205,7 +205,7 @@ class AskingAgainLoop:
             self._asked.clear()
         due = [q for q in waiting if q.job.job_id not in self._moving and self._is_due(q, now)]
         due.sort(key=lambda queued: (self._asked.get(queued.job.job_id, -math.inf), queued.job.submit_time))
-        return due[:_MOST_ASKED]
+        return due[:_MAX_ASKED]
 
     def _has_changed_much(self, snapshot: SlurmSnapshot, now: float) -> bool:
         fixed = set(self._settings.cluster.on_premise_partitions)
@@ -215,7 +215,7 @@ class AskingAgainLoop:
             if queued.is_queued and fixed & set(queued.partitions)
         )
         before, since = self._waiting
-        if now - since < _LEAST_SECONDS or before / _MUCH <= processors <= before * _MUCH:
+        if now - since < _MIN_SECONDS or before / _MUCH <= processors <= before * _MUCH:
             return False
         self._waiting = processors, now
         return True
@@ -236,7 +236,7 @@ class AskingAgainLoop:
         now = self._clock.monotonic()
         if submitted is None:
             # its advice is on its way to the ledger; where it never arrives the others have their turn first
-            self._asked[job_id] = now - max(0.0, self._period - _LEAST_SECONDS)
+            self._asked[job_id] = now - max(0.0, self._period - _MIN_SECONDS)
             return False
         self._asked[job_id] = now
         job = as_asked(queued, submitted)

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from advisor.decide.admin_comment import RecordedAdvice, parse_admin_comment
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
+from advisor.decide.explanation.reasons import Reason
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.slurm.protocol import PENDING, QueuedJob

@@ -33,7 +33,7 @@ _WSPT = int(JobOrder.WSPT)
 _FIRST, _BEST = int(NodeChoice.FIRST), int(NodeChoice.BEST)
 _HOUR_KEPT, _SECOND = int(Release.HOUR_KEPT), int(Release.SECOND)
 HOUR_SECONDS = 3600.0
-_LEAST_CHARGED = 60.0
+_MIN_CHARGED = 60.0
 GRACE_SECONDS = 3600.0
 _SOON = 300.0
 BY_ORDER, BY_CHOICE = 1, 2
@@ -59,7 +59,7 @@ def weight_of(order: int, estimate: float, processors: int) -> float:
 def charge(held: float, release: int) -> float:
     """Seconds charged for a node that was held so long."""
     if release == _SECOND:
-        return max(math.ceil(held), _LEAST_CHARGED)
+        return max(math.ceil(held), _MIN_CHARGED)
     return max(math.ceil(held / HOUR_SECONDS), 1.0) * HOUR_SECONDS
 
 

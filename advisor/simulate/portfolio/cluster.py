@@ -32,7 +32,7 @@ from advisor.simulate.portfolio.state import (
 from advisor.simulate.state import ENDING
 
 KAPPA: Final = 100.0
-_MOST_EXPECTED: Final = 500  # arrivals repeated at most: bursts come in thousands, and cost time
+_MAX_EXPECTED: Final = 500  # arrivals repeated at most: bursts come in thousands, and cost time
 
 
 class Runtimes(enum.StrEnum):
@@ -151,7 +151,7 @@ class RentedCluster:
         self.state = _fresh_state(jobs, self.rules)
         self._mode = _cluster.CHOOSING
         self._nodes = np.zeros(cloud.max_nodes, NODE)
-        self._expected = np.zeros(_MOST_EXPECTED, JOB)
+        self._expected = np.zeros(_MAX_EXPECTED, JOB)
 
     @property
     def now(self) -> float:
@@ -192,7 +192,7 @@ class RentedCluster:
         """
         it = self.state.cluster[0]
         nodes = _cluster.profile(self.state, self._nodes)
-        most = int(it["waiting"]) + _MOST_EXPECTED
+        most = int(it["waiting"]) + _MAX_EXPECTED
         if len(self._expected) < most:
             self._expected = np.zeros(2 * most, JOB)
         count = _cluster.expected_jobs(self.state, lookahead_seconds, self._expected[:most])

@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.decide.hedge_offer import would_wait
+from advisor.decide.hedge.hedge_offer import would_wait
 from advisor.model.errors import AdvisorError
 from advisor.model.job import PLACE_OF, Job
 from advisor.service.exchange.announcing import Announcer
-from advisor.service.sight.hedge_record import HedgeRecord
+from advisor.service.observation.hedge_entries import HedgeRecord
 from advisor.slurm import hook_files
 from advisor.testing.bench.hedge_compare import Arrival, Ran, Record, by_chance, compared
 from advisor.testing.lab import Lab, LabOptions

@@ -23,7 +23,7 @@ from advisor.testing.lab import Lab
 from advisor.testing.watched import WatchedLab
 
 _PERIOD_SECONDS = 0.5
-_SHORTEST_REST_SECONDS = 0.1
+_MIN_REST_SECONDS = 0.1
 
 
 class Watcher:
@@ -55,17 +55,17 @@ class Watcher:
         """Watch until killed."""
         self._socket.start()
         threading.Thread(target=self._look, daemon=True).start()
-        errand = self._watched.loop.errand
+        urgent_task = self._watched.loop.urgent_task
         while True:
             self._stirred.clear()
             if self._has_looked:
                 self._has_looked = False
                 self._watched.go_on()
-            elif errand.due_in() <= 0.0:
+            elif urgent_task.due_in() <= 0.0:
                 with suppress(AdvisorError):
-                    errand.step.run()
+                    urgent_task.step.run()
             else:
-                self._stirred.wait(min(_PERIOD_SECONDS, errand.due_in()))
+                self._stirred.wait(min(_PERIOD_SECONDS, urgent_task.due_in()))
 
     def _look(self) -> None:
         while True:
@@ -74,8 +74,8 @@ class Watcher:
                 self._watched.look()
                 self._has_looked = True
                 self._stirred.set()
-            time.sleep(_SHORTEST_REST_SECONDS)
-            self._turn.wait(_PERIOD_SECONDS - _SHORTEST_REST_SECONDS)
+            time.sleep(_MIN_REST_SECONDS)
+            self._turn.wait(_PERIOD_SECONDS - _MIN_REST_SECONDS)
 
     def _hedged(self, jobs: Sequence[Announced]) -> None:
         self._watched.loop.expect(jobs)

@@ -21,7 +21,7 @@ import boto3
 from advisor.ec2.fleet import Fleet, LaunchReport
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import Breakers
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.testing.ec2 import Ec2Emulator
 
 Tell = Callable[[str], None]

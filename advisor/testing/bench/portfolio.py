@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.decide.portfolio import Budget
-from advisor.decide.portfolio_options import Options
+from advisor.decide.portfolio.portfolio import Budget
+from advisor.decide.portfolio.portfolio_options import Options
+from advisor.decide.portfolio.portfolio_replay import replay_selection
+from advisor.decide.portfolio.replay_knowledge import prepared
 from advisor.model.table import JobTable
-from advisor.replay.portfolio import replay_selection
-from advisor.replay.portfolio_known import prepared
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from advisor.replay.schedule import prepared
+from advisor.papers.schedule.schedule import prepared
 from advisor.replay.sources import load_table
 from advisor.simulate import engine, oracle
 from advisor.simulate.demand import demand_of

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from advisor.decide.record import record_of
+from advisor.decide.submission.record import record_of
 from advisor.history.models import ModelStore
 from advisor.model import CloudState, ClusterState, Job, JobTable, Mode, SiteState, TellAdmin
 from advisor.model.settings import (
@@ -38,23 +38,22 @@ from advisor.model.settings import (
     SubmitSettings,
 )
 from advisor.model.site import Earned, PerformanceRatios, Ratio, Room
-from advisor.predict.features import Encoder
-from advisor.predict.knn import KnnParameters
-from advisor.predict.placement_replay import features_of
-from advisor.predict.predictor import Predictor
-from advisor.predict.queue_events import Codes
-from advisor.predict.rolling import TARGETS, ForecastOptions, Known, RollingForests
-from advisor.predict.size import SizeModel
-from advisor.predict.size_history import SizeHistory
-from advisor.predict.tracker import states_of
+from advisor.predict.forecast.placement_replay import features_of
+from advisor.predict.forecast.queue_events import Codes
+from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.predictor import Predictor
+from advisor.predict.knn.tracker import states_of
+from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_history import SizeHistory
 from advisor.replay.sources import load_table
-from advisor.service.exchange import snapshot
+from advisor.service.exchange import placement_store, queue_stream, snapshot
 from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.placement_store import Base
 from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_line
-from advisor.service.submit import placement_store, queue_stream
+from advisor.service.learn.queue_following import QueueStream
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
-from advisor.service.submit.placement_store import Base
-from advisor.service.submit.queue_stream import QueueStream
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.testing.bench import submit_slurm
 from advisor.testing.bench.timing import microseconds_each, percentiles, processor_seconds

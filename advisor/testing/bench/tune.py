@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import differential_evolution
 
-from advisor.predict.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.fitness import Fitness, SearchSpace, Target, TuningProblem
-from advisor.predict.knn import KnnParameters
-from advisor.predict.tracker import states_of
-from advisor.predict.tuning import GeneticSettings, TuningResult, tune
+from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
+from advisor.predict.knn.fitness import Fitness, SearchSpace, Target, TuningProblem
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.tracker import states_of
+from advisor.predict.knn.tuning import GeneticSettings, TuningResult, tune
 from advisor.replay.sources import load_table
 
 Tell = Callable[[str], None]

@@ -11,7 +11,7 @@ from advisor.config.loading import Origin
 from advisor.model.settings import PathSettings, Settings
 from advisor.service.admin.doctor import Diagnosis, Level, examine_service
 from advisor.service.admin.status_report import status_report
-from advisor.service.cloud.record import CloudRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.exchange import status_file
 from tests.service.doubles import Hands
 
@@ -50,9 +50,9 @@ def test_d3_d5_the_doctor_names_what_was_set_aside(tmp_path: Path) -> None:
     assert found(settings, "state files") == []
     (tmp_path / "handover").mkdir()
     (tmp_path / "handover" / "0.json.bad").mkdir()
-    (tmp_path / "purse.json.bad").touch()
+    (tmp_path / "budget.json.bad").touch()
     (item,) = found(settings, "state files")
-    assert (item.level, "purse.json.bad" in item.what) == (Level.WARNING, True)
+    assert (item.level, "budget.json.bad" in item.what) == (Level.WARNING, True)
     assert any("1 hand-overs were set aside" in item.what for item in found(settings, "control socket"))
 
 
@@ -67,14 +67,14 @@ def test_d4_the_status_says_what_goes_on(tmp_path: Path) -> None:
 
 def test_d3_d5_the_status_says_what_is_damaged(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    spend = {"launches_wait": True, "in_doubt": "purse.json was damaged", "spent_today_usd": 0.0}
+    spend = {"launches_wait": True, "in_doubt": "budget.json was damaged", "spent_today_usd": 0.0}
     counters = {"handovers_stuck": ["0.json"]}
     said = troubles(settings, cloud_report={"spend": spend, "counters": counters})
-    assert "nothing is launched until what was spent today is known: purse.json was damaged" in said
+    assert "nothing is launched until what was spent today is known: budget.json was damaged" in said
     assert "remove them by hand: 0.json" in said
-    spend = {"launches_wait": False, "rebuilt_today": "purse.json was damaged", "spent_today_usd": 7.5}
+    spend = {"launches_wait": False, "rebuilt_today": "budget.json was damaged", "spent_today_usd": 7.5}
     said = troubles(settings, cloud_report={"spend": spend, "counters": {}})
-    assert "purse.json was damaged: what was spent today (7.50 USD) was rebuilt" in said
+    assert "budget.json was damaged: what was spent today (7.50 USD) was rebuilt" in said
 
 
 def test_d5_a_damaged_record_of_boots_lets_one_fail(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from advisor.history.ledger import Decision, LedgerRow
 from advisor.history.records import AdviceRecord
 from advisor.model import Estimate, Estimates, Job, Mode, Placement
-from advisor.service.admin.ledger_report import MOST_POINTS, Errors, LedgerReport
+from advisor.service.admin.ledger_report import MAX_POINTS, Errors, LedgerReport
 from advisor.service.admin.ledger_report_page import about, figures
 from tests.decide.cases import ask, make_estimates, make_job, make_settings
 
@@ -104,10 +104,10 @@ def test_sums_by_hand() -> None:
 
 def test_a_plot_has_room_for_so_many_points() -> None:
     errors = Errors()
-    for number in range(3 * MOST_POINTS + 1):
+    for number in range(3 * MAX_POINTS + 1):
         errors.add(float(number), 1.0)
     drawn = errors.drawn()
-    assert MOST_POINTS / 2 < len(drawn) <= MOST_POINTS
+    assert MAX_POINTS / 2 < len(drawn) <= MAX_POINTS
     assert drawn[0] == (0.0, 1.0)
     assert Errors().drawn() == []
 

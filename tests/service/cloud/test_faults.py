@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from advisor.model import Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
-from advisor.service.control.looking import LookLoop
+from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.handover import ControlSocket
 from advisor.service.exchange.socket_file import SocketFile
@@ -288,7 +288,7 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
         def config(self) -> dict[str, str]:
             return {"JobRequeue": "0"}
 
-    look = LookLoop(
+    look = PollLoop(
         settings,
         slurm=Slurm(),  # type: ignore[arg-type]
         view=rig.view,

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model import Capacity, Mode, Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.exchange.handover import HandoverFolder, decode
-from advisor.service.sight.view import SharedView
+from advisor.service.observation.poll_view import SharedView
 from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.running_jobs import JobEnd
 from tests.service.cloud.test_loops import comment

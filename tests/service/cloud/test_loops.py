@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.admin_comment import admin_comment
+from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.exchange.handover import HandoverFolder, decode
-from advisor.service.sight.view import SharedView
+from advisor.service.observation.poll_view import SharedView
 from advisor.slurm.protocol import QueuedJob
 from tests.service.doubles import (
     POOL,
@@ -507,11 +507,11 @@ def test_the_days_bill(rig: Rig) -> None:
         rig.look(nodes, jobs)
         reconcile(rig)
         rig.hands.pass_by(1800.0)
-    usd, by_account = rig.cloud.purse.spent_today()
+    usd, by_account = rig.cloud.budget.spent_today()
     assert usd == pytest.approx(3.0)
     assert dict(by_account) == {"physics": pytest.approx(1.0)}
     rig.hands.pass_by(86400.0)
-    assert rig.cloud.purse.spent_today()[0] == 0.0
+    assert rig.cloud.budget.spent_today()[0] == 0.0
 
 
 def test_day_one_10_an_instance_that_is_nobodys_costs_all_the_same(rig: Rig) -> None:
@@ -525,8 +525,8 @@ def test_day_one_10_an_instance_that_is_nobodys_costs_all_the_same(rig: Rig) -> 
     rig.look([make_node("burst1", "IDLE")])
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
-    assert rig.cloud.purse.spent_today()[0] == pytest.approx(3.0)
-    assert {piece.instance_id for piece in rig.cloud.purse.paid()} == {"i-burst1", "i-double", "i-nobody"}
+    assert rig.cloud.budget.spent_today()[0] == pytest.approx(3.0)
+    assert {piece.instance_id for piece in rig.cloud.budget.paid()} == {"i-burst1", "i-double", "i-nobody"}
 
 
 def test_the_record_survives_a_restart_and_a_damaged_file(rig: Rig, tmp_path: Path) -> None:

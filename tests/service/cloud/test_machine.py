@@ -113,10 +113,10 @@ def test_what_runs_while_ec2_cannot_be_read_is_on_the_bill() -> None:
 A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS: list[Action] = [
     ("submit", 2900.0, 3000.0, 1, ON_DEMAND, "well"),
     ("live", 100, 15.0),
-    ("damage_purse", "purse.json"),
+    ("damage_budget", "budget.json"),
     ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
     ("live", 4),
-    ("damage_purse", "purse.json", "purse.json.old"),
+    ("damage_budget", "budget.json", "budget.json.old"),
     ("submit", 400.0, 900.0, 1, ON_DEMAND, "well"),
     ("live", 4),
 ]
@@ -127,7 +127,7 @@ ILL_ENTRIES_OF_EVERY_KIND: list[Action] = [
 ]
 
 
-def test_d5_a_damaged_purse_makes_nothing_cheaper() -> None:
+def test_d5_a_damaged_budget_makes_nothing_cheaper() -> None:
     """The day began anew, and the cap was passed by what had been spent."""
     tell(A_PURSE_IS_DAMAGED_WHILE_A_JOB_RUNS, cap_usd=0.22)
 

@@ -17,10 +17,10 @@ from advisor.ec2.listing import described
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.cluster import NodePower
 from advisor.model.errors import AdvisorError
+from advisor.service.cloud.budget import SpendingBudget
+from advisor.service.cloud.budget_records import BudgetFile, Kept
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.provisioning import ProvisionLoop
-from advisor.service.cloud.purse import Purse
-from advisor.service.cloud.purse_records import Kept, PurseFile
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.running.isolating import for_each
 from tests.service.cloud import test_machine
@@ -117,20 +117,20 @@ def the_cap_is_not_asked_at_the_launch(patch: Patch) -> None:
 
 
 def promises_are_not_on_the_disk(patch: Patch) -> None:
-    save = Purse._save
+    save = SpendingBudget._save
 
-    def without(self: Purse) -> None:
+    def without(self: SpendingBudget) -> None:
         promises, self._promises = self._promises, {}
         save(self)
         self._promises = promises
 
-    patch.setattr(Purse, "_save", without)
+    patch.setattr(SpendingBudget, "_save", without)
 
 
-def a_damaged_purse_is_a_new_day(patch: Patch) -> None:
-    read = PurseFile.read
+def a_damaged_budget_is_a_new_day(patch: Patch) -> None:
+    read = BudgetFile.read
 
-    def forgets(self: PurseFile) -> Kept | None:
+    def forgets(self: BudgetFile) -> Kept | None:
         try:
             self._state.load()
         except AdvisorError:
@@ -139,7 +139,7 @@ def a_damaged_purse_is_a_new_day(patch: Patch) -> None:
         self.doubt = ""
         return kept
 
-    patch.setattr(PurseFile, "read", forgets)
+    patch.setattr(BudgetFile, "read", forgets)
 
 
 def what_cannot_be_read_is_free(patch: Patch) -> None:
@@ -160,7 +160,7 @@ STEPS: tuple[tuple[Callable[[Patch], None], str, tuple[Any, ...]], ...] = (
     (orphans_are_not_collected, ORPHAN, (*_ALONE, LOSE_PROGRAM)),
     (the_cap_is_not_asked_at_the_launch, TOO_DEAR, ()),
     (promises_are_not_on_the_disk, TOO_DEAR, (*_ALONE, RESTART)),
-    (a_damaged_purse_is_a_new_day, TOO_DEAR, (*_ALONE, DAMAGE)),
+    (a_damaged_budget_is_a_new_day, TOO_DEAR, (*_ALONE, DAMAGE)),
     (what_cannot_be_read_is_free, TOO_DEAR, (*_ALONE, EC2_AWAY)),
 )
 

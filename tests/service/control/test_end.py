@@ -11,7 +11,7 @@ import pytest
 from advisor.service.control.wiring import Control
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner, Step
-from tests.service.stability.test_loop import held_world
+from tests.service.stability.test_match_loop import held_world
 
 
 class Computing:

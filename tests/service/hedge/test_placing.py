@@ -14,7 +14,7 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.job import PLACE_COMMENT
 from advisor.service.exchange.announcing import Announced
-from advisor.service.sight.hedge_record import Phase
+from advisor.service.observation.hedge_entries import Phase
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment
 from tests.service.watch_world import World, advice_id_of
@@ -36,11 +36,11 @@ def submit(world: World, job_id: int = 7, *, says: str | None = None, **fields: 
 
 
 def due(world: World) -> float:
-    return world.loop.errand.due_in()
+    return world.loop.urgent_task.due_in()
 
 
 def do(world: World) -> None:
-    world.loop.errand.step.run()
+    world.loop.urgent_task.step.run()
 
 
 def phases(world: World) -> dict[int, Phase]:

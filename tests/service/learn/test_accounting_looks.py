@@ -13,8 +13,8 @@ from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.service.learn.learning import LearnLoop
+from advisor.service.observation.accounting import SOURCE
 from advisor.service.running.clock import Clock
-from advisor.service.sight.accounting import SOURCE
 from advisor.slurm.protocol import AccountingExport
 
 NOW, LAST_END = 2_000_000_000.0, 1_999_999_900.0

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.admin_comment import admin_comment
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reasons import Reason
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.service.learn.as_here import outcome_here, queued_here
 from advisor.service.learn.learning import LearnLoop
+from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.metrics import ControlMetrics
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import QueuedJob
 from tests.service.doubles import Hands, make_look, make_queued
 from tests.service.site import make_cluster

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide import advise
-from advisor.decide.wording import explanation
+from advisor.decide.explanation.wording import explanation
+from advisor.decide.submission.advise import advise
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Job, JobOutcome, SiteState
@@ -20,7 +20,7 @@ from advisor.model.settings import Settings
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.learn.both_sides import PerformanceRatioBook
-from advisor.service.sight.accounting import SOURCE
+from advisor.service.observation.accounting import SOURCE
 from tests.decide.cases import CLUSTER, ask, make_cloud, make_estimates, make_job, make_settings
 
 NOW = 1_800_000_000.0

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
+from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
-from advisor.history.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Capacity, Job, Mode, Placement
 from advisor.model.bill import midnight
 from advisor.model.settings import Ec2Settings, Settings, WaitingSettings
-from advisor.service.cloud.purse import Purse
-from advisor.service.cloud.purse_records import RunningNode, Wish
+from advisor.service.cloud.budget import SpendingBudget
+from advisor.service.cloud.budget_records import RunningNode, Wish
 from advisor.service.learn.learning import LearnLoop
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
-from advisor.service.sight.site_view import cluster_state
-from advisor.service.sight.view import SharedView
 from advisor.slurm.protocol import AccountingExport, QueuedJob, SlurmSnapshot
 from tests.history.test_ingest import DELIMITER, FIELDS
 from tests.service.doubles import Hands, make_node, make_queued
@@ -141,11 +141,11 @@ def test_a_job_requeued_on_premise_has_cost_nothing(site: Site) -> None:
 
 
 class Metered(Site):
-    """The same with a purse that counts nodes: what they have cost is what jobs are charged."""
+    """The same with a budget that counts nodes: what they have cost is what jobs are charged."""
 
     def __init__(self, store: HistoryStore, folder: Path) -> None:
         self.hands = Hands(wall=float(NOW))
-        self.purse = Purse(StateFile(folder / "purse.json"), self.hands.clock)
+        self.budget = SpendingBudget(StateFile(folder / "budget.json"), self.hands.clock)
         self.view = SharedView(self.hands.clock, 60.0)
         self.running: list[QueuedJob] = []
         super().__init__(store)
@@ -159,14 +159,14 @@ class Metered(Site):
             store=self.store,
             clock=self.hands.clock,
             view=self.view,
-            meter=self.purse,
+            meter=self.budget,
             **others,
         )
 
     def until(self, seconds: float, *nodes: RunningNode) -> None:
         """Time goes by, and these are counted then."""
         self.hands.pass_by(NOW + seconds - self.hands.wall)
-        self.purse.count(nodes)
+        self.budget.count(nodes)
         burst = [make_node(f"burst{number}", "MIXED") for number in (1, 2)]
         snapshot = SlurmSnapshot(time=self.hands.wall, jobs=tuple(self.running), nodes=tuple(burst))
         self.view.update(snapshot, cluster_state(snapshot, SETTINGS))
@@ -198,7 +198,7 @@ def test_day_one_10_jobs_on_one_node_cost_what_the_node_does(metered: Metered) -
     assert metered.costs() == {1: pytest.approx(0.75), 2: pytest.approx(0.25)}
     assert metered.rows() == (2.0, 1.0, 1.0)
     assert metered.loop.costs.today is not None
-    assert metered.purse.spent_today()[0] == pytest.approx(metered.loop.costs.today.spent_usd)
+    assert metered.budget.spent_today()[0] == pytest.approx(metered.loop.costs.today.spent_usd)
 
 
 def test_day_one_10_who_ends_later_changes_what_the_others_cost(metered: Metered) -> None:
@@ -259,21 +259,21 @@ def test_day_one_10_requeued_and_on_two_nodes(metered: Metered) -> None:
 
 def test_a_node_that_was_ended_is_paid_until_then_and_a_minute_at_least(metered: Metered) -> None:
     caps = WaitingSettings()
-    metered.purse.promise([Wish(node="burst1", account="", usd=1.0, usd_per_hour=60.0)], caps)
+    metered.budget.promise([Wish(node="burst1", account="", usd=1.0, usd_per_hour=60.0)], caps)
     metered.until(10.0, node(60.0))
     metered.until(30.0, node(60.0))
-    metered.purse.release(["burst1"], launched=True)
+    metered.budget.release(["burst1"], launched=True)
     metered.until(600.0)
     metered.ends()
     assert metered.rows() == (1.0, 0.0, 1.0)
     metered.until(700.0, dataclasses.replace(node(60.0, 2), launch_time=NOW + 600.0))
     metered.hands.pass_by(10.0)
-    metered.purse.release(["burst2"], launched=True)
+    metered.budget.release(["burst2"], launched=True)
     metered.until(800.0)
     metered.ends()
     assert metered.rows()[0] == pytest.approx(1.0 + 110.0 / 60.0)
-    assert metered.purse.spent_today()[0] == pytest.approx(1.0 + 110.0 / 60.0)
-    assert metered.purse.paid() == [], "the history has them"
+    assert metered.budget.spent_today()[0] == pytest.approx(1.0 + 110.0 / 60.0)
+    assert metered.budget.paid() == [], "the history has them"
 
 
 def test_day_one_10_a_minute_paid_in_advance_hides_no_job_that_ends_meanwhile(metered: Metered) -> None:

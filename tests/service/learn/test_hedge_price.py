@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.hedging import PRICES
+from advisor.decide.hedge.hedging import PRICES
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.model import Advice, Estimate, Estimates, Job, JobOutcome, Mode, Placement
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import Settings
-from advisor.service.learn.hedge_price import LEAST_KNOWN, HedgePrice
+from advisor.service.learn.hedge_price import MIN_KNOWN, HedgePrice
 
 
 def make_price(
@@ -46,11 +46,11 @@ def teach(price: HedgePrice, jobs: int, *, wait: float = 4000.0, run: float = 50
 
 def test_ended_jobs_alone_make_a_price(tmp_path: Path) -> None:
     price = make_price(tmp_path)
-    for key in range(2 * LEAST_KNOWN):
+    for key in range(2 * MIN_KNOWN):
         price.submitted(10_000 + key, forecast(2000.0, 600.0), 4, None, float(key))
     price.charge()
     assert (price.price, price.known) == (None, 0)
-    teach(price, LEAST_KNOWN - 1)
+    teach(price, MIN_KNOWN - 1)
     assert price.price is None
     teach(price, 1, first=5000)
     assert price.price is not None
@@ -69,14 +69,14 @@ def test_who_is_gone_teaches_nothing(tmp_path: Path) -> None:
 def test_hedges_that_would_have_cost_nothing_make_no_price(tmp_path: Path) -> None:
     """Their slots came at once."""
     price = make_price(tmp_path)
-    teach(price, LEAST_KNOWN, wait=0.0)
+    teach(price, MIN_KNOWN, wait=0.0)
     assert price.price == PRICES[0]
 
 
 def test_g17_what_is_left_for_how_long_makes_the_price(tmp_path: Path) -> None:
     left = [(1e12, 86_400.0)]
     price = make_price(tmp_path, unspent=lambda: left[0])
-    teach(price, LEAST_KNOWN)
+    teach(price, MIN_KNOWN)
     cheap = price.price
     left[0] = 10.0, 86_400.0
     price.charge()
@@ -95,11 +95,11 @@ def test_a_hedged_job_that_came_back_teaches_by_its_whole_wait(tmp_path: Path) -
     outcome = JobOutcome(job=job, start_time=4000.0, end_time=4500.0, restarts=1, first_start_time=4000.0)
     prices = [make_price(tmp_path) for _ in range(2)]
     for price in prices:
-        teach(price, LEAST_KNOWN)
-    prices[0].submitted(99, record.estimates, 4, None, float(LEAST_KNOWN))
+        teach(price, MIN_KNOWN)
+    prices[0].submitted(99, record.estimates, 4, None, float(MIN_KNOWN))
     prices[0].ended(99, 4000.0, 500.0)
     prices[1].came_back(outcome, record)
-    assert prices[1].known == LEAST_KNOWN + 1
+    assert prices[1].known == MIN_KNOWN + 1
     for price in prices:
         price.charge()
     assert prices[1].price == prices[0].price, "as one that had simply waited"
@@ -107,12 +107,12 @@ def test_a_hedged_job_that_came_back_teaches_by_its_whole_wait(tmp_path: Path) -
     prices[1].came_back(outcome, None)
     prices[1].came_back(replace(outcome, end_time=4000.0), record)
     prices[1].came_back(replace(outcome, first_start_time=None), record)
-    assert prices[1].known == LEAST_KNOWN + 1
+    assert prices[1].known == MIN_KNOWN + 1
 
 
 def test_it_outlives_the_process_but_not_other_overheads(tmp_path: Path) -> None:
     price = make_price(tmp_path)
-    teach(price, LEAST_KNOWN)
+    teach(price, MIN_KNOWN)
     price.save_now_and_then()
     again = make_price(tmp_path)
     again.charge()
@@ -123,6 +123,6 @@ def test_it_outlives_the_process_but_not_other_overheads(tmp_path: Path) -> None
 @pytest.mark.parametrize("hedge", [{"enabled": False}, {"budget_core_hours": 0.0}])
 def test_nobody_asks_for_it(tmp_path: Path, hedge: dict[str, Any]) -> None:
     price = make_price(tmp_path, hedge=hedge)
-    teach(price, 2 * LEAST_KNOWN)
+    teach(price, 2 * MIN_KNOWN)
     assert (price.price, price.known) == (None, 0)
     price.save()

@@ -18,8 +18,8 @@ from advisor.history.store import HistoryStore
 from advisor.model import ClusterState, Estimate, Job, JobOutcome
 from advisor.model.settings import EstimatorSettings, PathSettings, Settings
 from advisor.model.site import Cutoff
-from advisor.predict.features import CUNHA_TABLE_I
-from advisor.predict.knn import KnnParameters
+from advisor.predict.knn.features import CUNHA_TABLE_I
+from advisor.predict.knn.knn import KnnParameters
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.submit.models import PREDICTOR_KIND
 from tests.service.doubles import make_queued

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.decide.admin_comment import admin_comment
-from advisor.decide.reasons import Reason
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.proven_rows import earned_by_candidates
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model import (
@@ -28,15 +29,14 @@ from advisor.model import (
 )
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, PlacementSettings, Settings
-from advisor.predict.placement_look import FEATURES
-from advisor.predict.placement_replay import features_of
-from advisor.predict.rolling import TARGETS, RollingForests
-from advisor.replay.forecasts import forecast_rows
-from advisor.replay.proven import earned_by_candidates
+from advisor.predict.forecast.forecast_rows import forecast_rows
+from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.forecast.placement_replay import features_of
+from advisor.predict.forecast.rolling import TARGETS, RollingForests
+from advisor.service.exchange import placement_store, queue_stream
+from advisor.service.exchange.placement_store import PLACEMENT_KIND
 from advisor.service.learn.placement_loop import PlacementLoop
-from advisor.service.submit import placement_store, queue_stream
 from advisor.service.submit.live_placement import PlacementFollower
-from advisor.service.submit.placement_store import PLACEMENT_KIND
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.manual_clock import ManualClock
 from tests.service.doubles import make_look, make_queued
@@ -318,8 +318,8 @@ def test_hedges_switched_on_later_have_a_price_from_the_history(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record was earned in shadow mode, long before."""
-    monkeypatch.setattr("advisor.service.learn.hedge_price.LEAST_KNOWN", 10)
-    monkeypatch.setattr("advisor.decide.pacing.LEAST_KNOWN", 10)
+    monkeypatch.setattr("advisor.service.learn.hedge_price.MIN_KNOWN", 10)
+    monkeypatch.setattr("advisor.decide.hedge.pacing.MIN_KNOWN", 10)
     desk.table = table = desk.table.select(slice(0, 300))
     desk.store.add([outcome_of(table, row) for row in range(300)], source="slurm")
     for switched_on in (False, True):

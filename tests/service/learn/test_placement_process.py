@@ -12,13 +12,13 @@ import pytest
 from msgspec import structs
 
 from advisor.cli.main import app
-from advisor.decide.placement import PUBLISHED_INSTEAD
+from advisor.decide.submission.placement import PUBLISHED_INSTEAD
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Question
 from advisor.model.settings import ClusterSettings, Settings
-from advisor.predict.calibration import GRACE_SECONDS
+from advisor.predict.forecast.calibration import GRACE_SECONDS
 from advisor.service.exchange import snapshot, status_file
 from advisor.service.exchange.spool import complete_files
 from advisor.service.learn.placement_loop import PlacementLoop

@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.record import RecordKeeper, likely_earned, record_of
+from advisor.decide.submission.record import RecordKeeper, likely_earned, record_of
 from advisor.history.records import AdviceRecord
 from advisor.model import (
     Advice,
@@ -25,11 +25,11 @@ from advisor.model import (
     Verdict,
 )
 from advisor.model.settings import PlacementSettings
-from advisor.predict.calibration import IntervalCalibration
-from advisor.predict.placement_features import EventKind, PlacementFeatures, Submission
-from advisor.predict.queue_events import event
+from advisor.predict.forecast.calibration import IntervalCalibration
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.forecast.queue_events import event
 from advisor.service.learn.placement_record import PlacementRecord
-from advisor.service.sight.hedge_record import Fate
+from advisor.service.observation.hedge_entries import Fate
 
 SETTINGS = PlacementSettings(overhead_per_processor=0.1, boot_seconds=100.0)
 NOTHING = RecordKeeper(SETTINGS.win_probability).record

@@ -10,7 +10,7 @@ import pytest
 from advisor.model import Job
 from advisor.model.job import JobOutcome
 from advisor.service.portfolio.arrivals import RecentJobs
-from advisor.service.portfolio.sight import LastTwo, sight_of
+from advisor.service.portfolio.portfolio_view import LastTwo, view_of
 from advisor.simulate.portfolio.arrivals import NOTHING
 from advisor.simulate.portfolio.state import Rules
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
@@ -29,7 +29,7 @@ def test_idle_nodes_are_worth_what_the_last_jobs_would_have_been_spared(tmp_path
     now = world.clock.wall
     recent = RecentJobs()
     world.slurm.add(waiting(1, submit_time=now - 600.0))
-    sight = sight_of(
+    sight = view_of(
         world.slurm.snapshot(now), world.settings, last=LastTwo(), launched=lambda _: None, boot_seconds=120.0
     )
     assert recent.ready(sight, RULES) is NOTHING
@@ -46,7 +46,7 @@ def test_they_count_in_whole_nodes_and_are_renewed(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path)
     now = world.clock.wall
     recent = RecentJobs()
-    sight = sight_of(
+    sight = view_of(
         world.slurm.snapshot(now), world.settings, last=LastTwo(), launched=lambda _: None, boot_seconds=120.0
     )
     recent.ended(ended(1, now - 600.0, processors=5))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from advisor.decide.portfolio import replay_knowledge as portfolio_known
 from advisor.model import Job
 from advisor.model.job import JobOutcome, JobState
-from advisor.replay import portfolio_known
 from advisor.service.portfolio.judge import policies_of, table_of
 from advisor.service.running.clock import Clock
 from tests.service.portfolio_world import PortfolioWorld, node, waiting

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from advisor.model.errors import RetryLater
 from advisor.service.running.clock import Clock
-from advisor.service.running.loops import Errand, LoopRunner, Step
+from advisor.service.running.loops import LoopRunner, Step, UrgentTask
 
 
 class Hands:
@@ -157,8 +157,8 @@ class Errands:
         self._run = run
 
     @property
-    def errand(self) -> Errand:
-        return Errand(Step("errand", self.run), lambda: 0.0 if self.is_due else math.inf)
+    def urgent_task(self) -> UrgentTask:
+        return UrgentTask(Step("urgent_task", self.run), lambda: 0.0 if self.is_due else math.inf)
 
     def run(self) -> None:
         self.is_due = False
@@ -167,36 +167,36 @@ class Errands:
 
 
 def test_an_errand_is_done_between_rounds_and_begins_none() -> None:
-    rounds, errands = threading.Semaphore(0), Errands(crashes)
+    rounds, urgent_tasks = threading.Semaphore(0), Errands(crashes)
     loop = Scripted(("a", rounds.release))
     loop.period_seconds = 3600.0
-    runner = LoopRunner(loop, Clock(), errand=errands.errand)
+    runner = LoopRunner(loop, Clock(), urgent_task=urgent_tasks.urgent_task)
     runner.start()
     assert rounds.acquire(timeout=20)
     for _ in range(3):  # whatever becomes of it
-        errands.is_due = True
+        urgent_tasks.is_due = True
         runner.stir()
-        assert errands.done.acquire(timeout=20)
+        assert urgent_tasks.done.acquire(timeout=20)
     runner.stir()  # for nothing
     runner.wake()
     assert rounds.acquire(timeout=20)
     assert runner.stop()
-    assert (runner.health.rounds, runner.health.failures) == (2, {("errand", "loop.crashed"): 3})
-    assert not errands.done.acquire(blocking=False)
+    assert (runner.health.rounds, runner.health.failures) == (2, {("urgent_task", "loop.crashed"): 3})
+    assert not urgent_tasks.done.acquire(blocking=False)
 
 
 def test_one_asked_for_during_a_round_is_done_after_it() -> None:
-    errands = Errands()
+    urgent_tasks = Errands()
 
     def step() -> None:
-        errands.is_due = True
+        urgent_tasks.is_due = True
         runner.stir()
 
     loop = Scripted(("a", step))
     loop.period_seconds = 3600.0
-    runner = LoopRunner(loop, Clock(), errand=errands.errand)
+    runner = LoopRunner(loop, Clock(), urgent_task=urgent_tasks.urgent_task)
     runner.start()
-    assert errands.done.acquire(timeout=20)
+    assert urgent_tasks.done.acquire(timeout=20)
     assert runner.stop()
     assert runner.health.rounds == 1
 
@@ -204,8 +204,8 @@ def test_one_asked_for_during_a_round_is_done_after_it() -> None:
 def test_errands_that_never_end_keep_no_round_from_its_turn() -> None:
     rounds = threading.Semaphore(0)
     loop = Scripted(("a", rounds.release))
-    errand = Errand(Step("errand", lambda: None), lambda: 0.0)
-    runner = LoopRunner(loop, Clock(), errand=errand)
+    urgent_task = UrgentTask(Step("urgent_task", lambda: None), lambda: 0.0)
+    runner = LoopRunner(loop, Clock(), urgent_task=urgent_task)
     runner.start()
     for _ in range(3):
         assert rounds.acquire(timeout=20)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from advisor.model import Capacity
+from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.provisioning import ProvisionLoop
-from advisor.service.cloud.record import CloudRecord
 from advisor.service.exchange.handover import HandoverFolder, decode
-from advisor.service.sight.view import SharedView
+from advisor.service.observation.poll_view import SharedView
 from advisor.testing.memory_slurm import ENDED
 from tests.service.cloud_world import comment
 from tests.service.doubles import FakeFleet, FakeSlurm, Hands, make_look, make_node
@@ -104,7 +104,7 @@ def test_the_daily_cap_holds_for_kept_nodes_too(tmp_path: Path, cap_usd: float, 
     world.live(40.0)
     assert len(world.ec2.alive()) == launched
     world.live(2 * HOUR, tick=100.0)
-    assert world.cloud.purse.spent_today()[0] <= cap_usd
+    assert world.cloud.budget.spent_today()[0] <= cap_usd
     assert world.wrongs == []
 
 

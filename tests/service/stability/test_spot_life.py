@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.history.state_file import StateFile
+from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
-from advisor.predict.pool_survival import Life
-from advisor.service.stability.spot_life import LEAST_TAKEN, lives_of, mean_life_seconds
+from advisor.predict.survival.pool_survival import Life
+from advisor.service.stability.spot_life import MIN_TAKEN, lives_of, mean_life_seconds
 
 
 def lives(count: int, *, mean: float, kept_for: float, seed: int = 1) -> list[Life]:
@@ -30,7 +30,7 @@ def test_nodes_we_gave_back_count_for_as_long_as_we_had_them() -> None:
 
 
 def test_too_few_say_nothing() -> None:
-    some = lives(LEAST_TAKEN - 1, mean=1.0, kept_for=1e9)
+    some = lives(MIN_TAKEN - 1, mean=1.0, kept_for=1e9)
     assert mean_life_seconds(some) is None
     assert mean_life_seconds([]) is None
     assert mean_life_seconds([*some, *lives(1, mean=1.0, kept_for=1e9, seed=2)]) is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model import (
     Advice,
     Answer,

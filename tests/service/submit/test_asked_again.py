@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model import Job, Mode, Placement
 from advisor.service.exchange.protocol import (
     VERSION,

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from advisor.model import Job
 from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimates, SizeEstimate
-from advisor.predict.rolling import RollingForests
-from advisor.predict.size_features import LiveFeatures
-from advisor.predict.size_history import hashes_of
-from advisor.replay.forecasts import forecast_rows
+from advisor.predict.forecast.forecast_rows import forecast_rows
+from advisor.predict.forecast.rolling import RollingForests
+from advisor.predict.size.size_features import LiveFeatures
+from advisor.predict.size.size_history import hashes_of
 from advisor.service.submit.kept_estimates import KEPT_SECONDS, KeptEstimates
 from advisor.service.submit.state_holder import LoadedModel
 from tests.service.placement_world import OPTIONS, Site, job_of, make_log

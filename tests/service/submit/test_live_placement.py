@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.model import JobTable
-from advisor.predict.calibration import cut_interval
-from advisor.predict.placement_look import FEATURES
-from advisor.predict.placement_replay import features_of
-from advisor.predict.rolling import TARGETS, RollingForests
-from advisor.replay.forecasts import ForecastColumns, forecast_rows
+from advisor.predict.forecast.calibration import cut_interval
+from advisor.predict.forecast.forecast_rows import ForecastColumns, forecast_rows
+from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.forecast.placement_replay import features_of
+from advisor.predict.forecast.rolling import TARGETS, RollingForests
 from advisor.service.submit.live_placement import LivePlacement
 from tests.service.placement_world import BOUNDS, OPTIONS, ORIGIN, Site, job_of, make_log
 

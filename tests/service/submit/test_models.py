@@ -9,10 +9,10 @@ import pytest
 
 from advisor.history.models import ModelStore
 from advisor.model import NO_SIZE, AdvisorError, Job
-from advisor.predict.features import Encoder
-from advisor.predict.knn import KnnParameters
-from advisor.predict.predictor import Predictor
-from advisor.predict.size import SizeModel
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.predictor import Predictor
+from advisor.predict.size.size import SizeModel
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND, model_loader
 from tests.service.site import make_cluster
 

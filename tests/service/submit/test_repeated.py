@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.admin_comment import ADMIN_COMMENT_LIMIT
-from advisor.decide.reasons import Reason
-from advisor.decide.record import record_of
+from advisor.decide.explanation.admin_comment import ADMIN_COMMENT_LIMIT
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.record import record_of
 from advisor.model import Earned
 from advisor.model.settings import PlacementSettings, Settings
 from advisor.model.settings_section import for_reading
-from advisor.predict.rolling import RollingForests
-from advisor.replay.forecasts import forecast_rows
+from advisor.predict.forecast.forecast_rows import forecast_rows
+from advisor.predict.forecast.rolling import RollingForests
 from advisor.service.exchange.protocol import AdviseRequest
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answerer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decide import advise
+from advisor.decide.submission.advise import advise
 from advisor.service.submit.answering import reply_to, submission_of
 from advisor.service.submit.submission import (
     MAX_ARRAY_TASKS,

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from advisor.decide.admin_comment import admin_comment
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
-from advisor.history.state_file import StateFile
 from advisor.model import Job, Placement
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.exchange.protocol import AdviseReply
-from advisor.service.sight.site_view import cluster_state
-from advisor.service.sight.view import SharedView
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import cluster_state
 from advisor.service.waiting.asking_again import AskingAgainLoop
 from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_estimates, make_settings

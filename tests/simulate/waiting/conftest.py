@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from advisor.simulate.waiting.world import Workload, workload_of
+from advisor.papers.waiting.world.world import Workload, workload_of
 
 
 def workload(rows: list[tuple[float, ...]], *, revoked_after: list[float] | None = None) -> Workload:

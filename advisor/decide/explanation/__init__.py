@@ -1,0 +1,1 @@
+"""Reasons, and their words for users and admins."""

@@ -1,0 +1,202 @@
+"""The AdminComment: an advice as its job carries it, written inside ``sbatch`` and read back from Slurm.
+
+What is read is data from outside: an operator may have changed it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from advisor.decide.explanation.display import DETAIL_LIMIT, clean
+from advisor.decide.explanation.phrases import NAMES
+from advisor.model.advice import Advice, Hedge, HedgeKind, TimeLimit
+
+ADMIN_COMMENT_LIMIT: Final = 1000
+"""Longest AdminComment in bytes: it is stored with every job."""
+_COMMENT_VERSION: Final = 1
+_MAX_LIMIT: Final = 60 * 2**32
+_encoder: Final = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedAdvice:
+    """What an AdminComment says about a job's advice.
+
+    Attributes
+    ----------
+    advice_id : str
+        Finds the whole advice in the ledger.
+    placement, mode, reason, size : str
+        As in :class:`~advisor.model.advice.Advice`; the reason is that of the decisive answer.
+    capacity : str or None
+        What was to be paid for.
+    detail : str
+        Of the decisive answer.
+    time_limit : TimeLimit or None
+        What the user's limit was, and what it was raised to.
+    hedge : Hedge or None
+        Its hedged start, if it has one.
+    origin : str or None
+        The partition it was moved from, unless it was the first on-premise one.
+    numbers : dict of str to float
+        In the units of the advice (``advisor.decide.explanation.phrases.UNITS``, else seconds), four digits.
+    """
+
+    advice_id: str
+    placement: str
+    mode: str
+    reason: str
+    size: str
+    capacity: str | None = None
+    detail: str = ""
+    time_limit: TimeLimit | None = None
+    hedge: Hedge | None = None
+    origin: str | None = None
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def users_limit(self, limit_seconds: float | None) -> float | None:
+        """What the user asked for, given what Slurm has now; a limit somebody changed since is his."""
+        raised = self.time_limit
+        if raised is None or limit_seconds is None:
+            return limit_seconds
+        is_ours = raised.asked_seconds < limit_seconds <= raised.given_seconds
+        return raised.asked_seconds if is_ours else limit_seconds
+
+
+def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) -> str:
+    """The advice as compact ASCII JSON of less than ``ADMIN_COMMENT_LIMIT`` bytes.
+
+    An ``advice_id`` is never cut: it is how an outcome finds its advice. Numbers, from the last one, and then
+    the detail are dropped should they not fit; unknown and infinite numbers are left out. `values` are the
+    advice's ``values()``, where the caller has them.
+    """
+    decisive = advice.decisive
+    words = _decided(advice.placement, advice.mode, decisive.reason, advice.size, advice.capacity)
+    text = f'{{"burst_advisor":{_COMMENT_VERSION},"id":{_ascii_json(advice.advice_id)},{words}'
+    if limit := advice.time_limit:
+        # never cut either: without it a user's limit would be learned wrong from the accounting
+        text += f',"limit":[{round(limit.asked_seconds)},{round(limit.given_seconds)}]'
+    if advice.hedge:
+        stop = advice.hedge.stop_seconds
+        kept = [advice.hedge.kind, round(stop, 1) if math.isfinite(stop) else None]
+        text += f',"hedge":{_ascii_json(kept)}'
+    if advice.origin:
+        text += f',"from":{_ascii_json(advice.origin)}'
+    detail = ""
+    if decisive.detail and (cleaned := clean(decisive.detail)):
+        detail = f',"d":{_ascii_json(cleaned)}'
+    numbers = _written(advice.values() if values is None else values)
+    while len(whole := f'{text}{detail},"n":{{{numbers}}}}}') >= ADMIN_COMMENT_LIMIT:
+        if numbers:
+            numbers = numbers.rpartition(",")[0]
+        elif detail:
+            detail = ""
+        else:
+            break
+    return whole
+
+
+@lru_cache(maxsize=256)
+def _decided(placement: str, mode: str, reason: str, size: str, capacity: str | None) -> str:
+    """The words of an AdminComment of which there are few: kept, and not put together inside sbatch."""
+    words = {"to": placement, "mode": mode, "why": clean(reason), "size": clean(size)}
+    return _ascii_json(words | {"on": capacity} if capacity else words)[1:-1]
+
+
+def _written(values: Mapping[str, float]) -> str:
+    """Names and numbers, to four digits, without those that JSON has no words for."""
+    numbers = tuple(values.values())
+    # one unknown or infinite number makes the sum so: all are looked at, and written, in one step
+    text = _written_plainly(tuple(values), numbers) if math.isfinite(sum(numbers)) else None
+    if text is not None:
+        return text
+    return ",".join(
+        f'"{name}":{value:.4g}' for name, value in values.items() if math.isfinite(value) and _is_plain(name)
+    )
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name needs no escaping: those of a newer release's answers are not known here."""
+    return name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= DETAIL_LIMIT)
+
+
+@lru_cache(maxsize=256)
+def _written_plainly(names: tuple[str, ...], numbers: tuple[float, ...]) -> str | None:
+    """Finite numbers; None where not all names are plain. Kept: who submits in a loop is told the same."""
+    layout = _layout(names)
+    return None if layout is None else layout % numbers
+
+
+@lru_cache(maxsize=256)
+def _layout(names: tuple[str, ...]) -> str | None:
+    """How numbers of those names are written; None where not all are plain."""
+    return ",".join(f'"{name}":%.4g' for name in names) if all(map(_is_plain, names)) else None
+
+
+def _ascii_json(value: object) -> str:
+    text = _encoder.encode(value).decode()
+    return text if text.isascii() else json.dumps(value, separators=(",", ":"))
+
+
+def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
+    """Read an AdminComment back; None for anything that is not one of ours (data from outside)."""
+    if not text or len(text) > 4 * ADMIN_COMMENT_LIMIT:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("burst_advisor") != _COMMENT_VERSION:
+        return None
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        return None
+    words = {key: found[name] for key, name in _KEYS.items() if isinstance(found.get(name), str)}
+    capacity, origin = found.get("on"), found.get("from")
+    return RecordedAdvice(
+        advice_id=found["id"],
+        placement=words.get("placement", ""),
+        mode=words.get("mode", ""),
+        reason=words.get("reason", ""),
+        size=words.get("size", "unknown"),
+        capacity=capacity if isinstance(capacity, str) else None,
+        detail=words.get("detail", ""),
+        time_limit=_parsed_limit(found.get("limit")),
+        hedge=_parsed_hedge(found.get("hedge")),
+        origin=origin if isinstance(origin, str) else None,
+        numbers=_parsed_numbers(found.get("n")),
+    )
+
+
+_KEYS: Final = {"placement": "to", "mode": "mode", "reason": "why", "size": "size", "detail": "d"}
+
+
+def _parsed_limit(found: object) -> TimeLimit | None:
+    match found:
+        case [int() as asked, int() as given] if 0 < asked < given < _MAX_LIMIT:
+            return TimeLimit(asked_seconds=float(asked), given_seconds=float(given))
+    return None
+
+
+def _parsed_hedge(found: object) -> Hedge | None:
+    match found:
+        case [str() as kind, float() | int() | None as stop] if kind in set(HedgeKind):
+            seconds = math.inf if stop is None else float(stop)
+            return Hedge(kind=HedgeKind(kind), stop_seconds=seconds) if seconds > 0.0 else None
+    return None
+
+
+def _parsed_numbers(found: object) -> dict[str, float]:
+    if not isinstance(found, dict):
+        return {}
+    return {
+        str(name): float(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    }

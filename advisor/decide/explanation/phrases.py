@@ -1,0 +1,247 @@
+"""A sentence for every reason and a name for every number, as users and admins read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.model.advice import Question
+
+HEADINGS: Final[Mapping[Question, str]] = MappingProxyType(
+    {
+        Question.MAY_MOVE: "1. May it move?",
+        Question.FASTER: "2. Is the cloud faster, and are we sure?",
+        Question.WORTH_PAYING: "3. Is it worth paying for?",
+        Question.CAPACITY: "4. Which capacity?",
+    }
+)
+
+UNKNOWN_PHRASE: Final = "A reason this release has no words for: {reason}."
+
+PHRASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Reason.MAY_MOVE: "Nothing the user said and no rule of the site keeps it on-premise.",
+        Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
+        Reason.KEEPS_A_PLACE: "By its name it keeps the place of another job: {detail}.",
+        Reason.EXPLICIT_BURST: "It is in the burst partition {detail} already; it is not changed.",
+        Reason.OPT_OUT_COMMENT: "Its comment says {detail}: the user does not want it moved.",
+        Reason.OPT_OUT_FEATURE: "It asks for the feature {detail}: the user does not want it moved.",
+        Reason.NODE_LIST: "The user named nodes: {detail}.",
+        Reason.RESERVATION: "It uses the reservation {detail}, which is on-premise.",
+        Reason.PARTITION_NOT_MANAGED: "Partition {detail} is not one the advisor may move jobs from.",
+        Reason.LICENSES: "It needs licences that are on-premise: {detail}.",
+        Reason.GRES: "It asks for generic resources ({detail}) the cloud is not known to have.",
+        Reason.DEPENDENCY: "It depends on other jobs ({detail}), whose data is on-premise.",
+        Reason.INTERACTIVE: "It is interactive: somebody waits at a terminal.",
+        Reason.HETEROGENEOUS: "It is part of a heterogeneous job, whose parts stay together.",
+        Reason.DEFERRED: "It is held or begins later: what is predicted now would not hold then.",
+        Reason.BURST_BUFFER: "It uses a burst buffer ({detail}), which is on-premise.",
+        Reason.USER_DENIED: "The site does not move jobs of user {detail}.",
+        Reason.USER_NOT_ALLOWED: "The site moves only jobs of listed users; {detail} is not one.",
+        Reason.ACCOUNT_DENIED: "The site does not move jobs of account {detail}.",
+        Reason.ACCOUNT_NOT_ALLOWED: "The site moves only jobs of listed accounts; {detail} is not one.",
+        Reason.QOS_DENIED: "The site does not move jobs of QOS {detail}.",
+        Reason.TOO_MANY_PROCESSORS: "It asks for {processors}; the site moves at most {max_processors}.",
+        Reason.LARGER_THAN_BURST: "It needs {nodes_needed}; the burst partition has {burst_nodes}.",
+        Reason.MORE_MEMORY_THAN_BURST: "It asks for {memory}; its cloud nodes would have {burst_memory}.",
+        Reason.FEATURE_NOT_IN_BURST: "It asks for the feature {detail}, which no cloud node has.",
+        Reason.CLOUD_FASTER: (
+            "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+            "(±{run_deviation}); in the cloud it boots {boot} and runs {performance_ratio} times as long, "
+            "done {predicted_saving} sooner."
+        ),
+        Reason.CLOUD_NOT_FASTER: (
+            "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+            "(±{run_deviation}); booting {boot} and running {performance_ratio} times as long in the cloud "
+            "would not finish it sooner."
+        ),
+        Reason.ROOM_HERE: (
+            "There is room here: {free_processors} are free and nobody waits; it asks for {processors}."
+        ),
+        Reason.NO_ROOM_THERE: (
+            "Nobody can tell when the cloud would have room for it: its nodes are down or drained, too few "
+            "are of the kind it needs, or its tasks would take turns of unknown length."
+        ),
+        Reason.STATE_UNKNOWN: (
+            "There is no picture of the cluster that is recent and newer than its configuration: doubt means "
+            "on-premise."
+        ),
+        Reason.WAIT_UNKNOWN: "Nothing in the history tells its wait: doubt means on-premise.",
+        Reason.RUN_UNKNOWN: "Nothing in the history tells its run time: doubt means on-premise.",
+        Reason.TOO_UNCERTAIN: (
+            "The cloud looks {predicted_saving} faster, but that is too uncertain: give or take "
+            "{saving_deviation}, and {uncertainty_limit} is the limit."
+        ),
+        Reason.UNLIKELY: (
+            "The cloud looks {predicted_saving} faster on average, but it would be with a probability of "
+            "{win_probability} only, and jobs so unlikely have not paid here."
+        ),
+        Reason.UNPROVEN: (
+            "The cloud looks {predicted_saving} faster, but such moves have not proved themselves here yet."
+        ),
+        Reason.STAKE_TOO_LARGE: (
+            "The cloud looks {predicted_saving} faster, but it could lose {stake} at worst, too much of the "
+            "{record} such moves have safely won."
+        ),
+        Reason.EXPOSURE_TOO_LARGE: (
+            "The cloud looks {predicted_saving} faster, but with the jobs already there too much could be "
+            "lost at worst, for what moves have won so far."
+        ),
+        Reason.WORTH_PAYING: "Waiting policy and budget let it go; it would cost about {predicted_cost}.",
+        Reason.NO_GATE: "No waiting policy and no budget is set; it would cost about {predicted_cost}.",
+        Reason.WAITED_LONG_ENOUGH: (
+            "It has waited {waited}, and nobody shall wait longer than {short_wait}: a boot of {boot} and a "
+            "run {performance_ratio} times as long are worth that."
+        ),
+        Reason.SHORT_WAIT: (
+            "A wait of {predicted_wait} is expected, and a job waits that likely starts here before it has "
+            "waited {short_wait}."
+        ),
+        Reason.LONG_JOB_IN_TIME: (
+            "It likely runs longer than {long_job} and likely starts here before it has waited {short_wait}: "
+            "it waits, no longer than that."
+        ),
+        Reason.LONG_JOB: "A run of {predicted_run} is over {long_job}: long jobs wait.",
+        Reason.LENGTH_UNKNOWN: (
+            "Jobs over {long_job} wait, and how long this one runs is unknown: doubt means on-premise."
+        ),
+        Reason.COST_UNKNOWN: "A budget of {daily_cap} a day is set and what this job would cost is unknown.",
+        Reason.DAILY_CAP: (
+            "{spent_today} of today's {daily_cap} are spent or promised; about {predicted_cost} more would "
+            "be too much."
+        ),
+        Reason.ACCOUNT_CAP: (
+            "{spent_today} of account {detail}'s {daily_cap} for today are spent or promised; about "
+            "{predicted_cost} more would be too much."
+        ),
+        Reason.HEDGED: (
+            "In doubt ({detail}) it starts in the cloud and keeps its place here, for {stop_loss} at most "
+            "before its turn comes."
+        ),
+        Reason.SPECULATED: (
+            "Whether it is short is not sure: it gets {stop_loss} in the cloud to end, then comes back to "
+            "its place here. That would cost about {predicted_cost}."
+        ),
+        Reason.RESERVED: "Reserved nodes that are already paid for are free: {reserved_free}.",
+        Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
+        Reason.ON_DEMAND: "On-demand at {price}, because {detail}.",
+        Reason.NONE_OPEN: "No capacity is open: on-demand pools are closed, and {detail}.",
+        Reason.SPOT_NOT_EXCLUDED: "It may not be requeued, and nothing could keep it off spot: {detail}.",
+        Reason.PROTECTED: "Nothing is sent to the cloud at the moment: {detail}.",
+    }
+)
+
+PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        Reason.CLOUD_FASTER: {
+            "cloud_wait": (
+                "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+                "(±{run_deviation}); in the cloud all nodes for it are taken, it waits about {cloud_wait} "
+                "for one, boots {boot} and runs {performance_ratio} times as long, done {predicted_saving} "
+                "sooner."
+            ),
+        },
+        Reason.CLOUD_NOT_FASTER: {
+            "cloud_wait": (
+                "It would wait {predicted_wait} (±{wait_deviation}) here and run {predicted_run} "
+                "(±{run_deviation}); in the cloud all nodes for it are taken: waiting about {cloud_wait} for "
+                "one, booting {boot} and running {performance_ratio} times as long would not finish it "
+                "sooner."
+            ),
+        },
+        Reason.DAILY_CAP: {
+            "promised": (
+                "{spent_today} of today's {daily_cap} are spent and {promised} promised; about "
+                "{predicted_cost} more would be too much."
+            ),
+        },
+        Reason.ACCOUNT_CAP: {
+            "promised": (
+                "Account {detail} has spent {spent_today} of today's {daily_cap}, and {promised} are "
+                "promised; about {predicted_cost} more would be too much."
+            ),
+        },
+        Reason.TOO_UNCERTAIN: {
+            "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
+            "tolerated_deviation": (
+                "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
+                "±{wait_deviation}) is too uncertain: the published rule's cutoff tolerates "
+                "±{tolerated_deviation}."
+            ),
+            "cutoff": (  # earlier releases
+                "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
+                "±{wait_deviation}) is too uncertain: tolerated are ±{cutoff}."
+            ),
+        },
+    }
+)
+"""Instead of a reason's sentence: the first one here whose number the answer carries."""
+
+UNITS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                "performance_ratio",
+                "ratio_deviation",
+                "win_probability",
+                "short_probability",
+                "in_time_probability",
+            ),
+            "",
+        ),
+        **dict.fromkeys(("ratio_jobs",), "jobs"),
+        **dict.fromkeys(("wait_variance", "cutoff"), "s^2"),
+        **dict.fromkeys(("predicted_cost", "spent_today", "promised", "daily_cap"), "USD"),
+        **dict.fromkeys(("price",), "USD/core-h"),
+        **dict.fromkeys(("processors", "max_processors", "free_processors"), "cores"),
+        **dict.fromkeys(("nodes_needed", "burst_nodes", "reserved_free"), "nodes"),
+        **dict.fromkeys(("memory", "burst_memory"), "MiB"),
+    }
+)
+"""Units of the numbers that are not seconds: an AdminComment has no room for them."""
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "predicted_wait": "predicted wait",
+        "wait_deviation": "its standard deviation",
+        "predicted_run": "predicted run time",
+        "run_deviation": "its standard deviation",
+        "performance_ratio": "cloud run time / on-premise run time",
+        "ratio_deviation": "its standard deviation",
+        "ratio_jobs": "cloud runs it was learned from",
+        "boot": "boot time",
+        "cloud_wait": "wait for a node in the cloud",
+        "predicted_saving": "predicted saving",
+        "win_probability": "probability that the cloud is faster",
+        "stake": "could lose at worst",
+        "record": "safely won by such moves so far",
+        "tolerated_deviation": "tolerated by the published rule's cutoff",
+        "saving_deviation": "standard deviation of the saving",
+        "uncertainty_limit": "most that is allowed",
+        "wait_variance": "standard deviation of the wait",
+        "cutoff": "standard deviation tolerated",
+        "short_wait": "longest wait",
+        "long_job": "jobs over this wait",
+        "short_probability": "probability that it is no longer than that",
+        "in_time_probability": "probability that it starts here within the longest wait",
+        "waited": "waited so far",
+        "stop_loss": "longest stay in the cloud before its turn here",
+        "predicted_cost": "predicted cost",
+        "spent_today": "spent today",
+        "promised": "promised to launched nodes and moved jobs",
+        "daily_cap": "cap a day",
+        "predicted_cloud_run": "predicted run time in the cloud",
+        "spot_max_run": "longest run on spot",
+        "reserved_free": "free reserved nodes",
+        "price": "price",
+        "processors": "processors asked for",
+        "max_processors": "most that may move",
+        "free_processors": "processors free here",
+        "nodes_needed": "nodes needed",
+        "burst_nodes": "nodes of the burst partition",
+        "memory": "memory asked for",
+        "burst_memory": "memory it would get",
+    }
+)

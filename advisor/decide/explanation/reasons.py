@@ -1,0 +1,74 @@
+"""Every reason an answer can have: stable codes that logs, metrics and the ledger count by."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Reason(enum.StrEnum):
+    """Code of an answer; ``advisor.decide.explanation.wording`` has a sentence for each."""
+
+    # Question 1: may it move? The user's own words first.
+    MAY_MOVE = "rule.may_move"
+    EXPLICIT_PARTITION = "rule.explicit_partition"
+    KEEPS_A_PLACE = "rule.keeps_a_place"
+    EXPLICIT_BURST = "rule.explicit_burst"
+    OPT_OUT_COMMENT = "rule.opt_out_comment"
+    OPT_OUT_FEATURE = "rule.opt_out_feature"
+    NODE_LIST = "rule.node_list"
+    RESERVATION = "rule.reservation"
+    PARTITION_NOT_MANAGED = "rule.partition_not_managed"
+    LICENSES = "rule.licenses"
+    GRES = "rule.gres"
+    DEPENDENCY = "rule.dependency"
+    INTERACTIVE = "rule.interactive"
+    HETEROGENEOUS = "rule.heterogeneous"
+    DEFERRED = "rule.deferred"
+    BURST_BUFFER = "rule.burst_buffer"
+    USER_DENIED = "rule.user_denied"
+    USER_NOT_ALLOWED = "rule.user_not_allowed"
+    ACCOUNT_DENIED = "rule.account_denied"
+    ACCOUNT_NOT_ALLOWED = "rule.account_not_allowed"
+    QOS_DENIED = "rule.qos_denied"
+    TOO_MANY_PROCESSORS = "rule.too_many_processors"
+    LARGER_THAN_BURST = "rule.larger_than_burst"
+    MORE_MEMORY_THAN_BURST = "rule.more_memory_than_burst"
+    FEATURE_NOT_IN_BURST = "rule.feature_not_in_burst"
+
+    # Question 2: is the cloud faster, and are we sure?
+    CLOUD_FASTER = "turnaround.cloud_faster"
+    CLOUD_NOT_FASTER = "turnaround.cloud_not_faster"
+    ROOM_HERE = "turnaround.room_here"
+    NO_ROOM_THERE = "turnaround.no_room_there"
+    STATE_UNKNOWN = "turnaround.state_unknown"
+    WAIT_UNKNOWN = "turnaround.wait_unknown"
+    RUN_UNKNOWN = "turnaround.run_unknown"
+    TOO_UNCERTAIN = "turnaround.too_uncertain"
+    UNLIKELY = "turnaround.unlikely"
+    UNPROVEN = "turnaround.unproven"
+    STAKE_TOO_LARGE = "turnaround.stake_too_large"
+    WAITED_LONG_ENOUGH = "turnaround.waited_long_enough"
+    EXPOSURE_TOO_LARGE = "turnaround.exposure_too_large"
+
+    # Question 3: is it worth paying for?
+    WORTH_PAYING = "waiting.worth_paying"
+    NO_GATE = "waiting.no_gate"
+    SHORT_WAIT = "waiting.short_wait"
+    LONG_JOB = "waiting.long_job"
+    LONG_JOB_IN_TIME = "waiting.long_job_in_time"
+    LENGTH_UNKNOWN = "waiting.length_unknown"
+    COST_UNKNOWN = "waiting.cost_unknown"
+    DAILY_CAP = "waiting.daily_cap"
+    ACCOUNT_CAP = "waiting.account_cap"
+
+    # In doubt at question 2 or 3: start in the cloud, keep the place here.
+    HEDGED = "hedge.hedged"
+    SPECULATED = "hedge.speculated"
+
+    # Question 4: which capacity?
+    RESERVED = "capacity.reserved"
+    SPOT = "capacity.spot"
+    ON_DEMAND = "capacity.on_demand"
+    NONE_OPEN = "capacity.none_open"
+    SPOT_NOT_EXCLUDED = "capacity.spot_not_excluded"
+    PROTECTED = "capacity.protected"

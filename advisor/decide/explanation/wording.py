@@ -1,0 +1,223 @@
+"""Sentences for people, made from an advice: ``sbatch``'s line, ``advisor why``, a job's page.
+
+Everything a user typed is stripped of control characters and cut before it is shown; every number has its
+unit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from advisor.decide.explanation.admin_comment import RecordedAdvice
+from advisor.decide.explanation.display import clean, duration, quantity
+from advisor.decide.explanation.phrases import HEADINGS, NAMES, PHRASES, PHRASES_WITH, UNITS, UNKNOWN_PHRASE
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.placement import PUBLISHED_INSTEAD
+from advisor.model.advice import STAYS, Advice, Answer, Hedge, Mode, Placement, Quantity, Question, TimeLimit
+
+MESSAGE_LIMIT: Final = 400
+"""Longest line that ``sbatch`` prints, characters."""
+_DEVIATION: Final = re.compile(r" \((?:±|by |of )?\{\w+\}\)")
+_PLACE: Final = re.compile(r"\{\w+\}")
+_LEFT_IN_BURST: Final = "Left in the burst partition, as the user asked."
+_WHY_MOVED: Final = (
+    "It would wait {predicted_wait} (±{wait_deviation}) here; done {predicted_saving} sooner there."
+)
+_PUBLISHED_INSTEAD: Final = (
+    "(By the published rule: the advisor's own has too short a history, or nothing fresh, to go by.)"
+)
+
+
+def sentence(answer: Answer) -> str:
+    """One answer as one sentence; a reason of a newer release is shown as its code."""
+    numbers = {name: quantity(value) for name, value in answer.numbers}
+    return _in_words(answer.reason, numbers, answer.detail)
+
+
+def why_answer(advice: Advice) -> Answer:
+    """The answer to "why is it there?": for a moved job question 2's, else the one that kept it here.
+
+    The last question's answer, which capacity is paid for, settles how a job moves and not that it does.
+    """
+    if advice.placement == Placement.BURST:
+        for answer in advice.answers:
+            if answer.question is Question.FASTER and answer.verdict not in STAYS:
+                return answer
+    return advice.decisive
+
+
+def why_sentence(advice: Advice) -> str:
+    """The same as one sentence, short enough for a line of a list."""
+    answer = why_answer(advice)
+    if answer.reason != Reason.CLOUD_FASTER:
+        return sentence(answer)
+    return _WHY_MOVED.format_map(_Words({name: quantity(value) for name, value in answer.numbers}))
+
+
+def _in_words(reason: str, numbers: Mapping[str, str], detail: str) -> str:
+    variants = PHRASES_WITH.get(reason, {})
+    phrase = next((variants[name] for name in variants if name in numbers), None)
+    phrase = phrase or PHRASES.get(reason, UNKNOWN_PHRASE)
+    said = phrase.format_map(_Words(numbers, reason=clean(reason), detail=clean(detail) or "not named"))
+    return f"{said} {_PUBLISHED_INSTEAD}" if detail == PUBLISHED_INSTEAD else said
+
+
+class _Words(dict[str, str]):
+    """Words for a phrase; a number the answer does not carry is ``unknown``."""
+
+    def __init__(self, numbers: Mapping[str, str], **words: str) -> None:
+        super().__init__(numbers, **words)
+
+    def __missing__(self, key: str) -> str:
+        return "unknown"
+
+
+def message(
+    advice: Advice, *, opt_out_comment: str = "", values: Mapping[str, float] | None = None
+) -> str | None:
+    """The one line ``sbatch`` prints; None unless the advice moved the job.
+
+    Parameters
+    ----------
+    advice : Advice
+        What was decided.
+    opt_out_comment : str
+        The site's opt-out word, to tell the user how to stay; empty: not told.
+    values : mapping, optional
+        The advice's ``values()``, where the caller has them.
+    """
+    if advice.partition is None:
+        return None
+    values = advice.values() if values is None else values
+    line = _start_of_message(advice.partition, advice.capacity)
+    wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
+    if wait is not None:
+        line += f": expected wait here {duration(wait)}"
+    if there := values.get("cloud_wait"):
+        line += f", for a cloud node {duration(there)}"
+    if saving is not None and math.isfinite(saving):
+        line += f", done about {duration(saving)} sooner"
+    if advice.hedge:
+        line += f". {hedge_sentence(advice.hedge)}"
+    if opt_out_comment:
+        line += _end_of_message(opt_out_comment)
+    # of parts that are clean it only has to be short enough
+    return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
+
+
+@lru_cache(maxsize=64)
+def _start_of_message(partition: str, capacity: str | None) -> str:
+    node = f" ({capacity} node)" if capacity else ""
+    return f"Burst Advisor: starts in the cloud, partition {clean(partition)}{node}"
+
+
+@lru_cache(maxsize=64)
+def _end_of_message(opt_out_comment: str) -> str:
+    return f". To stay: --comment={clean(opt_out_comment)}"
+
+
+def explanation(advice: Advice) -> str:
+    """Everything about an advice, one line an answer and one a number: what ``advisor why`` prints."""
+    lines = [headline(advice)]
+    for answer in advice.answers:
+        verdict = answer.verdict.value.upper()
+        lines += [
+            "",
+            f"{HEADINGS[answer.question]} {verdict}",
+            f"  {sentence(answer)} [{clean(answer.reason)}]",
+        ]
+        width = max((len(NAMES.get(name, name)) for name, _ in answer.numbers), default=0)
+        for name, value in answer.numbers:
+            lines.append(f"    {clean(NAMES.get(name, name)):<{width}}  {quantity(value)}")
+    if limit := advice.time_limit:
+        lines += ["", time_limit_sentence(limit)]
+    if advice.hedge:
+        lines += ["", f"{hedge_sentence(advice.hedge)}."]
+    lines += ["", f"Size class: {clean(advice.size)}. Advice {clean(advice.advice_id)}."]
+    return "\n".join(lines)
+
+
+def time_limit_sentence(limit: TimeLimit) -> str:
+    """Say what a moved job's time limit became."""
+    return (
+        f"Time limit raised from {duration(limit.asked_seconds)} to {duration(limit.given_seconds)} (at most "
+        "the partition's MaxTime): the cloud is slower."
+    )
+
+
+def hedge_sentence(hedge: Hedge) -> str:
+    """Say what may happen to a job that keeps its place."""
+    stop = f" or after {duration(hedge.stop_seconds)}" if math.isfinite(hedge.stop_seconds) else ""
+    return f"It keeps its place here: when its turn comes{stop} it may be stopped and started anew here, once"
+
+
+def headline(advice: Advice) -> str:
+    """What was decided, in one sentence."""
+    if any(answer.reason == Reason.EXPLICIT_BURST for answer in advice.answers):
+        return _left_in_burst(advice.capacity)
+    return _headline(advice.placement, advice.capacity, advice.mode)
+
+
+def _left_in_burst(capacity: str | None) -> str:
+    bought = f" A node that is launched for it is {capacity} capacity." if capacity else ""
+    return _LEFT_IN_BURST + bought
+
+
+def _headline(placement: str, capacity: str | None, mode: str) -> str:
+    where = "the cloud" if placement == Placement.BURST else "the on-premise cluster"
+    on = f" on {capacity} capacity" if capacity else ""
+    if mode == Mode.SHADOW:
+        return f"Would start in {where}{on} (shadow mode: nothing was changed)."
+    return f"Starts in {where}{on}."
+
+
+def recorded_sentence(recorded: RecordedAdvice) -> str:
+    """The decisive reason of an AdminComment as one sentence, for people."""
+    return _in_words(recorded.reason, _shown(recorded), recorded.detail)
+
+
+def _shown(recorded: RecordedAdvice) -> dict[str, str]:
+    return {name: quantity(Quantity(value, UNITS.get(name, "s"))) for name, value in recorded.numbers.items()}
+
+
+def recorded_why(recorded: RecordedAdvice) -> str:
+    """Why it is there, as :func:`why_sentence`; an AdminComment has the numbers of all answers."""
+    moved = recorded.placement == Placement.BURST and recorded.hedge is None
+    if not moved or not {"predicted_wait", "predicted_saving"} <= recorded.numbers.keys():
+        return recorded_sentence(recorded)
+    return _WHY_MOVED.format_map(_Words(_shown(recorded)))
+
+
+def recorded_headline(recorded: RecordedAdvice) -> str:
+    """What an AdminComment says was decided, in one sentence."""
+    if recorded.reason == Reason.EXPLICIT_BURST:
+        return _left_in_burst(clean(recorded.capacity) if recorded.capacity else None)
+    capacity = clean(recorded.capacity) if recorded.capacity else None
+    return _headline(recorded.placement, capacity, recorded.mode)
+
+
+def recorded_explanation(recorded: RecordedAdvice) -> str:
+    """Everything an AdminComment says: what ``advisor why`` prints where the ledger has nothing."""
+    lines = [recorded_headline(recorded), "", f"  {recorded_sentence(recorded)} [{clean(recorded.reason)}]"]
+    shown = [
+        (clean(NAMES.get(name, name)), quantity(Quantity(value, UNITS.get(name, "s"))))
+        for name, value in recorded.numbers.items()
+    ]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines += [f"    {name:<{width}}  {value}" for name, value in shown]
+    if recorded.time_limit:
+        lines += ["", time_limit_sentence(recorded.time_limit)]
+    if recorded.hedge:
+        lines += ["", f"{hedge_sentence(recorded.hedge)}."]
+    lines += ["", f"Size class: {clean(recorded.size)}. Advice {clean(recorded.advice_id)}."]
+    return "\n".join(lines)
+
+
+def in_general(reason: str) -> str:
+    """Sentence of a reason without any job's numbers and names, for lists that count reasons."""
+    phrase = PHRASES.get(reason, UNKNOWN_PHRASE.replace("{reason}", reason))
+    return _PLACE.sub("...", _DEVIATION.sub("", phrase))

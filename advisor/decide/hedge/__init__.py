@@ -1,0 +1,1 @@
+"""Hedged starts: whether one is offered, its stop, its budget and its price."""

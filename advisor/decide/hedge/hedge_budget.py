@@ -1,0 +1,156 @@
+"""A number given in advance that hedges never exceed: reserve the worst case, settle what was used. Pure.
+
+Before a hedge starts its worst case is reserved: all that it can use until its own stop ends it. One whose
+worst case does not fit into what is left does not start, or starts with an earlier stop; one that wants to go
+on longer reserves the rest first, or ends. When it has ended, what it did not use is free again. So what was
+used never exceeds the number, whatever was forecast: forecasts and prices
+(:mod:`advisor.decide.hedge.pacing`) only
+decide how well it is spent. The replay and `advisor control` use this class alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+ENDING_SECONDS: Final = 60.0
+"""From a hedge's stop to the end of its processes: a look, a requeue, and slurmctld's KillWait of 30 s."""
+_ROUNDING: Final = 1.0 - 1e-9
+"""Sums of many reservations are exact to far less than that."""
+
+
+class Budget:
+    """What is left of a period's number of core-seconds.
+
+    Parameters
+    ----------
+    core_seconds : float
+        The number; infinite where none is given.
+    """
+
+    def __init__(self, core_seconds: float) -> None:
+        self.core_seconds = core_seconds
+        self._reserved: dict[Hashable, float] = {}
+        self._used: dict[Hashable, float] = {}
+        self._spent = 0.0
+        self._committed = 0.0
+
+    @property
+    def spent(self) -> float:
+        """Core-seconds used in this period, by hedges that have ended and by those that have not."""
+        return self._spent
+
+    @property
+    def left(self) -> float:
+        """Core-seconds that are neither used nor reserved; below 0 only where something was used unasked."""
+        return self.core_seconds - self._spent - self._committed
+
+    @property
+    def unspent(self) -> float:
+        """Core-seconds not used yet, reserved or not."""
+        return self.core_seconds - self._spent
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether a hedge has a reservation."""
+        return key in self._reserved
+
+    def keys(self) -> list[Hashable]:
+        """Hedges with a reservation."""
+        return list(self._reserved)
+
+    def reserved(self, key: Hashable) -> float:
+        """Core-seconds a hedge may use in all; 0 for one that has none."""
+        return self._reserved.get(key, 0.0)
+
+    def reserve(self, key: Hashable, core_seconds: float) -> bool:
+        """Let a hedge use so much in all, if what it has not reserved yet is left.
+
+        Parameters
+        ----------
+        key : hashable
+            The hedge.
+        core_seconds : float
+            In all, since it began. Less than it has reserved changes nothing.
+
+        Returns
+        -------
+        bool
+            False where it is not left; nothing is reserved then.
+        """
+        more = core_seconds - self.reserved(key)
+        if key in self._reserved and more <= 0.0:
+            return True
+        if not self._spent + self._committed + more <= self.core_seconds * _ROUNDING:
+            return False
+        self._set(key, core_seconds, self._used.get(key, 0.0))
+        return True
+
+    def use(self, key: Hashable, core_seconds: float) -> None:
+        """Note what a hedge has used in all so far; it never becomes less."""
+        before = self._used.get(key, 0.0)
+        if core_seconds > before:
+            self._spent += core_seconds - before
+            self._set(key, self.reserved(key), core_seconds)
+
+    def settle(self, key: Hashable, core_seconds: float | None = None) -> None:
+        """A hedge has ended, having used so much in all; None: what was noted last."""
+        if core_seconds is not None:
+            self.use(key, core_seconds)
+        self._set(key, 0.0, 0.0)
+        self._reserved.pop(key)
+        self._used.pop(key)
+        if not self._reserved:
+            self._committed = 0.0  # rounding ends here
+
+    def begin(self, core_seconds: float) -> None:
+        """Begin a period: nothing is used, and hedges under way keep what they have reserved and not used."""
+        self.core_seconds, self._spent = core_seconds, 0.0
+
+    def _set(self, key: Hashable, reserved: float, used: float) -> None:
+        before = max(0.0, self._reserved.get(key, 0.0) - self._used.get(key, 0.0))
+        self._committed += max(0.0, reserved - used) - before
+        self._reserved[key], self._used[key] = reserved, used
+
+    def as_plain(self) -> dict[str, object]:
+        """What JSON can hold; keys as text."""
+        hedges = {str(key): [reserved, self._used[key]] for key, reserved in self._reserved.items()}
+        return {"spent": self._spent, "hedges": hedges}
+
+    def take_up(self, spent: float, hedges: Mapping[str, Iterable[float]]) -> None:
+        """Go on from :meth:`as_plain`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            It is something else.
+        """
+        pairs = {key: (float(reserved), float(used)) for key, (reserved, used) in hedges.items()}
+        amounts = [float(spent), *(amount for pair in pairs.values() for amount in pair)]
+        if not all(math.isfinite(amount) and amount >= 0.0 for amount in amounts):
+            raise ValueError("an amount that is none")
+        self._spent = float(spent)
+        self._reserved = {key: reserved for key, (reserved, _) in pairs.items()}
+        self._used = {key: used for key, (_, used) in pairs.items()}
+        self._committed = math.fsum(max(0.0, reserved - used) for reserved, used in pairs.values())
+
+
+def period_of(time: float, kind: Literal["day", "month"]) -> str:
+    """The day ("2026-11-22") or month ("2026-11") of UTC that a time (epoch seconds) is in."""
+    day = datetime.fromtimestamp(time, UTC).date().isoformat()
+    return day if kind == "day" else day[:7]
+
+
+def period_end(period: str) -> float:
+    """The first moment after a period of :func:`period_of`, epoch seconds.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    if period.count("-") > 1:
+        return (datetime.fromisoformat(period).replace(tzinfo=UTC) + timedelta(days=1)).timestamp()
+    first = datetime.fromisoformat(period + "-01").replace(tzinfo=UTC)
+    return (first + timedelta(days=32)).replace(day=1).timestamp()

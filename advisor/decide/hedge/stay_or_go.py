@@ -1,0 +1,79 @@
+"""A job in the cloud whose place on-premise was kept: finish there, or start anew here? Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.decide.hedge.hedging import HedgeCase
+
+
+def stays_at_slot(
+    *,
+    processors: int,
+    slowdown: float,
+    elapsed_seconds: float,
+    own_limit_seconds: float | None,
+    run_quantiles: Sequence[float] = (),
+) -> bool:
+    """Whether a job whose local slot has come is sooner done where it is.
+
+    Parameters
+    ----------
+    processors : int
+        c.
+    slowdown : float
+        s(c) = o*c + i.
+    elapsed_seconds : float
+        Since its start in the cloud; its boot is over.
+    own_limit_seconds : float or None
+        The time limit its user gave.
+    run_quantiles : sequence of float
+        Equally likely on-premise run times, seconds; empty: no forecast.
+
+    Notes
+    -----
+    Staying ends at s*r, starting anew at elapsed + r. Without a forecast it stays only where that is certain:
+    no run within the limit is so long that the start anew would win. Without a limit nothing is certain.
+    """
+    if len(run_quantiles):
+        limit = math.inf if own_limit_seconds is None else own_limit_seconds
+        runs = np.minimum(np.asarray(run_quantiles, dtype=np.float64), limit)
+        mass = np.full(len(runs), 1.0 / len(runs))
+        case = HedgeCase(
+            processors=processors,
+            slowdown=slowdown,
+            boot_seconds=0.0,
+            wait_mass=np.ones(1),
+            run_mass=mass,
+            waits=np.zeros(1),
+            runs=runs,
+        )
+        return case.stays(elapsed_seconds)
+    return own_limit_seconds is not None and elapsed_seconds > (slowdown - 1.0) * own_limit_seconds
+
+
+def stays_past_stop(
+    *,
+    slowdown: float,
+    elapsed_seconds: float,
+    own_limit_seconds: float | None,
+    further_wait_seconds: float | None,
+) -> bool:
+    """Whether a speculation that has used its time goes on: its local queue has moved away from it.
+
+    It does where it is certain to end in the cloud before its slot comes here: to bring it back would only
+    lose time. The paper (Ambati et al. 2021) has no such rule.
+
+    Parameters
+    ----------
+    slowdown, elapsed_seconds, own_limit_seconds
+        As above.
+    further_wait_seconds : float or None
+        Until slurmctld expects the slot; None when it expects none yet.
+    """
+    if own_limit_seconds is None or further_wait_seconds is None:
+        return False
+    return slowdown * own_limit_seconds - elapsed_seconds <= further_wait_seconds

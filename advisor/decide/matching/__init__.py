@@ -1,0 +1,1 @@
+"""Which job goes to which node, and which nodes are exchanged (Agarwal et al.)."""

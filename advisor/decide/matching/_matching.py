@@ -1,0 +1,278 @@
+"""The match maker's inner loops, compiled; what they mean is said in ``advisor.decide.matching.matching``."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+from advisor.model.node_view import NodeRecords, NodeView
+from advisor.predict.survival._hazard import stays, wasted
+from advisor.predict.survival.survival import Stability
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NOWHERE = -1
+_MIN_CHANCE = 0.02  # a task that can hardly end anywhere would expect to restart for ever
+_MIN_UNHURT = 1e-9  # powers of less are lost in rounding
+_GROWTH = 0
+_RESTART_POINTS = 5
+
+
+class Weights(NamedTuple):
+    """``MatchRules`` as numbers."""
+
+    waits: bool
+    reserves: bool
+    typical_restart: bool
+    depth: int
+    longest_first: bool
+    keeps_busy: bool
+    backlog: float
+    shielded: bool
+
+
+class Timetable(NamedTuple):
+    """Cores that become free or are taken on each node later on, by time; shape (nodes, entries)."""
+
+    time: Floats
+    cores: Ints
+    entries: Ints
+    free: Ints
+
+
+@compiled
+def _insert(table: Timetable, node: int, time: float, cores: int) -> None:
+    at = table.entries[node]
+    while at > 0 and table.time[node, at - 1] > time:
+        table.time[node, at] = table.time[node, at - 1]
+        table.cores[node, at] = table.cores[node, at - 1]
+        at -= 1
+    table.time[node, at] = time
+    table.cores[node, at] = cores
+    table.entries[node] += 1
+
+
+@compiled
+def _occupy(table: Timetable, node: int, begin: float, during: float, cores: int) -> None:
+    """Hold cores from ``begin`` on; without room to note it the node is simply left to the others."""
+    if table.entries[node] + 2 > table.time.shape[1]:
+        return
+    if begin <= 0.0:
+        table.free[node] -= cores
+    else:
+        _insert(table, node, begin, -cores)
+    _insert(table, node, begin + during, cores)
+
+
+@compiled
+def _available(table: Timetable, node: int, cores: int, during: float) -> float:
+    """Seconds until a node has so many cores free for so long; infinite when never: a of Table 1."""
+    free = table.free[node]
+    begin = 0.0 if free >= cores else math.inf
+    for at in range(table.entries[node]):
+        time = table.time[node, at]
+        if time >= begin + during:
+            return begin
+        free += table.cores[node, at]
+        is_last_of_moment = at + 1 == table.entries[node] or table.time[node, at + 1] > time
+        if not is_last_of_moment:
+            continue
+        if free < cores:
+            begin = math.inf
+        elif math.isinf(begin):
+            begin = time
+    return begin
+
+
+@compiled
+def _timetable(sight: NodeView, depth: int) -> Timetable:
+    count = len(sight.nodes)
+    most = 0
+    for node in range(count):
+        most = max(most, sight.nodes[node].running)
+    entries = most + 2 * min(depth, 64) + 2
+    table = Timetable(
+        np.empty((count, entries)),
+        np.empty((count, entries), np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+    )
+    for node in range(count):
+        this = sight.nodes[node]
+        table.free[node] = this.free
+        for at in range(this.first, this.first + this.running):
+            _insert(table, node, sight.remaining[at], sight.held[at])
+    return table
+
+
+@compiled
+def chance(node: NodeRecords, stability: Stability, at: int, wait: float, during: float) -> float:
+    """P_c of Eq. 1 for a task that starts in ``wait`` seconds on node number ``at``."""
+    unchanged = stays(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
+    return float(1.0 - stability.shrink_after[node.last] * (1.0 - unchanged))
+
+
+@compiled
+def _restart(sight: NodeView, stability: Stability, during: float, weights: Weights) -> float:
+    """Expected seconds to completion after a restart, E_wc(g, 0, 0, d) of Eq. 2, solved for itself.
+
+    As published on a node that has just changed; ours on the nodes there are, as old as they are.
+    """
+    probability, waste, weight = 0.0, 0.0, 0.0
+    if weights.typical_restart:
+        for at in range(len(sight.nodes)):
+            node = sight.nodes[at]
+            if node.open:
+                p = chance(node, stability, at, 0.0, during)
+                w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age, during)
+                probability += p * node.cores
+                waste += (1.0 - p) * w * node.cores
+                weight += node.cores
+    if weight == 0.0:
+        unchanged = stays(stability.hazard, math.inf, 1.0, 0.0, during)
+        probability = 1.0 - stability.shrink_after[_GROWTH] * (1.0 - unchanged)
+        waste = (1.0 - probability) * wasted(stability.hazard, math.inf, 1.0, 0.0, during)
+        weight = 1.0
+    probability, waste = max(probability / weight, _MIN_CHANCE), waste / weight
+    return during + waste / probability
+
+
+@compiled
+def _restarts(sight: NodeView, stability: Stability, during: Floats, weights: Weights) -> Floats:
+    """Durations between the shortest and the longest task, and what a restart costs; shape (2, points)."""
+    found = np.empty((2, _RESTART_POINTS))
+    shortest, longest = during.min(), during.max()
+    for at in range(_RESTART_POINTS):
+        found[0, at] = shortest + (longest - shortest) * at / (_RESTART_POINTS - 1)
+        found[1, at] = _restart(sight, stability, found[0, at], weights)
+    return found
+
+
+@compiled
+def _between(restarts: Floats, during: float) -> float:
+    """Interpolate the cost of a restart."""
+    shortest, longest = restarts[0, 0], restarts[0, -1]
+    if longest <= shortest:
+        return float(restarts[1, 0])
+    place = (during - shortest) / (longest - shortest) * (_RESTART_POINTS - 1)
+    low = min(int(place), _RESTART_POINTS - 2)
+    return float(restarts[1, low] + (place - low) * (restarts[1, low + 1] - restarts[1, low]))
+
+
+@compiled
+def _unhurt(stability: Stability, spare: int, p: float) -> float:
+    """P_c where the least work lost gives way: shrinks within what is spare, or taken later, end others.
+
+    The cores left beside a task go to tasks that start later and give way before it. So the first shrink
+    ends it only if it takes more; of the next, on what is left of the node, nothing is said: half the hazard
+    counts as it is.
+    """
+    taken = stability.larger[min(spare, len(stability.larger) - 1)]
+    return float(max(p, _MIN_UNHURT) ** (0.5 + 0.5 * taken))
+
+
+@compiled
+def _place_one(
+    sight: NodeView,
+    table: Timetable,
+    stability: Stability,
+    cores: int,
+    during: float,
+    may_wait: bool,  # noqa: FBT001 - compiled code takes no keywords cheaply
+    again: float,
+    shielded: bool,  # noqa: FBT001 - as above
+) -> tuple[int, float]:
+    """Best node for a task and the seconds until it is free there: Algorithm 1."""
+    best, best_wait, least = NOWHERE, 0.0, math.inf
+    for at in range(len(sight.nodes)):
+        node = sight.nodes[at]
+        if not node.open or node.cores < cores:
+            continue
+        wait = _available(table, at, cores, during)
+        if wait + during >= least or (wait > 0.0 and not may_wait):
+            continue  # no completion is expected before the task could end there undisturbed
+        p = chance(node, stability, at, wait, during)
+        if shielded and wait <= 0.0:
+            p = _unhurt(stability, table.free[at] - cores, p)
+        w = wasted(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
+        completion = wait + p * during + (1.0 - p) * (w + again)
+        if completion < least:
+            best, best_wait, least = at, wait, completion
+    return best, best_wait
+
+
+@compiled
+def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> Ints:  # noqa: FBT001 - compiled
+    """Order of choosing: tasks for which there are free cores, longest first; then the others as queued."""
+    order = np.arange(len(cores))
+    fit = 0
+    while fit < len(cores) and cores[fit] <= room:
+        room -= cores[fit]
+        fit += 1
+    if longest_first:
+        order[:fit] = np.argsort(-during[:fit])
+    return order
+
+
+@compiled
+def match_all(sight: NodeView, cores: Ints, during: Floats, stability: Stability, weights: Weights) -> Ints:
+    """Node on which each waiting task starts now, or NOWHERE; shape (tasks,)."""
+    chosen = np.full(len(cores), NOWHERE)
+    if len(cores) == 0:
+        return chosen
+    table = _timetable(sight, weights.depth)
+    tried = 0
+    room, total = 0, 0
+    for at in range(len(sight.nodes)):
+        if sight.nodes[at].open:
+            room += sight.nodes[at].free
+            total += sight.nodes[at].cores
+    order = _order(cores, during, room, weights.longest_first)
+    excess = cores.sum() - room
+    may_wait = weights.waits and (not weights.keeps_busy or excess <= weights.backlog * total)
+    restarts = _restarts(sight, stability, during, weights)
+    free = table.free.max() if len(table.free) else 0
+    for task in order:
+        if tried >= weights.depth or free <= 0:
+            break
+        if cores[task] > free and not may_wait:
+            continue
+        again = _between(restarts, during[task])
+        node, wait = _place_one(
+            sight, table, stability, cores[task], during[task], may_wait, again, weights.shielded
+        )
+        if node == NOWHERE:
+            tried += int(may_wait)
+            continue
+        if wait <= 0.0:
+            chosen[task] = node
+            _occupy(table, node, 0.0, during[task], cores[task])
+            free = table.free.max()
+        else:
+            tried += 1
+            if weights.reserves:
+                _occupy(table, node, wait, during[task], cores[task])
+    return chosen
+
+
+@compiled
+def likeliest_all(sight: NodeView, cores: Ints, during: Floats, stability: Stability) -> Ints:
+    """Free node with the highest completion probability for each task in order, or NOWHERE."""
+    chosen = np.full(len(cores), NOWHERE)
+    free = sight.nodes["free"].copy()
+    for task in range(len(cores)):
+        best = -1.0
+        for at in range(len(sight.nodes)):
+            node = sight.nodes[at]
+            if node.open and free[at] >= cores[task]:
+                p = chance(node, stability, at, 0.0, during[task])
+                if p > best:
+                    best, chosen[task] = p, at
+        if chosen[task] != NOWHERE:
+            free[chosen[task]] -= cores[task]
+    return chosen

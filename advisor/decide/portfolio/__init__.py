@@ -1,0 +1,1 @@
+"""Which renting policy is in force (Deng et al.)."""

@@ -1,0 +1,173 @@
+"""One choice by simulation: Algorithm 1 on the queue as it is, whether to leave the champion, for how long.
+
+The replay of a log and the live loop both choose here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.portfolio.portfolio import Budget, Floats, TimeConstrainedSelector, Worth
+from advisor.simulate.portfolio.online import OnlineSimulator, Situation
+from advisor.simulate.portfolio.policies import NodeChoice, RentingPolicy
+from advisor.simulate.portfolio.state import Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """What came of a choice; policies by their places.
+
+    Attributes
+    ----------
+    applied : int
+        The policy to follow.
+    best : int
+        The one of least loss.
+    tried : ndarray of int
+        Those simulated.
+    loss : ndarray of float
+        Share of the utility that each one's plan costs; NaN for those not simulated.
+    """
+
+    applied: int
+    best: int
+    tried: NDArray[np.int64]
+    loss: Floats
+
+
+@dataclass(slots=True, kw_only=True)
+class AdaptivePeriod:
+    """How long a choice holds while the workload does not change (the paper's future work).
+
+    It doubles each time the same policy is chosen again and falls back to the least when another is. The
+    cluster chooses earlier by itself when a tenth of the queue came or went.
+    """
+
+    least_seconds: float = 20.0
+    most_seconds: float = 320.0
+    _seconds: float = 20.0
+    _last: int = -1
+
+    def after(self, chosen: int) -> float:
+        """Seconds until the next choice."""
+        self._seconds = (
+            min(2 * self._seconds, self.most_seconds) if chosen == self._last else self.least_seconds
+        )
+        self._last = chosen
+        return self._seconds
+
+
+def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> int:
+    """The best policy, or the champion where that costs hardly more.
+
+    Parameters
+    ----------
+    loss : ndarray
+        Of each policy, from now on; the champion's, and with the others' that of following it after them.
+    best, champion : int
+        Policies.
+    margin : float
+        Share of the champion's own loss that must be saved. The simulation knows neither what arrives later
+        nor, mostly, how long jobs run; what it saves by less is not worth believing.
+
+    Returns
+    -------
+    int
+        Policy to be applied.
+    """
+    saved = loss[champion] - loss[best]
+    return best if saved > margin * abs(loss[champion]) else champion
+
+
+class Chooser:
+    """Chooses by simulating policies on a situation.
+
+    Parameters
+    ----------
+    policies : sequence of RentingPolicy
+        The portfolio.
+    rules : Rules
+        Of the cloud.
+    margin : float
+        Share of the champion's loss that must be saved; see :func:`unless_champion`.
+    hold_seconds : float
+        Each policy is judged by following it for so long, and the champion afterwards.
+    seed : int
+        Of the draws among poor policies.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[RentingPolicy],
+        rules: Rules,
+        *,
+        margin: float,
+        hold_seconds: float,
+        seed: int,
+    ) -> None:
+        self.margin = margin
+        self._hold_seconds = hold_seconds
+        self._simulator = OnlineSimulator(policies, rules)
+        self._selector = TimeConstrainedSelector(kinds_of(policies), np.random.default_rng(seed))
+
+    def choose(self, situation: Situation, worth: Worth, budget: Budget, champion: int) -> Choice:
+        """Simulate within the budget, and compare with the champion."""
+        everyone = np.arange(self._selector.count)
+
+        def simulate(chosen: NDArray[np.int64]) -> Floats:
+            outcomes = self._simulator.simulate(situation, chosen, champion, self._hold_seconds)
+            if len(chosen) == len(everyone):
+                return worth.loss(outcomes)
+            outcomes, known = self._simulator.alike()
+            return np.where(known | np.isin(everyone, chosen), worth.loss(outcomes), np.nan)
+
+        best, tried, loss = self._selector.choose(simulate, budget, champion, jobs=len(situation.jobs))
+        return Choice(
+            applied=unless_champion(loss, best, champion, self.margin), best=best, tried=tried, loss=loss
+        )
+
+    def as_plain(self) -> dict[str, Any]:
+        """What is remembered of past choices, to be written down."""
+        selector = self._selector
+        reflections = selector.reflections
+        return {
+            **{name: list(getattr(selector, name)) for name in _SETS},
+            **{name: getattr(reflections, name).tolist() for name in _SUMS},
+        }
+
+    def remember(self, plain: Mapping[str, Any]) -> bool:
+        """Go on from what was written down; False, and nothing changed, where it does not fit."""
+        selector = self._selector
+        sets = [plain.get(name) for name in _SETS]
+        sums = [plain.get(name) for name in _SUMS]
+        if not all(isinstance(found, list) for found in (*sets, *sums)):
+            return False
+        places = [place for found in sets for place in found or []]
+        numbers = [number for found in sums for number in found or []]
+        if sorted(map(str, places)) != sorted(map(str, range(selector.count))) or not all(
+            isinstance(number, int | float) and math.isfinite(number) for number in numbers
+        ):
+            return False
+        if any(len(found or []) != selector.count for found in sums):
+            return False
+        for name, found in zip(_SETS, sets, strict=True):
+            setattr(selector, name, list(map(int, found or [])))
+        for name, found in zip(_SUMS, sums, strict=True):
+            getattr(selector.reflections, name)[:] = found
+        return True
+
+
+def kinds_of(policies: Sequence[RentingPolicy]) -> NDArray[np.int64]:
+    """Number of each policy's kind, shape (n,): those of a kind differ by which node a job gets alone."""
+    kinds = [replace(policy, choice=NodeChoice.FIRST) for policy in policies]
+    return np.array([kinds.index(kind) for kind in kinds], np.int64)
+
+
+_SETS = ("smart", "stale", "poor")
+_SUMS = ("simulated", "chosen", "behind")

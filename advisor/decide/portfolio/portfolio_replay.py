@@ -1,0 +1,325 @@
+"""Deng et al., section 6: a log on rented nodes under each policy, and under a portfolio of them.
+
+The portfolio knows what a scheduler would know at that moment: what waits and runs, what arrived, what
+finished, and what each single policy would have made of the log so far. The last is simulated alongside, and
+so are clusters that always take a selection's choice. Whoever has the best utility so far is in charge: the
+champion among the policies while selection does not pay, else selection (``decide.portfolio_lead``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.portfolio.portfolio import Worth
+from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
+from advisor.decide.portfolio.portfolio_lead import champions_of, leaders_of, rows_of, utility_of
+from advisor.decide.portfolio.portfolio_options import CHAMPION, Options
+from advisor.decide.portfolio.replay_knowledge import Expected, Knowledge, Leadership, prepared, prior_of
+from advisor.decide.portfolio.replay_progress import Progress, Steps
+from advisor.model.table import JobTable
+from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
+from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
+
+Floats = NDArray[np.float64]
+
+LONG_QUEUE: Final = 100
+"""From so many waiting jobs on the choice is made more rarely: simulating takes time by their square."""
+
+
+@dataclass(slots=True)
+class PolicyUse:
+    """Which policy was chosen when, and what choosing took."""
+
+    chosen: Counter[int] = field(default_factory=Counter)
+    moments: list[float] = field(default_factory=list)
+    policies: list[int] = field(default_factory=list)
+    milliseconds: list[float] = field(default_factory=list)
+    queue: list[int] = field(default_factory=list)
+    simulations: int = 0
+    cut: int = 0
+    """Choices by simulation, and those among them in which the budget did not allow every policy."""
+
+    def add(self, moment: float, policy: int, waiting: int, milliseconds: float) -> None:
+        """Write one choice down."""
+        self.chosen[policy] += 1
+        self.moments.append(moment)
+        self.policies.append(policy)
+        self.queue.append(waiting)
+        self.milliseconds.append(milliseconds)
+
+    def take(self, other: PolicyUse) -> None:
+        """Add what another wrote down, in the order of time."""
+        self.chosen += other.chosen
+        self.simulations += other.simulations
+        self.cut += other.cut
+        for name in ("moments", "policies", "milliseconds", "queue"):
+            getattr(self, name).extend(getattr(other, name))
+        order = np.argsort(self.moments, kind="stable")
+        for name in ("moments", "policies", "milliseconds", "queue"):
+            values = getattr(self, name)
+            setattr(self, name, [values[at] for at in order])
+
+
+class Selection:
+    """Chooses by simulating the policies on the queue as it is (:class:`Chooser`)."""
+
+    def __init__(
+        self, policies: Sequence[RentingPolicy], options: Options, cluster: RentedCluster, margin: float
+    ) -> None:
+        self._options = options
+        self._chooser = Chooser(
+            policies, cluster.rules, margin=margin, hold_seconds=options.hold_seconds, seed=options.seed
+        )
+        self._period = AdaptivePeriod()
+        self._expected = Expected(options)
+        self.use = PolicyUse()
+
+    def choose(self, cluster: RentedCluster, champion: int) -> None:
+        """Choose, and put the choice in charge."""
+        options = self._options
+        situation = cluster.situation(options.lookahead_seconds)
+        if options.expects_jobs:
+            situation = replace(situation, ready=self._expected.ready(cluster))
+        totals = cluster.totals()
+        worth = Worth.so_far(
+            totals.charged_seconds, totals.slowdown_sum, alpha=options.alpha, beta=options.beta
+        )
+        began = time.perf_counter()
+        choice = self._chooser.choose(situation, worth, options.budget, champion)
+        applied = choice.applied
+        self.use.add(cluster.now, applied, situation.present, 1000 * (time.perf_counter() - began))
+        self.use.simulations += 1
+        self.use.cut += int(len(choice.tried) < len(options.policies))
+        rest = cluster.cloud.tick_seconds * (situation.present / LONG_QUEUE) ** 2
+        cluster.apply(applied, self._period.after(applied), rest)
+
+
+def replay_selection(jobs: JobTable, options: Options) -> Totals:
+    """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
+    champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
+    steps = Steps(lambda *_: None, ("selection",))
+    return _run(jobs, options, Leadership(np.array([champion]), [0]), jobs.submit, steps, 0).totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """What every contender made of a log, and who was in charge when.
+
+    Attributes
+    ----------
+    alone : list of Totals
+        Each policy's.
+    selections : list of Run
+        One a margin.
+    scores : ndarray
+        Each policy's utility at the end, its prior included.
+    champions, leaders : ndarray of int
+        Champion, and leading selection or ``CHAMPION``, when 0, 1, ... checkpoints were known.
+    earliest : ndarray
+        When each job first started under any of the contenders.
+    """
+
+    alone: list[Totals]
+    selections: list[Run]
+    scores: Floats
+    champions: NDArray[np.int64]
+    leaders: NDArray[np.int64]
+    earliest: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """Every way a log was gone through: each contender by itself, and under whoever led."""
+
+    standing: Standing
+    portfolio: Run
+
+
+def standing(known: JobTable, options: Options, steps: Steps, before: Floats) -> Standing:
+    """Judge each policy and each selection on a log; ``before``: the policies' priors (`prior_of`)."""
+    policies = options.policies
+    shadows = []
+    earliest = np.full(len(known), np.inf)
+    for done, policy in enumerate(policies):
+        steps.policies(done, len(policies))
+        alone, checkpoints, start = replay_policy(
+            known, options.cloud, options.runtimes, policy, options.checkpoint_seconds
+        )
+        shadows.append((alone, checkpoints))
+        np.minimum(earliest, start, out=earliest)
+    steps.policies(len(policies), len(policies))
+    champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
+    selections = [
+        _run(known, options, Leadership(champions, [at]), earliest, steps, at)
+        for at in range(len(options.margins))
+    ]
+    for run in selections:
+        np.minimum(earliest, run.start, out=earliest)
+    leaders = np.full(len(champions), CHAMPION, np.int64)
+    if selections:
+        leaders = leaders_of(
+            [checkpoints for _, checkpoints in shadows],
+            champions,
+            [run.checkpoints for run in selections],
+            before[champions[0]],
+            options,
+        )
+    totals = [totals for totals, _ in shadows]
+    return Standing(
+        alone=totals,
+        selections=selections,
+        scores=utility_of(before + rows_of(totals), options),
+        champions=champions,
+        leaders=leaders,
+        earliest=earliest,
+    )
+
+
+def steps_of(options: Options, tell: Progress) -> Steps:
+    """Progress through each policy, each selection and the portfolio."""
+    names = [f"selection, margin {100 * margin:g} %" for margin in options.margins]
+    return Steps(tell, (*names, "portfolio"))
+
+
+def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
+    """Each policy, each selection, then the portfolio that is led by the best of them so far."""
+    steps = steps_of(options, tell)
+    found = standing(known, options, steps, prior_of(options.policies, options, steps.prior))
+    led = Leadership(found.champions, found.leaders)
+    return Replayed(
+        standing=found, portfolio=_run(known, options, led, found.earliest, steps, len(options.margins))
+    )
+
+
+def report(
+    table: JobTable,
+    *,
+    jobs: int | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """What ``advisor replay portfolio --format json`` prints."""
+    began = time.perf_counter()
+    options = options or Options()
+    known = prepared(table, options.cloud, jobs)
+    policies = options.policies
+    replayed = replay(known, options, progress or (lambda *_: None))
+    found, led = replayed.standing, replayed.portfolio
+    rows: list[dict[str, Any]] = [
+        {"policy": policy.name, **_figures(one, options)}
+        for policy, one in zip(policies, found.alone, strict=True)
+    ]
+    best = max(rows[: len(PUBLISHED)], key=lambda row: row["utility"])
+    best_of_all = max(rows, key=lambda row: row["utility"])
+    mine = _figures(led.totals, options)
+    release = options.cloud.release
+    return {
+        "trace": table.name,
+        "jobs": len(known),
+        "billing": release.billing,
+        "release_rule": RELEASE_WORDS[release],
+        "runtimes": options.runtimes.value,
+        "portfolio": mine,
+        "selection_alone": [
+            {"margin": margin, "led_share": float(np.mean(found.leaders == at))}
+            | _figures(run.totals, options)
+            for at, (margin, run) in enumerate(zip(options.margins, found.selections, strict=True))
+        ],
+        "led_by_champion_share": float(np.mean(found.leaders == CHAMPION)),
+        "constituents": rows[: len(PUBLISHED)],
+        "best_constituent": best,
+        "gain_over_best_constituent": mine["utility"] / best["utility"] - 1.0,
+        "beyond_the_paper": rows[len(PUBLISHED) :],
+        "best_of_all": best_of_all,
+        "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
+        "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
+        "choices": {"simulated": led.use.simulations, "cut_short": led.use.cut},
+        "simulate_all_policies_ms": {
+            "p50": float(np.nanpercentile(found.selections[0].use.milliseconds, 50)),
+            "p99": float(np.nanpercentile(found.selections[0].use.milliseconds, 99)),
+        },
+        "use": _use_over_time(led.use, policies),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def side_by_side(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What ``--billing all --format json`` prints: each billing's :func:`report` under its name."""
+    shared = ("trace", "jobs", "runtimes")
+    return {name: results[0][name] for name in shared} | {
+        "billings": {result["billing"]: result for result in results},
+        "seconds": sum(result["seconds"] for result in results),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """One way through the log with choices."""
+
+    totals: Totals
+    checkpoints: Floats
+    start: Floats
+    use: PolicyUse
+
+
+def _run(jobs: JobTable, options: Options, led: Leadership, earliest: Floats, steps: Steps, at: int) -> Run:
+    """Go through the log under whoever leads by what is known.
+
+    ``earliest``: when each job first started in any of the clusters alongside; ``at``: which pass it is.
+    """
+    policies = options.policies
+    cluster = RentedCluster(jobs, options.cloud, options.runtimes, policies, options.checkpoint_seconds)
+    selections = [Selection(policies, options, cluster, margin) for margin in options.margins]
+    known = Knowledge(jobs, options, earliest)
+    use = PolicyUse()
+    told = 0
+    while not cluster.advance(chooses=True):
+        champion, leader = led.after(known.checkpoints(cluster))
+        told += 1
+        if told % 50 == 0:
+            steps.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))
+            steps.cut(sum(one.use.cut for one in selections), told)
+        if leader == CHAMPION:
+            use.add(cluster.now, champion, int(cluster.state.cluster["waiting"][0]), float("nan"))
+            cluster.apply(champion, options.checkpoint_seconds)
+        else:
+            selections[leader].choose(cluster, champion)
+    steps.passed(at, len(jobs), len(jobs))
+    for selection in selections:
+        use.take(selection.use)
+    state = cluster.state
+    return Run(
+        totals=cluster.totals(), checkpoints=state.checkpoints, start=state.job["start"].copy(), use=use
+    )
+
+
+def _use_over_time(use: PolicyUse, policies: Sequence[RentingPolicy], spans: int = 60) -> dict[str, Any]:
+    """Share of each kind of policy, whatever node it chooses, among the choices in equal spans of the log."""
+    if not use.moments:
+        return {"day": [], "share": {}}
+    moments = np.array(use.moments)
+    edges = np.linspace(moments[0], moments[-1] + 1.0, spans + 1)
+    span = np.searchsorted(edges, moments, side="right") - 1
+    kinds = [policy.kind for policy in policies]
+    counts = {kind: np.zeros(spans) for kind in dict.fromkeys(kinds)}
+    for at, policy in zip(span, use.policies, strict=True):
+        counts[kinds[policy]][at] += 1
+    total = np.maximum(np.bincount(span, minlength=spans), 1)
+    used = {kind: (count / total).tolist() for kind, count in counts.items() if count.any()}
+    return {"day": (edges[:-1] / 86_400.0).tolist(), "share": used}
+
+
+def _figures(totals: Totals, options: Options) -> dict[str, float]:
+    return {
+        "utility": totals.utility(options.alpha, options.beta),
+        "mean_bounded_slowdown": totals.mean_bounded_slowdown,
+        "charged_vm_hours": totals.charged_seconds / 3600.0,
+        "utilisation": totals.utilisation,
+    }

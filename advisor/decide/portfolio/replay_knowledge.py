@@ -1,0 +1,163 @@
+"""What may be known to a replayed portfolio, and when: scores, run times, jobs that may come."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.portfolio.portfolio_lead import Floats, rows_of
+from advisor.decide.portfolio.portfolio_options import Options, prior_jobs
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+from advisor.simulate.portfolio.arrivals import (
+    NO_HINDRANCE,
+    REMEMBERED,
+    REMEMBERED_LONG,
+    RENEWED,
+    ExpectedJob,
+    Hindrance,
+    rate_of,
+)
+from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
+from advisor.simulate.portfolio.policies import RentingPolicy
+from advisor.simulate.portfolio.state import Readiness
+from advisor.simulate.workload import workload
+
+WIDEST: Final = 64
+"""Processors of the widest job that is kept (section 5.2)."""
+PRIOR_PROCESSORS: Final = 128
+"""Of the machine that the synthetic workloads are drawn for."""
+PRIOR_WORKLOADS: Final = tuple(f"synthetic:2000:{seed}" for seed in range(1, 9))
+"""Several, for which policy is best on one hangs on its bursts."""
+
+
+def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
+    """The paper's jobs: those that ran on at most 64 processors; the first so many of them.
+
+    Raises
+    ------
+    BadInput
+        None is left.
+    """
+    fitting = table.select((table.processors <= min(WIDEST, cloud.max_nodes)) & (table.run > 0))
+    if jobs is not None:
+        fitting = fitting.select(slice(0, jobs))
+    if not len(fitting):
+        raise BadInput(
+            f"no job ran on at most {WIDEST} processors",
+            where=table.name,
+            mend="Give a log of smaller jobs",
+            code="trace.empty",
+        )
+    return fitting
+
+
+def prior_of(
+    policies: Sequence[RentingPolicy], options: Options, tell: Callable[[int, int], None] = lambda *_: None
+) -> Floats:
+    """What each policy makes of the synthetic workloads, weighed as so many jobs; rows as checkpoints.
+
+    ``tell`` gets how many policies are done, and of how many.
+    """
+    workloads = [prepared(_drawn(name), options.cloud, None) for name in PRIOR_WORKLOADS]
+    found = np.zeros((len(policies), 4))
+    for at, policy in enumerate(policies):
+        tell(at, len(policies))
+        found[at] = rows_of(
+            [replay_policy(workload, options.cloud, options.runtimes, policy)[0] for workload in workloads]
+        ).sum(axis=0)
+    tell(len(policies), len(policies))
+    return found * (prior_jobs(options) / sum(map(len, workloads)))
+
+
+@functools.cache
+def _drawn(name: str) -> JobTable:
+    """A synthetic workload; drawing it takes longer than a policy does with it."""
+    _, jobs, seed = name.split(":")
+    return workload(np.random.default_rng(int(seed)), jobs=int(jobs), processors=PRIOR_PROCESSORS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leadership:
+    """Who leads after how many checkpoints are known; the last entry holds from then on."""
+
+    champions: NDArray[np.int64]
+    leaders: Sequence[int] | NDArray[np.int64]
+
+    def after(self, known: int) -> tuple[int, int]:
+        """Champion, and leading selection or ``CHAMPION``."""
+        return (
+            int(self.champions[min(known, len(self.champions) - 1)]),
+            int(self.leaders[min(known, len(self.leaders) - 1)]),
+        )
+
+
+class Knowledge:
+    """How many checkpoints of the clusters simulated alongside may be known to a cluster.
+
+    With true run times all up to now. Else those at which none of them knew more of any job: one that has run
+    for five minutes here may have run for five minutes there, and how much longer it runs nobody knows yet.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        Of the log.
+    options : Options
+        Which run times are known, and how often there are checkpoints.
+    earliest : ndarray, shape (n,)
+        When each job first started in any of those clusters.
+    """
+
+    def __init__(self, jobs: JobTable, options: Options, earliest: Floats) -> None:
+        self._first = float(jobs.submit[0])
+        self._every = options.checkpoint_seconds
+        self._foresees = options.runtimes is Runtimes.ACTUAL
+        self._earliest = earliest
+        self._ended = 0
+
+    def checkpoints(self, cluster: RentedCluster) -> int:
+        """Number of checkpoints known now."""
+        moment = cluster.now if self._foresees else min(self._known_until(cluster), cluster.now)
+        return max(int((moment - self._first) // self._every), 0)
+
+    def _known_until(self, cluster: RentedCluster) -> float:
+        """Until when no job had run for longer alongside than it has here; infinite where all ended."""
+        job = cluster.state.job[: cluster.arrived]
+        while self._ended < len(job) and not np.isnan(job["end"][self._ended]):
+            self._ended += 1
+        job = job[self._ended :]
+        unfinished = np.isnan(job["end"])
+        ran = cluster.now - job["start"][unfinished]
+        known = self._earliest[self._ended : cluster.arrived][unfinished] + np.where(np.isnan(ran), 0.0, ran)
+        return float(np.min(known, initial=np.inf))
+
+
+class Expected:
+    """The jobs that may come to a cluster of the log, by those that came of late."""
+
+    def __init__(self, options: Options) -> None:
+        self._foresees = options.runtimes is Runtimes.ACTUAL
+        self._next: ExpectedJob | None = None
+        self._hindrance = NO_HINDRANCE
+        self._after = 0
+
+    def ready(self, cluster: RentedCluster) -> Readiness:
+        """What idle nodes are worth to them now. Jobs that have not ended count with what is guessed."""
+        arrived = cluster.arrived
+        job = cluster.state.job
+        if self._next is None or arrived >= self._after + min(self._after, RENEWED):
+            recent = job[max(0, arrived - REMEMBERED_LONG) : arrived]
+            is_known = self._foresees | ~np.isnan(recent["end"])
+            run = np.where(is_known, recent["run"], recent["estimate"])
+            processors = recent["processors"]
+            self._next = ExpectedJob.of(processors[-REMEMBERED:], run[-REMEMBERED:], cluster.rules)
+            self._hindrance = Hindrance.of(
+                processors, run, cluster.now - float(recent["submit"][0]), cluster.rules.max_nodes
+            )
+            self._after = arrived
+        return self._next.at(rate_of(job["submit"][:arrived], cluster.now), self._hindrance)

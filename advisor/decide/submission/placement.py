@@ -1,0 +1,210 @@
+"""Question 2: is the cloud faster, and are we sure? (Cunha et al. 2017, section IV).
+
+The paper prints its decision as ``w_p + r_p < (o*c + i)*r_p``, which would send exactly those jobs to the
+cloud that finish *later* there; its own prose, its definition of saved time (section V-B) and its tables
+need the opposite. Here, with boot time and wait in the cloud's queue, which the paper leaves out::
+
+    w + r > wait there + boot + s(c)*r   and   variance of w < C(o, job)
+
+written as ``w > wait there + boot + (s(c) - 1)*r``, so that with s = 1 no run time is needed and none can
+round the answer (docs/designs/0004-decision.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.model.advice import Answer, Quantity, Question, Verdict
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import Job, family
+from advisor.model.settings import PlacementSettings
+from advisor.model.site import Cutoff, PerformanceRatios, Ratio, TrackRecord
+
+_FASTER: Final = Question.FASTER
+
+
+class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a placement rule may look at: one job's predictions and what the cloud would do to it.
+
+    Attributes
+    ----------
+    processors : int
+        c, requested processors.
+    requested_time : float or None
+        The user's time limit, seconds: no job runs longer.
+    wait, run : Estimate
+        Predicted on-premise wait and run time.
+    boot_seconds : float
+        Until a cloud node is up.
+    performance_ratio : float
+        s(c) = o*c + i.
+    settings : PlacementSettings
+        The cutoff, and whatever the rule in force needs.
+    record : TrackRecord or None
+        What moves have brought so far; None where nobody keeps a record.
+    tasks : int
+        Tasks of a job array, each of which moves; 1 for a plain job.
+    cutoff : Cutoff or None
+        The published rule's cutoff, where a backtest has chosen it.
+    cloud_wait_seconds : float
+        Expected wait for a node in the cloud, before the boot.
+    ratio : Ratio or None
+        How the performance ratio was learned; None: as set.
+    """
+
+    processors: int
+    requested_time: float | None
+    wait: Estimate
+    run: Estimate
+    boot_seconds: float
+    performance_ratio: float
+    settings: PlacementSettings
+    record: TrackRecord | None = None
+    tasks: int = 1
+    cutoff: Cutoff | None = None
+    cloud_wait_seconds: float = 0.0
+    ratio: Ratio | None = None
+
+    @property
+    def starts_after_seconds(self) -> float:
+        """Expected time until the job would run in the cloud: its wait there, and the boot."""
+        return self.cloud_wait_seconds + self.boot_seconds
+
+    @property
+    def saving_deviation(self) -> float:
+        """Standard deviation of the saving w - (s(c) - 1)*r, seconds; w, r and s taken as independent."""
+        slowdown = self.performance_ratio - 1.0
+        variance = self.wait.variance + (slowdown * slowdown * self.run.variance if slowdown else 0.0)
+        if self.ratio is not None:
+            variance += (self.performance_ratio * self.ratio.deviation * self.run.seconds) ** 2
+        return math.sqrt(variance) if variance >= 0.0 else math.nan
+
+    def penalty_seconds(self, run_seconds: float) -> float:
+        """How much longer a run of that length takes in the cloud, start included; s = 1 needs no length."""
+        slowdown = self.performance_ratio - 1.0
+        return self.starts_after_seconds + (slowdown * run_seconds if slowdown else 0.0)
+
+
+PUBLISHED_INSTEAD: Final = "published-rule"
+"""Detail of an answer that the published rule gave because there are no distributions to decide by yet."""
+
+PlacementRule: TypeAlias = Callable[[PlacementCase], Answer]
+
+
+def published(case: PlacementCase) -> Answer:
+    """Decide as Cunha et al. do: expected turnarounds, and a cutoff on the variance of the wait.
+
+    Doubt (no estimate, a variance that is infinite or NaN) means on-premise.
+    """
+    wait, run = case.wait, case.run
+    if not wait.is_usable:
+        return answer(case, Verdict.UNSURE, Reason.WAIT_UNKNOWN)
+    penalty = case.penalty_seconds(run.seconds)
+    if not math.isfinite(penalty):
+        return answer(case, Verdict.UNSURE, Reason.RUN_UNKNOWN)
+    if not wait.seconds > penalty:
+        return answer(case, Verdict.NO, Reason.CLOUD_NOT_FASTER)
+    cutoff, numbers = case.settings.cutoff(case.processors, case.cutoff), list[tuple[str, Quantity]]()
+    if cutoff < math.inf:
+        numbers.append(("tolerated_deviation", Quantity(math.sqrt(cutoff))))
+        if not wait.variance < cutoff:
+            return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
+    if exceeds_limit(case, numbers):
+        return answer(case, Verdict.UNSURE, Reason.TOO_UNCERTAIN, numbers)
+    return answer(case, Verdict.YES, Reason.CLOUD_FASTER, numbers)
+
+
+def exceeds_limit(case: PlacementCase, numbers: list[tuple[str, Quantity]]) -> bool:
+    """Whether the saving is more uncertain than the site allows; adds what was compared to the numbers.
+
+    Asked by every rule once the cloud looks faster. An unknown uncertainty exceeds every limit but none.
+    """
+    limit = 60.0 * case.settings.uncertainty_limit_minutes
+    if limit == math.inf:
+        return False
+    deviation = case.saving_deviation
+    numbers += (("saving_deviation", Quantity(deviation)), ("uncertainty_limit", Quantity(limit)))
+    return not deviation <= limit
+
+
+def answer(
+    case: PlacementCase,
+    verdict: Verdict,
+    reason: Reason,
+    more: Sequence[tuple[str, Quantity]] = (),
+) -> Answer:
+    """Answer question 2 with the numbers it rests on, and what a rule adds to them: what took part only."""
+    wait, run = case.wait, case.run
+    numbers = (
+        ("predicted_wait", Quantity(wait.seconds)),
+        ("wait_deviation", Quantity(wait.deviation)),
+        ("predicted_run", Quantity(run.seconds)),
+        ("run_deviation", Quantity(run.deviation)),
+        ("performance_ratio", Quantity(case.performance_ratio, "")),
+        ("boot", Quantity(case.boot_seconds)),
+        ("predicted_saving", Quantity(wait.seconds - case.penalty_seconds(run.seconds))),
+    )
+    if case.ratio is not None:
+        more = (
+            ("ratio_deviation", Quantity(case.ratio.deviation * case.performance_ratio, "")),
+            ("ratio_jobs", Quantity(float(case.ratio.jobs), "jobs")),
+            *more,
+        )
+    if case.cloud_wait_seconds:
+        more = (("cloud_wait", Quantity(case.cloud_wait_seconds)), *more)
+    return Answer(question=_FASTER, verdict=verdict, reason=reason, numbers=(*numbers, *more))
+
+
+def no_room_there(case: PlacementCase) -> Answer:
+    """Answer where nobody can tell when the cloud would have room: no, with the finite numbers only."""
+    found = answer(case, Verdict.NO, Reason.NO_ROOM_THERE)
+    finite = tuple((name, number) for name, number in found.numbers if not math.isinf(number.value))
+    return replace(found, numbers=finite)
+
+
+def state_unknown() -> Answer:
+    """Answer when there is no believable snapshot of the cluster: doubt means on-premise."""
+    return Answer(question=Question.FASTER, verdict=Verdict.UNSURE, reason=Reason.STATE_UNKNOWN)
+
+
+def ratio_of(job: Job, ratios: PerformanceRatios | None) -> Ratio | None:
+    """What was learned of a job's performance ratio; None: nothing, the settings say it."""
+    if ratios is None:
+        return None
+    return ratios.of(job.processors, job.queue, family(job.name) if ratios.applications else None)
+
+
+def as_case(
+    *,
+    processors: int,
+    requested_time: float | None,
+    estimates: Estimates,
+    boot: float,
+    settings: PlacementSettings,
+    record: TrackRecord | None = None,
+    tasks: int = 1,
+    cutoff: Cutoff | None = None,
+    cloud_wait: float = 0.0,
+    ratio: Ratio | None = None,
+) -> PlacementCase:
+    """Gather what a rule may look at."""
+    return PlacementCase(
+        processors=processors,
+        requested_time=requested_time,
+        wait=estimates.wait,
+        run=estimates.run,
+        boot_seconds=boot,
+        performance_ratio=settings.performance_ratio(processors) if ratio is None else ratio.factor,
+        settings=settings,
+        record=record,
+        tasks=tasks,
+        cutoff=cutoff,
+        cloud_wait_seconds=cloud_wait,
+        ratio=ratio,
+    )

@@ -1,0 +1,219 @@
+"""Question 1: may the job move at all?
+
+What the user said explicitly always wins; then what the site forbids; then what the burst partition cannot
+hold. A job that may not be requeued (``--no-requeue``) may move: question 4 keeps it off spot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.model.advice import Answer, Quantity, Question, Verdict
+from advisor.model.job import Job
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+
+Rule: TypeAlias = Callable[[Job, CloudState, Settings], Answer | None]
+
+_WORD: Final = re.compile(r"[^\s,;:]+")
+_PARTITION_SEPARATOR: Final = ","
+_MAY_MOVE: Final = Answer(question=Question.MAY_MOVE, verdict=Verdict.YES, reason=Reason.MAY_MOVE)
+
+
+def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
+    """Ask each rule in turn; the first that objects answers.
+
+    Parameters
+    ----------
+    job : Job
+        The submission. Its texts come from outside: compared, never interpreted.
+    cloud : CloudState
+        For what the burst partition can hold; sizes of 0 are unknown and forbid nothing.
+    settings : Settings
+        The site's rules.
+
+    Returns
+    -------
+    Answer
+        YES with ``rule.may_move``, or NO with the rule that objected.
+    """
+    for rule in RULES if is_special(job, settings) else RULES_FOR_ALL:
+        objection = rule(job, cloud, settings)
+        if objection is not None:
+            return objection
+    return _MAY_MOVE
+
+
+def is_special(job: Job, settings: Settings) -> bool:
+    """Whether a job has anything that the rules beside `RULES_FOR_ALL` look at; hardly any has."""
+    return bool(
+        job.queue not in settings.cluster.on_premise_partitions
+        or job.comment
+        or job.features
+        or job.explicit_partition
+        or job.node_list
+        or job.reservation
+        or job.licenses
+        or job.gres
+        or job.burst_buffer
+        or job.dependency
+        or job.interactive
+        or job.heterogeneous
+        or (job.deferred and not settings.rules.move_deferred)
+        or job.keeps_place_of is not None
+    )
+
+
+def _no(reason: Reason, detail: str | None = "", **numbers: Quantity) -> Answer:
+    return Answer(
+        question=Question.MAY_MOVE,
+        verdict=Verdict.NO,
+        reason=reason,
+        detail=detail or "",
+        numbers=tuple(numbers.items()),
+    )
+
+
+def partitions_of(job: Job) -> tuple[str, ...]:
+    """The partitions a submission names; empty when it names none."""
+    queue = (job.queue or "").strip()
+    if _PARTITION_SEPARATOR not in queue:
+        return (queue,) if queue else ()
+    names = (name.strip() for name in queue.split(_PARTITION_SEPARATOR))
+    return tuple(name for name in names if name)
+
+
+def comment_words(job: Job) -> frozenset[str]:
+    """Words of the job's comment, in lower case: ``advisor:no-hedge`` has two."""
+    return frozenset(found.casefold() for found in _WORD.findall(job.comment or ""))
+
+
+def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """``--comment=no-burst`` or ``--constraint=onprem``, as the site words them (any case)."""
+    rules = settings.rules
+    word = rules.opt_out_comment.casefold()
+    if word and job.comment and word in comment_words(job):
+        return _no(Reason.OPT_OUT_COMMENT, rules.opt_out_comment)
+    feature = rules.opt_out_feature.casefold()
+    if feature and job.features and any(asked.casefold() == feature for asked in job.features):
+        return _no(Reason.OPT_OUT_FEATURE, rules.opt_out_feature)
+    return None
+
+
+def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """A named partition, named nodes, a reservation: the user has decided."""
+    partitions = partitions_of(job)
+    burst = settings.cluster.burst_partition
+    if partitions == (burst,):
+        return _no(Reason.EXPLICIT_BURST, burst)
+    if job.keeps_place_of is not None:
+        return _no(Reason.KEEPS_A_PLACE, job.name)
+    if job.explicit_partition and not settings.rules.move_explicit_partition:
+        return _no(Reason.EXPLICIT_PARTITION, job.queue)
+    if job.node_list:
+        return _no(Reason.NODE_LIST, job.node_list)
+    if job.reservation:
+        return _no(Reason.RESERVATION, job.reservation)
+    return None
+
+
+def _managed_partition(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """Only jobs of the partitions the admin listed are touched (no partition: the site's default)."""
+    managed = settings.cluster.on_premise_partitions
+    if set(partitions_of(job)).issubset(managed):
+        return None
+    return _no(Reason.PARTITION_NOT_MANAGED, job.queue)
+
+
+def _bound_to_the_site(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """Licences, devices, other jobs, terminals: things that are only on-premise."""
+    rules = settings.rules
+    if job.licenses:
+        return _no(Reason.LICENSES, job.licenses)
+    if job.gres:
+        return _no(Reason.GRES, job.gres)
+    if job.burst_buffer:
+        return _no(Reason.BURST_BUFFER, job.burst_buffer)
+    if job.dependency and not rules.move_dependent:
+        return _no(Reason.DEPENDENCY, job.dependency)
+    if job.interactive and not rules.move_interactive:
+        return _no(Reason.INTERACTIVE)
+    if job.heterogeneous:
+        return _no(Reason.HETEROGENEOUS)
+    if job.deferred and not rules.move_deferred:
+        return _no(Reason.DEFERRED)
+    return None
+
+
+def _lists(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
+    """The admin's lists; deny beats allow, and an unknown name is on no allow list."""
+    rules = settings.rules
+    if job.user in rules.deny_users:
+        return _no(Reason.USER_DENIED, job.user)
+    if rules.allow_users and job.user not in rules.allow_users:
+        return _no(Reason.USER_NOT_ALLOWED, job.user)
+    if job.account in rules.deny_accounts:
+        return _no(Reason.ACCOUNT_DENIED, job.account)
+    if rules.allow_accounts and job.account not in rules.allow_accounts:
+        return _no(Reason.ACCOUNT_NOT_ALLOWED, job.account)
+    if job.qos in rules.deny_qos:
+        return _no(Reason.QOS_DENIED, job.qos)
+    return None
+
+
+def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
+    """A job the burst partition cannot hold would wait there for ever."""
+    limit = settings.rules.max_processors
+    if limit and job.processors > limit:
+        return _no(
+            Reason.TOO_MANY_PROCESSORS,
+            processors=Quantity(float(job.processors), "cores"),
+            max_processors=Quantity(float(limit), "cores"),
+        )
+    nodes = cloud.nodes_needed(job)
+    if cloud.nodes_total and nodes is not None and nodes > cloud.nodes_total:
+        return _no(
+            Reason.LARGER_THAN_BURST,
+            processors=Quantity(float(job.processors), "cores"),
+            nodes_needed=Quantity(float(nodes), "nodes"),
+            burst_nodes=Quantity(float(cloud.nodes_total), "nodes"),
+        )
+    return _memory(job, cloud, nodes or 1) if cloud.memory_mb_per_node else None
+
+
+def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
+    """As a whole, and on each node where the user counted by nodes: there is no sharing between them."""
+    node = cloud.memory_mb_per_node
+    for asked, available in ((job.memory_mb_per_node, node), (job.memory_mb, nodes * node)):
+        if asked and asked > available:
+            return _no(
+                Reason.MORE_MEMORY_THAN_BURST,
+                memory=Quantity(float(asked), "MiB"),
+                burst_memory=Quantity(float(available), "MiB"),
+            )
+    return None
+
+
+def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
+    """A feature no cloud node is known to have keeps the job here (of ``a|b`` both are wanted: doubt)."""
+    missing = [feature for feature in job.features if feature not in cloud.features]
+    return _no(Reason.FEATURE_NOT_IN_BURST, missing[0]) if missing else None
+
+
+# In the order they are asked: the user's own words first, so that they are the reason he is told.
+RULES: Final[tuple[Rule, ...]] = (
+    _explicit_words,
+    _opt_out,
+    _managed_partition,
+    _bound_to_the_site,
+    _lists,
+    _size,
+    _features,
+)
+
+# Those of them that any job may meet. The others need something that the job has (`is_special`): asking them
+# of a job that has none of it cost a tenth of the decision inside sbatch, and changes no answer.
+RULES_FOR_ALL: Final[tuple[Rule, ...]] = (_lists, _size)

@@ -1,0 +1,253 @@
+"""Question 3: is it worth paying for? (Ambati et al. 2021, sections 2.1 and 3).
+
+Long jobs wait (LJW): a job that likely runs at most ``t`` is short and never waits. Short waits wait (SWW):
+nobody waits longer than ``b``, and a job that likely would goes at once. With both, short jobs never wait and
+all others wait at most b. `advisor.decide.submission.waiting_policy` says which it is; ``advisor replay
+waiting``
+calls it as well. Nodes that are paid for already are never left idle by it. Then the site's budget: what was
+spent today and what this job would add.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+import msgspec
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.decide.submission.placement import PlacementCase
+from advisor.decide.submission.placement import answer as answer_faster
+from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS, by_length, by_wait
+from advisor.model.advice import Answer, Capacity, Hedge, Quantity, Question, Verdict
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import Job
+from advisor.model.settings import WaitingSettings
+from advisor.model.site import CloudState
+
+_QUESTION: Final = Question.WORTH_PAYING
+_SKIPPED: Final = Verdict.SKIPPED
+_NO_GATE: Final = Reason.NO_GATE
+_RESERVED: Final = Capacity.RESERVED
+_Numbers = tuple[tuple[str, Quantity], ...]
+_NOTHING: Final[_Numbers] = ()
+_SURELY_SHORT: Final = 0.995
+"""A trial needs no stop at t from this chance on: a stop would end one such job in two hundred."""
+_TAKEN_FOR_SHORT: Final = 0.9
+"""Chance that a job is short whose run time is known as a single number under t: likely, never sure."""
+
+
+class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What question 3 may look at.
+
+    Attributes
+    ----------
+    job : Job
+        Its processors, and its account for the caps.
+    estimates : Estimates
+        Predicted wait from now on, and run time, seconds.
+    capacity : Capacity or None
+        What it would get.
+    cost_usd : float
+        Predicted cost of this job in it, US dollars; NaN when unknown.
+    trial : Hedge or None
+        The speculative start it may have; None: it may have none.
+    trial_cost_usd : float
+        Predicted cost of that, which ends at t.
+    waited_seconds : float
+        How long it has waited already; 0 at its submission.
+    price : float or None
+        Core-seconds worth paying to save a second of waiting; None or 0: the policy as published.
+    performance_ratio : float
+        s(c): a trial lasts t in the cloud, where the job runs so many times longer.
+    """
+
+    job: Job
+    estimates: Estimates
+    capacity: Capacity | None
+    cost_usd: float
+    trial: Hedge | None = None
+    trial_cost_usd: float = math.nan
+    waited_seconds: float = 0.0
+    price: float | None = None
+    performance_ratio: float = 1.0
+
+
+def worth_paying(case: WaitingCase, cloud: CloudState, settings: WaitingSettings) -> tuple[Answer, bool]:
+    """Ask the waiting policy, then the caps.
+
+    Parameters
+    ----------
+    case : WaitingCase
+        The job.
+    cloud : CloudState
+        What was spent since midnight.
+    settings : WaitingSettings
+        b, t and the caps.
+
+    Returns
+    -------
+    answer : Answer
+        With its numbers.
+    tries : bool
+        Whether the job goes to be tried out: it starts with ``case.trial``.
+    """
+    gated = has_gate(settings)
+    if not (gated or has_cap(settings)):
+        return _answer(_SKIPPED, _NO_GATE, (("predicted_cost", Quantity(case.cost_usd, "USD")),)), False
+    does, numbers = LEAVES, _NOTHING
+    if gated and case.capacity is not _RESERVED:
+        # a node that is paid for never idles while somebody waits who may use it
+        does, numbers = choice(case, settings)
+    if does == WAITS:
+        return _waits(case, settings, numbers), False
+    tries = does == SPECULATES and not _is_surely_short(numbers)
+    cost_usd = case.trial_cost_usd if tries else case.cost_usd
+    paid = within_caps(case.job, cost_usd, cloud, settings)
+    if paid.verdict is not Verdict.YES:
+        return paid, False
+    if tries and case.trial is not None:
+        stop = ("stop_loss", Quantity(case.trial.stop_seconds))
+        return _answer(Verdict.YES, Reason.SPECULATED, (*numbers, *paid.numbers, stop)), True
+    return _answer(Verdict.YES, Reason.WORTH_PAYING, (*numbers, *paid.numbers)), False
+
+
+def waited_long_enough(case: PlacementCase, waited: float, settings: WaitingSettings) -> Answer | None:
+    """Question 2 for a job that has waited b: YES, unless the cloud would take longer than another b.
+
+    Nobody waits longer than b (Ambati et al., section 5.1). A forecast that has been wrong for so long, or a
+    record that is still short, is no doubt that keeps the job any more; a cloud that is much slower does.
+
+    Returns
+    -------
+    Answer or None
+        None where b is not set, is not over yet, or a move would cost more than it: the placement rule is
+        asked as ever.
+    """
+    longest = settings.short_wait_seconds
+    if not longest or waited < longest:
+        return None
+    run = case.run.seconds if case.run.is_usable else case.requested_time
+    penalty = case.penalty_seconds(math.inf if run is None else run)
+    if math.isnan(penalty) or penalty >= longest:
+        return None
+    more = (("waited", Quantity(waited)), ("short_wait", Quantity(longest)))
+    return answer_faster(case, Verdict.YES, Reason.WAITED_LONG_ENOUGH, more)
+
+
+def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]:
+    """What the policy has the job do (`advisor.decide.submission.waiting_policy`), and what that rests on.
+
+    Parameters
+    ----------
+    case : WaitingCase
+        The job.
+    settings : WaitingSettings
+        At least one of b and t: without b, LJW stands alone and nobody leaves for having waited; without t,
+        SWW does and nobody is short.
+    """
+    numbers = _NOTHING
+    if math.isfinite(settings.long_job_seconds):
+        slower = 1.0 if case.trial is None else case.performance_ratio
+        short_chance = short_chance_of(case.estimates.run, settings.long_job_seconds / slower)
+        numbers = (
+            ("long_job", Quantity(settings.long_job_seconds)),
+            ("short_probability", Quantity(short_chance, "")),
+        )
+        does = by_length(short_chance, case.trial is not None)
+        if does != WAITS:
+            return does, numbers
+    if not settings.short_wait_seconds:
+        return WAITS, numbers
+    b, waited = settings.short_wait_seconds, case.waited_seconds
+    in_time, to_come = outlook(case.estimates.wait, b - waited)
+    core_seconds = case.job.processors * case.estimates.run.seconds
+    does = by_wait(waited, b, in_time, to_come, core_seconds, case.price or 0.0)
+    numbers = (
+        *numbers,
+        ("predicted_wait", Quantity(case.estimates.wait.seconds)),
+        ("short_wait", Quantity(b)),
+        ("in_time_probability", Quantity(in_time, "")),
+    )
+    return does, (*numbers, ("waited", Quantity(waited))) if waited else numbers
+
+
+def short_chance_of(run: Estimate, limit: float) -> float:
+    """Chance that a run takes at most ``limit`` seconds; NaN where nothing is known of it."""
+    if run.quantiles:
+        return bisect_right(run.quantiles, limit) / len(run.quantiles)
+    if not run.is_usable:
+        return math.nan
+    return _TAKEN_FOR_SHORT if run.seconds <= limit else 0.0
+
+
+def outlook(wait: Estimate, left: float) -> tuple[float, float]:
+    """Chance to start within ``left`` seconds, and expected seconds until it starts or they are over.
+
+    Of a wait nobody can predict it is taken to be in time: doubt means on-premise.
+    """
+    if left <= 0.0:
+        return 0.0, 0.0
+    if wait.quantiles:
+        waits = wait.quantiles
+        return bisect_left(waits, left) / len(waits), math.fsum(min(w, left) for w in waits) / len(waits)
+    if not wait.is_usable:
+        return 1.0, 0.0
+    return (1.0 if wait.seconds < left else 0.0), min(max(wait.seconds, 0.0), left)
+
+
+def _is_surely_short(numbers: _Numbers) -> bool:
+    return dict(numbers)["short_probability"].value >= _SURELY_SHORT
+
+
+def _waits(case: WaitingCase, settings: WaitingSettings, numbers: _Numbers) -> Answer:
+    """Why a job waits: its length, the wait before it, or both."""
+    if math.isinf(settings.long_job_seconds):
+        return _answer(Verdict.NO, Reason.SHORT_WAIT, numbers)
+    run = case.estimates.run
+    if not run.is_usable:
+        return _answer(Verdict.UNSURE, Reason.LENGTH_UNKNOWN, numbers)
+    numbers = (("predicted_run", Quantity(run.seconds)), *numbers)
+    reason = Reason.LONG_JOB_IN_TIME if settings.short_wait_seconds else Reason.LONG_JOB
+    return _answer(Verdict.NO, reason, numbers)
+
+
+def within_caps(job: Job, cost_usd: float, cloud: CloudState, settings: WaitingSettings) -> Answer:
+    """Ask the budget. Caps count what was spent today, what is promised, and this job; 0 is no cap."""
+    cost = ("predicted_cost", Quantity(cost_usd, "USD"))
+    account_cap = settings.account_daily_cap_usd.get(job.account, 0.0) if job.account else 0.0
+    caps = (
+        (Reason.DAILY_CAP, settings.daily_cap_usd, cloud.spent_today_usd, cloud.promised_usd, ""),
+        (
+            Reason.ACCOUNT_CAP,
+            account_cap,
+            cloud.spent_today_by_account.get(job.account or "", 0.0),
+            cloud.promised_by_account.get(job.account or "", 0.0),
+            job.account or "",
+        ),
+    )
+    for reason, cap, spent, promised, detail in caps:
+        if not cap:
+            continue
+        of = ("daily_cap", Quantity(cap, "USD"))
+        if math.isnan(cost_usd):
+            return _answer(Verdict.UNSURE, Reason.COST_UNKNOWN, (of,), detail)
+        if spent + promised + cost_usd > cap:
+            of_today = ("spent_today", Quantity(spent, "USD")), ("promised", Quantity(promised, "USD"))
+            return _answer(Verdict.NO, reason, (cost, *of_today, of), detail)
+    return _answer(Verdict.YES, Reason.WORTH_PAYING, (cost,))
+
+
+def _answer(verdict: Verdict, reason: Reason, numbers: _Numbers, detail: str = "") -> Answer:
+    return Answer(question=_QUESTION, verdict=verdict, reason=reason, detail=detail, numbers=numbers)
+
+
+def has_gate(settings: WaitingSettings) -> bool:
+    """Whether some jobs wait by policy: b or t is set."""
+    return bool(settings.short_wait_seconds) or math.isfinite(settings.long_job_seconds)
+
+
+def has_cap(settings: WaitingSettings) -> bool:
+    """Whether an answer may rest on what was spent."""
+    return bool(settings.daily_cap_usd or settings.account_daily_cap_usd)

@@ -1,0 +1,90 @@
+"""The waiting policy of one job at one moment, as two pure functions (Ambati et al. 2021, sections 2.1, 3).
+
+The submit server and the simulated cluster call these same functions, one on the live forecasts of a
+submission or of a waiting job, the other compiled inside its kernel. They live below both, so that neither
+has a policy of its own (`advisor.decide.submission.waiting`, ``_kernel``).
+
+Long jobs wait (LJW): a job that runs at most t is short and never waits. Short waits wait (SWW): nobody waits
+longer than b, and a job that would is sent away at once. Together: short jobs never wait, all others wait at
+most b. With t = 0 nobody is short and SWW stands alone; with b infinite LJW stands alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+WAITS, LEAVES, SPECULATES, RENTS = range(4)
+"""What a job does that cannot start at once.
+
+``WAITS``: it queues. ``LEAVES``: it is rented for until it ends. ``SPECULATES``: it gets t on rented cores to
+end, and then queues. ``RENTS`` (simulated worlds only): it does not even try the fixed cores.
+"""
+
+SHORT: Final = 0.5
+"""A job is taken to be short from this chance on, where it cannot be tried out."""
+SKIP_TRIAL_BELOW: Final = 0.1
+"""A job that is short with less than this chance is not tried out: it would nearly always be restarted."""
+IN_TIME: Final = 0.5
+"""Without a price, a job leaves when its chance to start in time is less than this (SWW as published)."""
+
+
+def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL_BELOW) -> int:  # noqa: FBT001 - numba knows no keyword-only arguments
+    """What the job's length alone says: short jobs never wait.
+
+    Parameters
+    ----------
+    short_chance : float
+        Predicted chance that the job runs at most t, 0 to 1; NaN where nothing is known of its length.
+    may_try : bool
+        Whether it may be run for t on rented cores and restarted here afterwards.
+    skip_below : float
+        No trial below this chance.
+
+    Returns
+    -------
+    int
+        ``WAITS`` (then `by_wait` is asked), ``LEAVES`` or ``SPECULATES``.
+    """
+    if may_try:
+        return WAITS if short_chance < skip_below else SPECULATES
+    return LEAVES if short_chance >= SHORT else WAITS
+
+
+def by_wait(
+    waited: float, longest_wait: float, in_time: float, to_come: float, core_seconds: float, price: float
+) -> int:
+    """What the job's wait says: nobody waits longer than b, nor when paying is worth more.
+
+    Without a price this is SWW as published: a job leaves when it would likely wait longer than b. With one,
+    it leaves when the cores saved by waiting are worth less than the time lost:
+    ``chance to start in time x core-seconds < price x seconds it is expected to wait yet``. The chance is on
+    the left because a job that would wait longer than b is paid for anyway, only later (SWW costs nothing).
+
+    Parameters
+    ----------
+    waited : float
+        Seconds it has waited so far.
+    longest_wait : float
+        b, seconds; infinite: it waits as long as it takes.
+    in_time : float
+        Predicted chance that it starts here before it has waited b, 0 to 1.
+    to_come : float
+        Expected seconds until it starts or has waited b.
+    core_seconds : float
+        Predicted core-seconds of the job; NaN: unknown, then no price sends it away.
+    price : float
+        Core-seconds worth paying to save one second of waiting; 0: the published policy.
+
+    Returns
+    -------
+    int
+        ``WAITS`` or ``LEAVES``.
+    """
+    if waited >= longest_wait:
+        return LEAVES
+    if math.isinf(longest_wait):
+        return WAITS
+    if price > 0.0:
+        return LEAVES if in_time * core_seconds < price * to_come else WAITS
+    return LEAVES if in_time < IN_TIME else WAITS

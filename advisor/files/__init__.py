@@ -1,0 +1,1 @@
+"""Files written whole or appended: state files, logs; damaged ones are set aside."""

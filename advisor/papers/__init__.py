@@ -1,0 +1,1 @@
+"""The published experiments: worlds and tables of five papers. Nothing live imports it."""

@@ -1,0 +1,1 @@
+"""Zrigui et al., section 4.3."""

@@ -1,0 +1,1 @@
+"""Cunha et al., section V."""

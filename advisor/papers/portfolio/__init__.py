@@ -1,0 +1,1 @@
+"""Deng et al., section 6."""

@@ -1,0 +1,1 @@
+"""EASY backfilling of a whole log under several policies."""

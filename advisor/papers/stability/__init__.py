@@ -1,0 +1,1 @@
+"""Agarwal et al.: matching and acquisition on nodes that change."""

@@ -1,0 +1,102 @@
+"""Tasks from a file: a CSV of tasks, or a workload log."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+
+from advisor.model.errors import BadInput
+from advisor.papers.stability.world.tasks import Tasks
+from advisor.replay.sources import load_table
+
+COLUMNS = ("job", "submit", "duration", "cores")
+_MAX_TASKS = 200_000
+
+
+def load_tasks(path: str, *, most_cores: int) -> Tasks:
+    """Tasks of a file, in order of submission.
+
+    Parameters
+    ----------
+    path : str
+        A CSV file with the columns ``job,submit,duration,cores`` and optionally ``estimate`` (seconds), or a
+        log (``.swf``, ``.swf.gz``), of which each job is one task with its requested time as the estimate.
+    most_cores : int
+        Tasks that need more are left out: no node could ever run them.
+
+    Raises
+    ------
+    BadInput
+        Unreadable, malformed, or nothing left.
+    """
+    is_log = path.endswith((".swf", ".swf.gz"))
+    tasks = _from_log(path) if is_log else _from_csv(Path(path))
+    kept = np.flatnonzero((tasks.cores <= most_cores) & (tasks.duration > 0))
+    if not len(kept):
+        raise _bad(f"no task in it fits {most_cores} cores", path, "Give smaller tasks or larger nodes")
+    if len(kept) > _MAX_TASKS:
+        raise _bad(f"{len(kept):,} tasks", path, f"Cut it to {_MAX_TASKS:,}")
+    kept = kept[np.argsort(tasks.submit[kept], kind="stable")]
+    _, job = np.unique(tasks.job[kept], return_inverse=True)
+    submit = tasks.submit[kept]
+    return Tasks(
+        job=job.astype(np.int64),
+        submit=submit - min(0.0, submit[0]),
+        duration=tasks.duration[kept],
+        estimate=tasks.estimate[kept],
+        cores=tasks.cores[kept],
+    )
+
+
+def _bad(what: str, where: str, mend: str) -> BadInput:
+    return BadInput(what, where=where, mend=mend, code="tasks.malformed")
+
+
+def _from_log(path: str) -> Tasks:
+    table = load_table(path)
+    asked = np.where(table.requested_time > 0, table.requested_time, table.run)  # NaN is not above 0
+    return Tasks(
+        job=np.arange(len(table)),
+        submit=table.submit.astype(np.float64),
+        duration=table.run.astype(np.float64),
+        estimate=np.maximum(asked, 1.0),
+        cores=table.processors,
+    )
+
+
+def _from_csv(path: Path) -> Tasks:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise _bad(
+            f"cannot read it ({reason})", str(path), "Choose uniform, gaussian, pareto, or give a file"
+        ) from None
+    rows = csv.DictReader(io.StringIO(text))
+    if not set(COLUMNS) <= set(rows.fieldnames or ()):
+        raise _bad("columns are missing", str(path), f"Its first line must read {','.join(COLUMNS)}")
+    names: dict[str, int] = {}
+    found: list[tuple[float, ...]] = []
+    for row in rows:
+        try:
+            numbers = [float(row[name]) for name in COLUMNS[1:]]
+            estimate = float(row.get("estimate") or numbers[1])
+            good = (
+                np.all(np.isfinite([*numbers, estimate])) and min(*numbers, estimate) >= 0 and numbers[2] >= 1
+            )
+            if not good:
+                raise ValueError  # noqa: TRY301 - the message below serves both
+            found.append((names.setdefault(row["job"], len(names)), *numbers, max(estimate, 1.0)))
+        except (ValueError, TypeError):
+            raise _bad(f"not {','.join(COLUMNS)}", f"{path}, line {rows.line_num}", "Mend the line") from None
+    columns = np.array(found, np.float64).reshape(-1, 5).T
+    return Tasks(
+        job=columns[0].astype(np.int64),
+        submit=columns[1],
+        duration=columns[2],
+        estimate=columns[4],
+        cores=columns[3].astype(np.int64),
+    )

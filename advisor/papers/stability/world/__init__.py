@@ -1,0 +1,1 @@
+"""The simulated cluster whose nodes change."""

@@ -1,0 +1,1 @@
+"""Ambati et al.: waiting policies and the reserved cores to buy."""

@@ -1,0 +1,124 @@
+"""Ambati et al.: a log under each waiting policy, what it rents and how long its jobs wait.
+
+Figures are of the last 30 % of the log's jobs, as in the paper; what is learned is learned before. Fixed
+resources are cores at the reserved price, held all the time; rented are the cores of each job while it runs
+there. A job larger than the fixed cores is rented for under every policy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from advisor.model.table import JobTable
+from advisor.papers.waiting.planning import coarse_optimum
+from advisor.papers.waiting.waiting_policies import policies
+from advisor.papers.waiting.waiting_results import figures, scores_of
+from advisor.papers.waiting.waiting_rows import Replayed, workload_from
+from advisor.papers.waiting.waiting_worlds import Case, LearningOptions, Lockstep
+from advisor.papers.waiting.world.costs import CostModel
+from advisor.papers.waiting.world.world import Dispatch, Outcome
+
+Progress = Callable[[str, int, int], None]
+
+LEARNER: Final = "speculation+wait-model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingOptions:
+    """What is replayed.
+
+    Attributes
+    ----------
+    fixed_cores : int, optional
+        None: the cost optimum (`advisor.papers.waiting.planning`).
+    short_seconds, longest_wait_seconds : float
+        t and b.
+    capacity : {"on-demand", "spot"}
+        What speculations run on.
+    dispatch : Dispatch
+        Which waiting job is next on fixed cores.
+    costs : CostModel
+        Prices.
+    judged_share : float
+        Share of the jobs, the last ones, whose figures are given.
+    seed : int
+        Of spot revocations.
+    learning : LearningOptions
+        How the wait model learns.
+    """
+
+    fixed_cores: int | None = None
+    short_seconds: float = 900.0
+    longest_wait_seconds: float = 86_400.0
+    capacity: str = "spot"
+    dispatch: Dispatch = Dispatch.FCFS
+    costs: CostModel = field(default_factory=CostModel)
+    judged_share: float = 0.3
+    seed: int = 1
+    learning: LearningOptions = field(default_factory=LearningOptions)
+
+    @property
+    def trial_costs(self) -> CostModel:
+        """Prices with trials on the chosen capacity: on-demand costs its price and is never revoked."""
+        if self.capacity == "spot":
+            return self.costs
+        return replace(self.costs, spot=self.costs.on_demand, spot_mean_seconds=np.inf)
+
+
+def report(table: JobTable, options: WaitingOptions, *, progress: Progress | None = None) -> dict[str, Any]:
+    """What ``advisor replay waiting --format json`` prints.
+
+    Parameters
+    ----------
+    table : JobTable
+        A log in submission order.
+    options : WaitingOptions
+        What is replayed.
+    progress : callable, optional
+        Called with (what, done, all).
+    """
+    begun = time.perf_counter()
+    tell = progress or (lambda *_: None)
+    t, b, costs = options.short_seconds, options.longest_wait_seconds, options.trial_costs
+    workload = workload_from(table, costs, options.seed)
+    cores = options.fixed_cores or coarse_optimum(workload, t, b, options.costs, tell)
+    every = policies(t, b)
+    replayed = Replayed(workload=workload, cores=cores, dispatch=options.dispatch)
+    outcomes: dict[str, Outcome] = {"oracle": replayed.outcome(every["oracle"])}
+    learner = every[LEARNER]
+    case = Case(
+        workload=workload,
+        cores=cores,
+        short_seconds=t,
+        longest_wait_seconds=b,
+        skip_below=learner.skip_trial_below,
+        dispatch=options.dispatch,
+        costs=costs,
+    )
+    learned = Lockstep(case, options.learning).run(tell)
+    outcomes[LEARNER] = learned.real.outcome()
+    left = [policy for policy in every.values() if policy.name not in outcomes]
+    for done, policy in enumerate(left):
+        tell("policies", done, len(left))
+        outcomes[policy.name] = replayed.outcome(policy, learned.real)
+    tell("policies", len(left), len(left))
+    first = int((1.0 - options.judged_share) * len(workload))
+    return {
+        "trace": table.name,
+        "jobs": len(workload),
+        "jobs_judged": len(workload) - first,
+        "fixed_cores": cores,
+        "short_seconds": t,
+        "longest_wait_seconds": b,
+        "capacity": options.capacity,
+        "dispatch": options.dispatch.value,
+        "rows": figures(workload, cores, {name: outcomes[name] for name in every}, costs, first),
+        "wait_model": scores_of(learned.scores, options.learning.thresholds, first, workload),
+        "price_core_seconds_per_second": learned.price,
+        "seconds": time.perf_counter() - begun,
+    }

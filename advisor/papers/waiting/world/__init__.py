@@ -1,0 +1,1 @@
+"""The simulated cluster whose jobs may leave for rented cores."""

@@ -1,0 +1,314 @@
+"""Random forests that predict whole distributions of a time, not only its mean.
+
+Each leaf keeps the mean and a histogram of the training times in it; a prediction averages them over the
+trees (Meinshausen, "Quantile regression forests", JMLR 2006, with the times of a leaf put into bins). Trees
+are grown on log(1 + time), so that a split is judged by factors and not by the few longest jobs; means are
+taken of the times themselves, because what a wrong placement costs is seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+from advisor.model.errors import BadInput
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int32]
+
+BINS: Final = 40
+EDGES: Final[Floats] = np.concatenate([[0.0, 1.0], np.geomspace(10.0, 3e6, BINS - 1)])
+"""Seconds between which the bins lie; the last bin ends at 35 days, longer times count as in it."""
+LEVELS: Final[Floats] = (np.arange(20) + 0.5) / 20
+"""Levels of the quantiles a distribution is handed on as: twenty equally likely values."""
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForestSettings:
+    """How a forest is grown.
+
+    Attributes
+    ----------
+    trees : int
+        More are slower and steadier.
+    leaf_jobs : int
+        Fewest training jobs in a leaf.
+    feature_share, job_share : float
+        Share of features tried at a split, and of jobs a tree is grown on.
+    most_jobs : int
+        Only the newest so many are trained on.
+    seed : int
+        Of scikit-learn's generator.
+    """
+
+    trees: int = 15
+    leaf_jobs: int = 5
+    feature_share: float = 1 / 3
+    job_share: float = 0.6
+    most_jobs: int = 15_000
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Distributions:
+    """Predictions for n jobs.
+
+    Attributes
+    ----------
+    mean : float64, shape (n,)
+        Seconds.
+    mass : float64, shape (n, bins)
+        Probability of each bin of `EDGES`; rows sum to 1.
+    """
+
+    mean: Floats
+    mass: Floats
+
+    def quantiles(self, levels: Floats = LEVELS) -> Floats:
+        """Seconds below which the time lies with these probabilities; shape (n, levels), ascending."""
+        mass = np.ascontiguousarray(self.mass)
+        result = np.empty((len(self.mean), len(levels)))
+        for row in range(len(result)):
+            cut(mass[row], levels, EDGES, result[row])
+        return result
+
+
+@compiled
+def cut(mass: Floats, levels: Floats, edges: Floats, out: Floats) -> None:
+    """Fill ``out`` with the seconds below which a time lies with each of ``levels`` (ascending).
+
+    Parameters
+    ----------
+    mass : float64, shape (bins,)
+        Probability of each bin; NaN gives NaN.
+    levels, out : float64, shape (n,)
+        Probabilities and what is filled in.
+    edges : float64, shape (bins + 1,)
+        Seconds between the bins.
+    """
+    if math.isnan(mass[0]):
+        out[:] = np.nan
+        return
+    within, before = 0, 0.0
+    below = mass[0]
+    for index in range(len(levels)):
+        level = levels[index]
+        while below < level - 1e-12 and within < len(mass) - 1:
+            within += 1
+            before = below
+            below += mass[within]
+        share = min(1.0, max(0.0, (level - before) / max(mass[within], 1e-12)))
+        out[index] = edges[within] + share * (edges[within + 1] - edges[within])
+
+
+@compiled
+def walk(  # noqa: PLR0917 (compiled functions take positions only)
+    rows: Floats,
+    roots: Integers,
+    feature: Integers,
+    threshold: Floats,
+    children: Integers,
+    leaf: Integers,
+    leaf_mean: Floats,
+    leaf_mass: NDArray[np.float32],
+    mean: Floats,
+    mass: Floats,
+) -> None:
+    """Average the leaves each row falls into over the trees."""
+    trees = len(roots)
+    for i in range(len(rows)):
+        mean[i] = 0.0
+        mass[i, :] = 0.0
+        for root in roots:
+            node = root
+            while feature[node] >= 0:
+                # scikit-learn compares in single precision
+                x = np.float64(np.float32(rows[i, feature[node]]))
+                node = children[node, 0] if x <= threshold[node] else children[node, 1]
+            found = leaf[node]
+            mean[i] += leaf_mean[found] / trees
+            for b in range(leaf_mass.shape[1]):
+                mass[i, b] += leaf_mass[found, b] / trees
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DistributionForest:
+    """A trained forest as arrays.
+
+    Attributes
+    ----------
+    roots, feature, threshold, children
+        As in :class:`advisor.predict.trees.forest.TreeEnsemble`.
+    leaf : int32, shape (nodes,)
+        Row of a leaf in the two tables below; 0 for inner nodes.
+    leaf_mean : float64, shape (leaves,)
+        Mean training time, seconds.
+    leaf_mass : float32, shape (leaves, bins)
+        Share of the training times in each bin.
+    """
+
+    roots: Integers
+    feature: Integers
+    threshold: Floats
+    children: Integers
+    leaf: Integers
+    leaf_mean: Floats
+    leaf_mass: NDArray[np.float32]
+
+    @classmethod
+    def train(cls, features: Floats, seconds: Floats, settings: ForestSettings | None = None) -> Self:
+        """Grow a forest on jobs in the order they became known.
+
+        Parameters
+        ----------
+        features : float64, shape (jobs, features)
+            Without NaN.
+        seconds : float64, shape (jobs,)
+            What happened; at least 0.
+        settings : ForestSettings, optional
+            How it is grown.
+
+        Raises
+        ------
+        ValueError
+            There is nothing to learn from.
+        """
+        from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 (training only)
+
+        from advisor.predict.trees._sklearn_trees import flatten  # noqa: PLC0415 (as above)
+
+        chosen = settings or ForestSettings()
+        x, y = features[-chosen.most_jobs :], seconds[-chosen.most_jobs :]
+        if len(y) == 0:
+            msg = "no job to learn from"
+            raise ValueError(msg)
+        model = RandomForestRegressor(
+            chosen.trees,
+            min_samples_leaf=chosen.leaf_jobs,
+            max_features=chosen.feature_share,
+            max_samples=chosen.job_share if len(y) > 1 else None,
+            n_jobs=1,
+            random_state=chosen.seed,
+        ).fit(x, np.log1p(y))
+        flat = flatten(model)
+        nodes = model.apply(x) + flat["roots"]
+        leaf, means, masses = _leaf_tables(nodes, y, len(flat["feature"]))
+        return cls(
+            roots=flat["roots"],
+            feature=flat["feature"],
+            threshold=flat["threshold"],
+            children=np.ascontiguousarray(flat["children"][:, :2]),
+            leaf=leaf,
+            leaf_mean=means,
+            leaf_mass=masses,
+        )
+
+    def predict(self, rows: Floats) -> Distributions:
+        """Predict jobs; rows of shape (n, features) without NaN."""
+        table = np.ascontiguousarray(rows, dtype=np.float64)
+        mean, mass = np.empty(len(table)), np.empty((len(table), BINS))
+        walk(
+            table,
+            self.roots,
+            self.feature,
+            self.threshold,
+            self.children,
+            self.leaf,
+            self.leaf_mean,
+            self.leaf_mass,
+            mean,
+            mass,
+        )
+        return Distributions(mean=mean, mass=mass)
+
+    @classmethod
+    def joined(cls, forests: Sequence[Self]) -> Self:
+        """One forest of all trees; of forests with as many trees each, its mean is the mean of theirs."""
+        sizes = np.array([len(forest.feature) for forest in forests])
+        leaves = np.array([len(forest.leaf_mean) for forest in forests])
+        parts = list(zip(forests, np.cumsum(sizes) - sizes, np.cumsum(leaves) - leaves, strict=True))
+        return cls(
+            roots=np.concatenate([part.roots + nodes for part, nodes, _ in parts]).astype(np.int32),
+            feature=np.concatenate([part.feature for part in forests]),
+            threshold=np.concatenate([part.threshold for part in forests]),
+            # leaves have no children; what stands there is never looked at
+            children=np.concatenate([part.children + nodes for part, nodes, _ in parts]).astype(np.int32),
+            leaf=np.concatenate([part.leaf + first for part, _, first in parts]).astype(np.int32),
+            leaf_mean=np.concatenate([part.leaf_mean for part in forests]),
+            leaf_mass=np.concatenate([part.leaf_mass for part in forests]),
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays for the model store."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return arrays | {"format": np.array([FORMAT], np.int64)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild what :meth:`to_arrays` gave, and check that no walk can leave the arrays or go in a circle.
+
+        Raises
+        ------
+        BadInput
+            Incomplete, damaged or of another format.
+        """
+        try:
+            forest = cls(**{field.name: arrays[field.name] for field in fields(cls)})
+            sound = int(arrays["format"][0]) == FORMAT and forest._is_sound()
+        except (KeyError, ValueError, IndexError, TypeError):
+            sound = False
+        if not sound:
+            raise BadInput(
+                "damaged trees",
+                where="distribution forest",
+                mend="Take the model away; `advisor control` grows new forests",
+                code="distribution.arrays",
+            )
+        return forest
+
+    def _is_sound(self) -> bool:
+        nodes, leaves = len(self.feature), len(self.leaf_mean)
+        inner = np.flatnonzero(self.feature >= 0)
+        if self.children.shape != (nodes, 2) or self.leaf_mass.shape != (leaves, BINS):
+            return False
+        children = self.children[inner]
+        return bool(
+            self.threshold.shape == self.leaf.shape == (nodes,)
+            and np.all((self.roots >= 0) & (self.roots < nodes))
+            and np.all((children > inner[:, None]) & (children < nodes))
+            and np.all((self.leaf >= 0) & (self.leaf < leaves))
+        )
+
+
+def _leaf_tables(
+    nodes: NDArray[np.int64], seconds: Floats, count: int
+) -> tuple[Integers, Floats, NDArray[np.float32]]:
+    """Mean and histogram of every leaf that a training job falls into.
+
+    Parameters
+    ----------
+    nodes : int64, shape (jobs, trees)
+        Leaf of each job in each tree, as number of a node.
+    seconds : float64, shape (jobs,)
+        What happened.
+    count : int
+        Nodes of all trees.
+    """
+    bins = np.clip(np.searchsorted(EDGES, seconds, side="right") - 1, 0, BINS - 1)
+    used, index = np.unique(nodes, return_inverse=True)
+    index = index.reshape(nodes.shape)
+    jobs = np.bincount(index.ravel(), minlength=len(used)).astype(np.float64)
+    totals, mass = np.zeros(len(used)), np.zeros((len(used), BINS), np.float32)
+    for tree in range(nodes.shape[1]):
+        np.add.at(totals, index[:, tree], seconds)
+        np.add.at(mass, (index[:, tree], bins), 1.0)
+    leaf = np.zeros(count, np.int32)
+    leaf[used] = np.arange(len(used), dtype=np.int32)
+    return leaf, totals / jobs, (mass / jobs[:, None]).astype(np.float32)

@@ -1,0 +1,228 @@
+"""A log's jobs forecast by distribution forests, each by a forest grown only on what was known before it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.estimate import Estimate, Estimates, holds
+from advisor.model.table import JobTable
+from advisor.predict.forecast.calibration import COVERAGE, IntervalCalibration, cut_interval
+from advisor.predict.forecast.distribution import BINS, Distributions
+from advisor.predict.forecast.placement_replay import features_of
+from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.knn.fitness import Target
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+__all__ = ["COVERAGE", "ForecastColumns", "ForecastOptions", "estimates_at", "forecast_rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForecastColumns:
+    """One target's forecasts of some rows.
+
+    Attributes
+    ----------
+    rows : int64, shape (n,)
+        Rows of the table, in submission order.
+    mean : float64, shape (n,)
+        Seconds; NaN before there is a forest.
+    quantiles : float64, shape (n, 20)
+        Equally likely values, seconds.
+    mass : float64, shape (n, bins)
+        Probabilities of `advisor.predict.forecast.distribution.EDGES`, not capped; NaN where there are none.
+    variance, lower, upper : float64, shape (n,)
+        Of the predictive distribution; 90 % of all truths lie from `lower` to `upper`.
+    calibration : IntervalCalibration
+        Where intervals are cut after the last row.
+    """
+
+    rows: Rows
+    mean: Floats
+    quantiles: Floats
+    mass: Floats
+    variance: Floats
+    lower: Floats
+    upper: Floats
+    calibration: IntervalCalibration = field(default_factory=IntervalCalibration)
+
+    def estimate(self, index: int) -> Estimate:
+        """One forecast as the decision meets it."""
+        return Estimate(
+            seconds=float(self.mean[index]),
+            variance=float(self.variance[index]),
+            lower=float(self.lower[index]),
+            upper=float(self.upper[index]),
+            coverage=COVERAGE,
+            neighbours=0,
+            quantiles=tuple(self.quantiles[index].tolist()),
+        )
+
+
+def estimates_at(forecasts: Mapping[Target, ForecastColumns], index: int) -> Estimates | None:
+    """Both forecasts of one row as the decision meets them; None before there is a forest of each."""
+    wait, run = forecasts["wait"], forecasts["run"]
+    if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
+        return None
+    return Estimates(wait=wait.estimate(index), run=run.estimate(index))
+
+
+def forecast_rows(
+    table: JobTable,
+    rows: Rows,
+    options: ForecastOptions,
+    *,
+    features: Floats | None = None,
+    rolling: RollingForests | None = None,
+    tick: Callable[[int], None] | None = None,
+) -> dict[Target, ForecastColumns]:
+    """Forecast waits and run times of rows of a log, in submission order.
+
+    Parameters
+    ----------
+    table : JobTable
+        The whole log.
+    rows : int64
+        Rows that ran, in submission order; the first `options.first` get no forecast.
+    options : ForecastOptions
+        How forecasts are made.
+    features : float64, optional
+        Of every row (`features_of`); computed when not given.
+    rolling : RollingForests, optional
+        Grown on the way; to be had by the caller.
+    tick : callable, optional
+        Told now and then how many rows were done.
+
+    Returns
+    -------
+    dict
+        ``"wait"`` and ``"run"``, one forecast per row. Run times are capped by the requested time: no job
+        runs longer than it may.
+    """
+    if features is None:
+        features = features_of(table, stop=int(rows.max()) + 1 if len(rows) else 0)
+    forests = rolling if rolling is not None else RollingForests(options)
+    known = {target: Known.of(table, target) for target in TARGETS}
+    found = {target: _Found.of(len(rows)) for target in TARGETS}
+    for begin in range(min(options.first, len(rows)), len(rows), options.retrain_jobs):
+        part = slice(begin, min(begin + options.retrain_jobs, len(rows)))
+        now = float(table.submit[rows[begin]])
+        for target in forests.grow(known, features, now=now, number=begin):
+            found[target].fill(part, forests.predict(target, features[rows[part]]))
+        if tick is not None:
+            tick(part.stop - part.start)
+    return {target: found[target].columns(table, rows, target, features[rows]) for target in TARGETS}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Distributions while they are being made; NaN where there is none."""
+
+    mean: Floats
+    mass: Floats
+
+    @classmethod
+    def of(cls, count: int) -> _Found:
+        return cls(np.full(count, np.nan), np.full((count, BINS), np.nan))
+
+    def fill(self, part: slice, distributions: Distributions) -> None:
+        self.mean[part] = distributions.mean
+        self.mass[part] = distributions.mass
+
+    def columns(self, table: JobTable, rows: Rows, target: Target, features: Floats) -> ForecastColumns:
+        limit = np.full(len(rows), np.inf) if target == "wait" else table.requested_time[rows]
+        most = np.where(np.isnan(limit), np.inf, limit)
+        mean = np.minimum(self.mean, most)
+        distributions = Distributions(mean=self.mean, mass=self.mass)
+        quantiles = np.minimum(distributions.quantiles(), most[:, None])
+        intervals = _Intervals.of(table, rows, target, most)
+        for index in range(len(rows)):
+            intervals.cut(index, self.mass[index], features[index])
+        return ForecastColumns(
+            rows=rows,
+            mean=mean,
+            quantiles=quantiles,
+            mass=self.mass,
+            variance=np.mean((quantiles - mean[:, None]) ** 2, axis=1),
+            lower=intervals.bounds[:, 0],
+            upper=intervals.bounds[:, 1],
+            calibration=intervals.calibration,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Intervals:
+    """Intervals of one target's forecasts, each cut by what was known of the earlier ones at its submission.
+
+    Attributes
+    ----------
+    target : Target
+        Whose.
+    submit, begin, labels, most : float64, shape (n,)
+        Seconds: submission, when what is forecast begins, how long it took, how long was asked for.
+    bounds : float64, shape (n, 2)
+        Filled in; NaN where there is no forecast.
+    calibration : IntervalCalibration
+        In force.
+    due : list
+        Heap of what will be known: when, whether only that an interval was exceeded, index.
+    judged : ndarray of bool, shape (n,)
+        Whether a row's interval has been found to have held or not.
+    """
+
+    target: Target
+    submit: Floats
+    begin: Floats
+    labels: Floats
+    most: Floats
+    bounds: Floats
+    calibration: IntervalCalibration
+    due: list[tuple[float, bool, int]]
+    judged: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, table: JobTable, rows: Rows, target: Target, most: Floats) -> _Intervals:
+        submit, is_wait = table.submit[rows], target == "wait"
+        return cls(
+            target,
+            submit,
+            submit if is_wait else table.start[rows],
+            (table.first_wait if is_wait else table.whole_run)[rows],
+            most,
+            np.full((len(rows), 2), np.nan),
+            IntervalCalibration(),
+            [],
+            np.zeros(len(rows), np.bool_),
+        )
+
+    def cut(self, index: int, mass: Floats, features: Floats) -> None:
+        """Cut the next row's interval."""
+        while self.due and self.due[0][0] < self.submit[index]:
+            _, is_exceeded, past = heapq.heappop(self.due)
+            self._learn(past, is_exceeded=is_exceeded)
+        if np.isnan(mass[0]):
+            return
+        where = np.array(self.calibration.cut)
+        target = TARGETS.index(self.target)
+        cut_interval(mass, features, target, self.most[index], where, self.bounds[index])
+        label = self.labels[index]
+        if label >= 0:
+            known, exceeded = self.begin[index] + label, self.begin[index] + self.bounds[index, 1]
+            heapq.heappush(self.due, (float(known), False, index))
+            if exceeded < known:
+                heapq.heappush(self.due, (float(exceeded), True, index))
+
+    def _learn(self, index: int, *, is_exceeded: bool) -> None:
+        label = float(self.labels[index])
+        if not self.judged[index]:
+            self.judged[index] = True
+            lower, upper = self.bounds[index].tolist()
+            self.calibration.learn(inside=holds(lower, label, upper))
+        if self.target == "run" and not is_exceeded:
+            self.calibration.learn_overrun(label, float(self.most[index]))

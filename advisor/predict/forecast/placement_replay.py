@@ -1,0 +1,118 @@
+"""Placement features of a log: an observer is told what happened to its jobs, as it became known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.table import JobTable
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.forecast.placement_look import FEATURES
+
+Floats = NDArray[np.float64]
+
+
+def features_of(
+    table: JobTable, *, stop: int | None = None, tick: Callable[[int], None] | None = None
+) -> Floats:
+    """Features of a log's submissions, each from what was known then.
+
+    At equal times ends come first, then starts, then submissions; a job that starts at once starts after its
+    own submission.
+
+    Parameters
+    ----------
+    table : JobTable
+        The log; rows that never ran take no part.
+    stop : int, optional
+        First row that is not needed.
+    tick : callable, optional
+        Told now and then how many rows were done.
+
+    Returns
+    -------
+    float64, shape (rows, features)
+        NaN for rows that never ran and rows from `stop` on.
+    """
+    count = len(table) if stop is None else min(stop, len(table))
+    observer = observer_of(table)
+    features = np.full((len(table), len(FEATURES)), np.nan)
+    done = 0
+    for kind, row, time in _events(table, count):
+        if kind is not EventKind.SUBMIT:
+            observer.tell(kind, row, time)
+            continue
+        features[row] = observer.submit(row, _submission(table, row))
+        done += 1
+        if tick is not None and done % 512 == 0:
+            tick(512)
+    return features
+
+
+def observer_of(table: JobTable) -> PlacementFeatures:
+    """An observer of a log's machine that has seen nothing yet."""
+    machine = table.total_processors or int(table.processors.max(initial=1))
+    return PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
+
+
+def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
+    """An observer that has seen a whole log, as `features_of` leaves it behind.
+
+    Parameters
+    ----------
+    table : JobTable
+        A job that still waits has an infinite wait and run time, one that runs an infinite run time.
+    keys : sequence
+        Under which each row is to be found afterwards.
+    """
+    observer = observer_of(table)
+    for kind, row, time in _events(table, len(table)):
+        if kind is EventKind.SUBMIT:
+            observer.join(keys[row], _submission(table, row))
+        else:
+            observer.tell(kind, keys[row], time)
+    return observer
+
+
+def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:
+    """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come.
+
+    A requeued job is on the machine from its first start on: when its runs in between ended a log does not
+    say. Where the first start is not known, either, from its last.
+    """
+    ran = np.flatnonzero(table.run[:count] > 0)
+    wait = np.maximum(table.wait, 0.0)
+    start = table.submit + wait
+    first = table.submit + np.maximum(table.first_wait, 0.0)
+    again = ran[table.requeued_seconds[ran] != 0.0]  # NaN is not 0
+    once = ran[np.isfinite(first[ran])]
+    ends = np.where(table.is_whole[ran], EventKind.END, EventKind.CUT_SHORT)
+    starts = np.where(first[once] > table.submit[once], EventKind.START, EventKind.START_AT_ONCE)
+    parts = (
+        (ran, start + table.run, ends),
+        (once, first, starts),
+        (ran, table.submit, np.full(len(ran), EventKind.SUBMIT)),
+        (again, start, np.full(len(again), EventKind.REQUEUE)),
+        (again, start, np.full(len(again), EventKind.START_AGAIN)),
+    )
+    rows, times, kinds = (
+        np.concatenate(columns)
+        for columns in zip(*((rows, all_times[rows], kinds) for rows, all_times, kinds in parts), strict=True)
+    )
+    order = np.lexsort((rows, kinds, times))
+    for event in order[np.isfinite(times[order])]:
+        yield EventKind(kinds[event]), int(rows[event]), float(times[event])
+
+
+def _submission(table: JobTable, row: int) -> Submission:
+    return Submission(
+        time=float(table.submit[row]),
+        processors=int(table.processors[row]),
+        request=float(table.requested_time[row]),
+        user=int(table.user[row]),
+        group=int(table.group[row]),
+        queue=int(table.queue[row]),
+        executable=int(table.executable[row]) if table.executable is not None else -1,
+    )

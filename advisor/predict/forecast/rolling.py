@@ -1,0 +1,185 @@
+"""Distribution forests that roll along with the jobs: a new one now and then, the newest few averaged.
+
+The same for a replay, which grows them as it walks through a log, and for a live site, whose control process
+grows them from its history: both call :meth:`RollingForests.grow`, and both forecast with what is in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+from advisor.predict.forecast.distribution import DistributionForest, Distributions, ForestSettings
+from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.knn.fitness import Target
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastOptions:
+    """How forecasts are made.
+
+    Attributes
+    ----------
+    first : int
+        Jobs that are only learned from.
+    retrain_jobs : int
+        A new forest after so many submissions.
+    forests : int
+        The newest so many are averaged: as steady as one large forest, and grown bit by bit.
+    forest : ForestSettings
+        How each is grown.
+    """
+
+    first: int = 1_000
+    retrain_jobs: int = 500
+    forests: int = 4
+    forest: ForestSettings = field(default_factory=ForestSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Known:
+    """What a log teaches one estimator, in the order it becomes known.
+
+    Attributes
+    ----------
+    rows : ndarray of int64
+        Rows of the table.
+    times : ndarray of float64
+        When each becomes known, seconds: a wait when the job starts, a run time when it ends.
+    labels : ndarray of float64
+        By row of the table, seconds.
+    """
+
+    rows: Rows
+    times: Floats
+    labels: Floats
+
+    @classmethod
+    def of(cls, table: JobTable, target: Target) -> Self:
+        """Every job that ran, with a label that is not below 0 (clocks that disagreed) nor still to come.
+
+        Of a requeued job the wait for its first start; no run time of one that was cut short.
+        """
+        labels = table.first_wait if target == "wait" else table.whole_run
+        times = table.submit + labels if target == "wait" else table.end
+        usable = np.flatnonzero((table.run > 0) & (labels >= 0) & np.isfinite(labels))
+        rows = usable[np.argsort(times[usable], kind="stable")]
+        return cls(rows=rows, times=times[rows], labels=labels)
+
+
+class RollingForests:
+    """The newest forests of waits and of run times.
+
+    Parameters
+    ----------
+    options : ForecastOptions
+        How they are grown, and how many are kept.
+
+    Attributes
+    ----------
+    options : ForecastOptions
+        As given.
+    """
+
+    def __init__(self, options: ForecastOptions) -> None:
+        self.options = options
+        self._newest = {target: deque[DistributionForest](maxlen=options.forests) for target in TARGETS}
+
+    def grow(
+        self, known: Mapping[Target, Known], features: Floats, *, now: float, number: int
+    ) -> Iterator[Target]:
+        """Grow one more forest per target, on the newest jobs known before ``now``; one a step.
+
+        Parameters
+        ----------
+        known : mapping
+            What the log teaches, per target.
+        features : float64, shape (rows, features)
+            Of every row of that log; NaN: the row is not learned from.
+        now : float
+            Seconds, the log's clock.
+        number : int
+            Added to the seed, so that forests differ in more than their jobs.
+
+        Yields
+        ------
+        Target
+            Each target with a forest, when it has been grown.
+        """
+        forest = self.options.forest
+        for target in TARGETS:
+            past = known[target].rows[: np.searchsorted(known[target].times, now, side="left")]
+            past = past[np.isfinite(features[past, 0])][-forest.most_jobs :]
+            if len(past):
+                settings = replace(forest, seed=forest.seed + number)
+                labels = known[target].labels[past]
+                self._newest[target].append(DistributionForest.train(features[past], labels, settings))
+                yield target
+
+    def predict(self, target: Target, rows: Floats) -> Distributions:
+        """Predict jobs; rows of shape (n, features) without NaN."""
+        each = [forest.predict(rows) for forest in self._newest[target]]
+        return Distributions(
+            mean=np.mean([found.mean for found in each], axis=0),
+            mass=np.mean([found.mass for found in each], axis=0),
+        )
+
+    def joined(self, target: Target) -> DistributionForest:
+        """All trees of one target as one forest."""
+        return DistributionForest.joined(self._newest[target])
+
+    def __len__(self) -> int:
+        """Forests of each target; 0 while one of them has none."""
+        return min(len(forests) for forests in self._newest.values())
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays for the model store."""
+        return {
+            f"{target}.{index}.{name}": array
+            for target, forests in self._newest.items()
+            for index, forest in enumerate(forests)
+            for name, array in forest.to_arrays().items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], options: ForecastOptions) -> Self:
+        """Rebuild what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        BadInput
+            Incomplete, damaged or of other features.
+        """
+        rolling = cls(options)
+        for target, forests in rolling._newest.items():
+            for index in range(options.forests):
+                prefix = f"{target}.{index}."
+                part = {
+                    name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)
+                }
+                if part:
+                    forests.append(_checked(DistributionForest.from_arrays(part)))
+        return rolling
+
+
+def _checked(forest: DistributionForest) -> DistributionForest:
+    if len(forest.feature) and int(forest.feature.max()) >= len(FEATURES):
+        raise BadInput(
+            "trees of features nobody knows",
+            where="distribution forest",
+            mend="Take the model away; `advisor control` grows new forests",
+            code="distribution.features",
+        )
+    return forest

@@ -1,0 +1,1 @@
+"""Nearest neighbours by HEOM, their features and their tuning (Cunha et al.)."""

@@ -1,0 +1,192 @@
+"""The states of a whole log at once: sorted event lists merged by one compiled pass.
+
+Same rules as :class:`advisor.predict.knn.tracker.ClusterTracker`, which it is tested against event by event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+from advisor.model.cluster import ClusterState
+from advisor.model.table import JobTable
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateColumns:
+    """One state a row: the fields of :class:`ClusterState` as arrays of one length."""
+
+    time: Floats
+    queue_size: Integers
+    queued_work_core_seconds: Floats
+    remaining_work_core_seconds: Floats
+    free_processors: Integers
+    total_processors: Integers
+    running_jobs: Integers
+    running_mean_processors: Floats
+    running_mean_age_seconds: Floats
+    waiting_mean_processors: Floats
+    waiting_mean_age_seconds: Floats
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def state(self, row: int) -> ClusterState:
+        """One row as a record."""
+        return ClusterState(**{field.name: getattr(self, field.name)[row].item() for field in fields(self)})
+
+
+def states_of(table: JobTable) -> StateColumns:
+    """The state met by each submission of a log, in the table's row order.
+
+    Parameters
+    ----------
+    table : JobTable
+        Rows in any order. A wait below 0 counts as 0. A row that never ran (run time 0 or less) waits and
+        then leaves the queue. Unknown requests: see :mod:`advisor.predict.knn.tracker`.
+
+    Returns
+    -------
+    StateColumns
+        Row i is what row i of the table met; ``time`` is its submission. Where the table does not know its
+        machine's size, the most processors seen busy so far stand for it.
+    """
+    order = np.argsort(table.submit, kind="stable")
+    submit = table.submit[order]
+    origin = submit[0] if len(submit) else 0.0
+    submit = submit - origin
+    start = submit + np.maximum(np.nan_to_num(table.wait[order]), 0.0)
+    end = start + np.maximum(np.nan_to_num(table.run[order]), 0.0)
+    request = _filled_requests(table.requested_time[order])
+    settled = np.minimum(end, start + request)
+    integers = np.zeros((4, len(submit)), np.int64)
+    floats = np.zeros((6, len(submit)))
+    events = _Events(
+        submit=submit,
+        start=start,
+        end=end,
+        settled=settled,
+        by_start=np.argsort(start, kind="stable"),
+        by_end=np.argsort(end, kind="stable"),
+        by_settled=np.argsort(settled, kind="stable"),
+        processors=table.processors[order].astype(np.int64),
+        request=request,
+    )
+    _sweep(events, table.total_processors, integers, floats)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    queue_size, free, total, running = integers[:, back]
+    queued, remaining, running_size, running_age, waiting_size, waiting_age = floats[:, back]
+    return StateColumns(
+        time=table.submit.copy(),
+        queue_size=queue_size,
+        queued_work_core_seconds=queued,
+        remaining_work_core_seconds=remaining,
+        free_processors=free,
+        total_processors=total,
+        running_jobs=running,
+        running_mean_processors=running_size,
+        running_mean_age_seconds=running_age,
+        waiting_mean_processors=waiting_size,
+        waiting_mean_age_seconds=waiting_age,
+    )
+
+
+def _filled_requests(request: Floats) -> Floats:
+    """Requests with the unknown ones as the mean of the known ones before them, in whole seconds."""
+    known = np.isfinite(request) & (request >= 0)
+    counts = np.cumsum(known)
+    means = np.rint(np.cumsum(np.where(known, request, 0.0)) / np.maximum(counts, 1))
+    return np.where(known, request, means)
+
+
+class _Events(NamedTuple):
+    """Jobs by rank of submission, and their ranks in the order of what happens to them."""
+
+    submit: Floats
+    start: Floats
+    end: Floats
+    settled: Floats  # when nothing of the request is left: at its limit or its end
+    by_start: Integers
+    by_end: Integers
+    by_settled: Integers
+    processors: Integers
+    request: Floats
+
+
+@compiled
+def _sweep(  # noqa: C901, PLR0915 (one pass over all event lists: every counter is used by each)
+    events: _Events, total_processors: int, integers: Integers, floats: Floats
+) -> None:
+    """Fill the columns, submissions in order.
+
+    Jobs are known by their rank of submission. An event at or before a submission's time counts when its job
+    was submitted before it: the sorted lists are stable, so those of later rank at the same time come last.
+    """
+    submit, start, end, settled, by_start, by_end, by_settled, processors, request = events
+    n = len(submit)
+    next_start = next_end = next_settled = 0
+    waiting = waiting_processors = running = running_processors = owing = most_busy = 0
+    waiting_since = running_since = queued = owed = 0.0
+    for rank in range(n):
+        now = submit[rank]
+        while True:  # starts and ends in order of time, ends first
+            starts = next_start < n and start[by_start[next_start]] <= now and by_start[next_start] < rank
+            ends = next_end < n and end[by_end[next_end]] <= now and by_end[next_end] < rank
+            if not (starts or ends):
+                break
+            if ends and not (starts and start[by_start[next_start]] < end[by_end[next_end]]):
+                job = by_end[next_end]
+                next_end += 1
+                if end[job] > start[job]:
+                    running -= 1
+                    running_processors -= processors[job]
+                    running_since = running_since - start[job] if running else 0.0
+                continue
+            job = by_start[next_start]
+            next_start += 1
+            waiting -= 1
+            waiting_processors -= processors[job]
+            waiting_since = waiting_since - submit[job] if waiting else 0.0
+            queued -= processors[job] * request[job]
+            if end[job] > start[job]:
+                running += 1
+                running_processors += processors[job]
+                running_since += start[job]
+                owed += processors[job] * (start[job] + request[job])
+                owing += processors[job]
+            most_busy = max(most_busy, running_processors)
+        while (
+            next_settled < n and settled[by_settled[next_settled]] <= now and by_settled[next_settled] < rank
+        ):
+            job = by_settled[next_settled]
+            next_settled += 1
+            if end[job] > start[job]:
+                owed -= processors[job] * (start[job] + request[job])
+                owing -= processors[job]
+        queued = queued if waiting else 0.0  # rounding, if any, ends here
+        owed = owed if owing else 0.0
+        total = total_processors if total_processors > 0 else most_busy
+        integers[0, rank] = waiting
+        integers[1, rank] = max(0, total - running_processors)
+        integers[2, rank] = total
+        integers[3, rank] = running
+        floats[0, rank] = queued
+        floats[1, rank] = max(0.0, owed - owing * now)
+        if running:
+            floats[2, rank] = running_processors / running
+            floats[3, rank] = max(0.0, now - running_since / running)
+        if waiting:
+            floats[4, rank] = waiting_processors / waiting
+            floats[5, rank] = max(0.0, now - waiting_since / waiting)
+        waiting += 1
+        waiting_processors += processors[rank]
+        waiting_since += now
+        queued += processors[rank] * request[rank]

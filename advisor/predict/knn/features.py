@@ -1,0 +1,262 @@
+"""What the estimators look at: the input features of Cunha et al., Table I, and how they become numbers.
+
+A vector of features is float64, NaN where a value is unknown. A nominal value becomes a code by hashing its
+text, so no vocabulary has to grow, be bounded, stored, or shared between the process that learns and the one
+that answers; equal names have equal codes everywhere, and two names collide with a chance of 2**-52.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import BadInput
+from advisor.model.job import Job
+from advisor.model.table import UNKNOWN_CODE, JobTable
+from advisor.predict.knn.tracker import StateColumns
+
+Floats = NDArray[np.float64]
+
+DAY: Final = 86_400.0
+EPOCH_WEEKDAY: Final = 3  # 1970-01-01 was a Thursday; Monday is 0
+CODES_REMEMBERED: Final = 65_536
+MAX_NAME: Final = 1024
+
+_JOB_NOMINAL: Final = MappingProxyType[str, Callable[[Job], str | None]](
+    {
+        "user": lambda job: job.user,
+        "group": lambda job: job.group,
+        "queue": lambda job: job.queue,
+        "account": lambda job: job.account,
+        "qos": lambda job: job.qos,
+        "name": lambda job: job.name,
+    }
+)
+_JOB_NUMBERS: Final = MappingProxyType[str, Callable[[Job], float | None]](
+    {
+        "requested_time": lambda job: job.requested_time,
+        "processors": lambda job: job.processors,
+        "nodes": lambda job: job.nodes,
+        "memory": lambda job: job.memory_mb,
+        "requested_work": lambda job: (
+            None if job.requested_time is None else job.requested_time * job.processors
+        ),
+    }
+)
+_TIME_NUMBERS: Final = MappingProxyType[str, Callable[[Floats], Floats]](
+    {
+        "submission_time": lambda local: local,
+        "weekday": lambda local: (local // DAY + EPOCH_WEEKDAY) % 7,
+        "time_since_midnight": lambda local: local % DAY,
+    }
+)
+_STATE_NUMBERS: Final = MappingProxyType(
+    {
+        "queue_size": "queue_size",
+        "queued_work": "queued_work_core_seconds",
+        "remaining_work": "remaining_work_core_seconds",
+        "free_processors": "free_processors",
+        "running_jobs": "running_jobs",
+        "running_mean_processors": "running_mean_processors",
+        "running_mean_age": "running_mean_age_seconds",
+        "waiting_mean_processors": "waiting_mean_processors",
+        "waiting_mean_age": "waiting_mean_age_seconds",
+    }
+)
+_TABLE_COLUMNS: Final = MappingProxyType(
+    {"user": "user", "group": "group", "queue": "queue", "name": "executable"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSchema:
+    """Names of the input features, in the order of a vector.
+
+    Parameters
+    ----------
+    name : str
+        What the schema is called in manifests.
+    features : tuple of str
+        Known names: ``user group queue account qos name`` (nominal); ``requested_time processors nodes memory
+        requested_work`` (of the job); ``submission_time weekday time_since_midnight`` (site's local time);
+        ``queue_size queued_work remaining_work free_processors running_jobs running_mean_processors
+        running_mean_age waiting_mean_processors waiting_mean_age`` (of the cluster).
+
+    Raises
+    ------
+    BadInput
+        A name is not known or occurs twice.
+    """
+
+    name: str
+    features: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        known = [*_JOB_NOMINAL, *_JOB_NUMBERS, *_TIME_NUMBERS, *_STATE_NUMBERS]
+        wrong = sorted(set(self.features) - set(known)) or [
+            feature for feature in self.features if self.features.count(feature) > 1
+        ]
+        if wrong or not self.features:
+            raise BadInput(
+                f"unknown or repeated features {wrong}" if wrong else "no features",
+                where=f"feature schema {self.name!r}",
+                mend=f"Name each at most once, out of: {', '.join(known)}.",
+                code="features.unknown",
+            )
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def nominal(self) -> NDArray[np.bool_]:
+        """Which features are compared by overlap."""
+        return np.array([feature in _JOB_NOMINAL for feature in self.features])
+
+
+CUNHA_TABLE_I: Final = FeatureSchema(
+    "cunha-table-1",
+    (
+        "user",
+        "group",
+        "queue",
+        "submission_time",
+        "requested_time",
+        "queue_size",
+        "queued_work",
+        "remaining_work",
+        "weekday",
+        "time_since_midnight",
+        "free_processors",
+    ),
+)
+"""The published features. The requested processors are not among them."""
+
+WITH_PROCESSORS: Final = FeatureSchema("cunha-table-1+processors", (*CUNHA_TABLE_I.features, "processors"))
+"""The published features and the requested processors."""
+
+
+def code_of(text: str) -> float:
+    """Code of a nominal value: 52 bits of its hash, exact in a float64."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return float(int.from_bytes(digest, "little") >> 12)
+
+
+class Encoder:
+    """Turns jobs, and states of the cluster, into vectors of a schema.
+
+    Parameters
+    ----------
+    schema : FeatureSchema
+        What to look at.
+    start_of_log : float
+        Epoch seconds of time 0: 0 live, the log's start in a replay. Needed for week days.
+    utc_offset_seconds : float
+        The site's offset from UTC: midnight is the users' midnight.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema = CUNHA_TABLE_I,
+        *,
+        start_of_log: float = 0.0,
+        utc_offset_seconds: float = 0.0,
+    ) -> None:
+        self.schema = schema
+        self.start_of_log = start_of_log
+        self.utc_offset_seconds = utc_offset_seconds
+        self._codes: dict[str, float] = {}
+        self._reads = [self._reader(feature) for feature in schema.features]
+
+    def encode(self, job: Job, state: ClusterState | None) -> Floats:
+        """Encode one submission.
+
+        Parameters
+        ----------
+        job : Job
+            As submitted.
+        state : ClusterState or None
+            What it met; None leaves the cluster's features unknown.
+
+        Returns
+        -------
+        ndarray of shape (features,)
+            NaN where unknown.
+        """
+        local = job.submit_time + self.start_of_log + self.utc_offset_seconds
+        return np.array([read(job, state, local) for read in self._reads])
+
+    def encode_table(self, table: JobTable, states: StateColumns) -> Floats:
+        """Encode a log, row by row the same as :meth:`encode` on its jobs.
+
+        Parameters
+        ----------
+        table : JobTable
+            Its nominal codes stand for its ``names``, else for the text of the number, as in a log read job
+            by job. Its own ``start_of_log`` holds; the offset from UTC is the encoder's.
+        states : StateColumns
+            What each row met.
+
+        Returns
+        -------
+        ndarray of shape (jobs, features)
+            NaN where unknown, as whatever a table has no column for.
+        """
+        local = table.submit + table.start_of_log + self.utc_offset_seconds
+        columns = [self._column(feature, table, states, local) for feature in self.schema.features]
+        return np.ascontiguousarray(np.array(columns).T)
+
+    def _column(self, feature: str, table: JobTable, states: StateColumns, local: Floats) -> Floats:
+        if feature in _TABLE_COLUMNS:
+            column = _TABLE_COLUMNS[feature]
+            numbers, rows = np.unique(getattr(table, column), return_inverse=True)
+            names = table.names.get(column)
+            texts = [
+                None if number == UNKNOWN_CODE else str(number) if names is None else names[number]
+                for number in numbers.tolist()
+            ]
+            return np.array([self._code(text) for text in texts], np.float64)[rows]
+        if feature in _TIME_NUMBERS:
+            return _TIME_NUMBERS[feature](local)
+        if feature in _STATE_NUMBERS:
+            return np.asarray(getattr(states, _STATE_NUMBERS[feature]), np.float64)
+        if feature == "requested_work":
+            return table.requested_time * table.processors
+        if feature in ("requested_time", "processors"):
+            return np.asarray(getattr(table, feature), np.float64)
+        return np.full(len(table), math.nan)
+
+    def _reader(self, feature: str) -> Callable[[Job, ClusterState | None, float], float]:
+        if feature in _JOB_NOMINAL:
+            text = _JOB_NOMINAL[feature]
+            return lambda job, _state, _local: self._code(text(job))
+        if feature in _JOB_NUMBERS:
+            number = _JOB_NUMBERS[feature]
+            return lambda job, _state, _local: _number(number(job))
+        if feature in _TIME_NUMBERS:
+            clock: Callable[[float], float] = _TIME_NUMBERS[feature]  # type: ignore[assignment]  # same on a float
+            return lambda _job, _state, local: clock(local)
+        attribute = _STATE_NUMBERS[feature]
+        return lambda _job, state, _local: math.nan if state is None else float(getattr(state, attribute))
+
+    def _code(self, text: str | None) -> float:
+        if not text:
+            return math.nan
+        text = text[:MAX_NAME]
+        code = self._codes.get(text)
+        if code is None:
+            if len(self._codes) >= CODES_REMEMBERED:  # a cache, not a vocabulary: nothing is lost
+                self._codes.clear()
+            code = self._codes[text] = code_of(text)
+        return code
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,437 @@
+"""k nearest neighbours with the heterogeneous distance HEOM (Cunha et al. 2017, section IV-A).
+
+The definition in plain Python is :mod:`advisor.predict.heom`, which this is tested against.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimate
+from advisor.predict.knn import _search, _sieve
+from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
+
+Floats = NDArray[np.float64]
+
+MAX_NEIGHBOURS: Final = 1000
+FIRST_ROOM: Final = 1024
+LARGEST_VALUE: Final = _sieve.LARGEST_VALUE
+_WIDENING_RATE: Final = 0.1
+"""A miss makes later intervals a tenth wider: it has the first 1,000 jobs of a site to learn in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnnParameters:
+    """What the genetic algorithm tunes: the chromosome ``[k, omega, s, w_1 .. w_n]`` (section IV-A).
+
+    Parameters
+    ----------
+    k : int
+        Neighbours, 1 to 1000.
+    omega : float
+        Stretch of the Gaussian kernel (Eq. 2), above 0.
+    s : int
+        Cases the knowledge base keeps: first in, first out.
+    weights : sequence of float
+        One per feature (Eq. 1), finite and at least 0.
+
+    Raises
+    ------
+    BadInput
+        A value is out of its range.
+    """
+
+    k: int
+    omega: float
+    s: int
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        checks = {
+            f"k is {self.k}, not within 1 to {MAX_NEIGHBOURS}": 1 <= self.k <= MAX_NEIGHBOURS,
+            f"omega is {self.omega}, not above 0": 0 < self.omega < math.inf,
+            f"s is {self.s}, not at least 1": self.s >= 1,
+            "a weight is negative or not finite": all(0 <= w < math.inf for w in self.weights),
+            "there are no weights": len(self.weights) > 0,
+        }
+        for problem, holds in checks.items():
+            if not holds:
+                raise BadInput(
+                    problem, where="k-NN parameters", mend="Run `advisor tune`.", code="knn.parameters"
+                )
+
+    @classmethod
+    def untuned(cls, schema: FeatureSchema, *, k: int = 16, omega: float = 0.5, s: int = 10_000) -> Self:
+        """Every feature of equal weight 1: what holds until `advisor tune` has run."""
+        return cls(k, omega, s, (1.0,) * len(schema))
+
+    @property
+    def chromosome(self) -> Floats:
+        """``[k, omega, s, w_1 .. w_n]``, as stored."""
+        return np.array([self.k, self.omega, self.s, *self.weights], np.float64)
+
+    @classmethod
+    def from_chromosome(cls, chromosome: Floats) -> Self:
+        """Rebuild what :attr:`chromosome` gave.
+
+        Raises
+        ------
+        BadInput
+            A value is out of its range.
+        """
+        k, omega, s, *weights = chromosome.tolist()
+        return cls(int(k), omega, int(s), tuple(weights))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EstimateColumns:
+    """Many estimates: the fields of :class:`Estimate` as arrays of one length."""
+
+    seconds: Floats
+    variance: Floats
+    lower: Floats
+    upper: Floats
+    neighbours: NDArray[np.int64]
+    coverage: float
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def estimate(self, index: int) -> Estimate:
+        """One of them as the decision meets it."""
+        return Estimate(
+            seconds=float(self.seconds[index]),
+            variance=float(self.variance[index]),
+            lower=float(self.lower[index]),
+            upper=float(self.upper[index]),
+            coverage=self.coverage,
+            neighbours=int(self.neighbours[index]),
+        )
+
+
+class KnnEstimator:
+    """Estimates a time from the most similar cases of the past.
+
+    Neighbours are ordered by distance, then newer first, then smaller job id. A feature that is unknown in
+    either case, or whose known values are all equal and differ from the query's, has distance 1.
+
+    Parameters
+    ----------
+    parameters : KnnParameters
+        k, omega, s and the weights.
+    schema : FeatureSchema
+        Names and kinds of the features; as many as there are weights.
+    coverage : float
+        Nominal coverage of the interval, between 0 and 1.
+
+    Notes
+    -----
+    An instance belongs to one thread: it keeps scratch arrays so that a question allocates next to nothing.
+
+    Examples
+    --------
+    >>> from advisor.predict.knn.features import FeatureSchema
+    >>> schema = FeatureSchema("example", ("user", "requested_time"))
+    >>> estimator = KnnEstimator(KnnParameters(k=2, omega=1.0, s=100, weights=(1.0, 1.0)), schema)
+    >>> for job_id, (user, asked, ran) in enumerate([(1, 60, 30), (1, 60, 40), (2, 900, 800)]):
+    ...     _ = estimator.add(np.array([user, asked], float), ran, time=float(job_id), job_id=job_id)
+    >>> estimate = estimator.estimate(np.array([1, 60], float))
+    >>> estimate.seconds, estimate.variance, estimate.neighbours
+    (35.0, 50.0, 2)
+    """
+
+    def __init__(
+        self, parameters: KnnParameters, schema: FeatureSchema = CUNHA_TABLE_I, *, coverage: float = 0.9
+    ) -> None:
+        if len(parameters.weights) != len(schema):
+            raise BadInput(
+                f"{len(parameters.weights)} weights for {len(schema)} features",
+                where=f"k-NN parameters for {schema.name!r}",
+                mend="Run `advisor tune` for this schema.",
+                code="knn.parameters",
+            )
+        self.parameters = parameters
+        self.schema = schema
+        self.coverage = coverage
+        self.widening = 0.0
+        self._size = 0
+        self._next = 0
+        features, room = len(schema), min(parameters.s, FIRST_ROOM)
+        self._base = _search.Base(
+            cases=np.full((features, room), math.nan),
+            labels=np.full(room, math.nan),
+            times=np.full(room, math.nan),
+            job_ids=np.zeros(room, np.int64),
+            nominal=schema.nominal,
+            low=np.full(features, math.inf),
+            high=np.full(features, -math.inf),
+            weights=np.array(parameters.weights, np.float64),
+        )
+        self._scratch = _search.scratch_for(parameters.k)
+        self._result = np.empty((1, 5))
+        self._sieve: tuple[_sieve.Sieve, _sieve.SieveScratch] | None = None
+
+    def __len__(self) -> int:
+        """Cases in the knowledge base, at most s."""
+        return self._size
+
+    def add(self, features: Floats, label: float, *, time: float, job_id: int) -> bool:
+        """Add a case; when there are s already, the one added first leaves.
+
+        Parameters
+        ----------
+        features : ndarray of shape (features,)
+            NaN where unknown.
+        label : float
+            What happened, seconds.
+        time : float
+            When it became known (ties: newer first).
+        job_id : int
+            Ties: smaller first.
+
+        Returns
+        -------
+        bool
+            False when the label is unknown (NaN or infinite): nothing is learned from it.
+        """
+        if not math.isfinite(label):
+            return False
+        self._sieve = None
+        is_full = self._size == self.parameters.s
+        if not is_full and self._size == len(self._base.labels):
+            self._grow()
+        slot = self._next
+        base = self._base
+        _search.replace_case(base, slot, self._size if is_full else 0, self._clean(features), float(label))
+        base.times[slot], base.job_ids[slot] = time, job_id
+        self._size += not is_full
+        self._next = (slot + 1) % self.parameters.s
+        return True
+
+    def add_many(self, features: Floats, labels: Floats, *, times: Floats, job_ids: NDArray[np.int64]) -> int:
+        """Add cases in order, shape (cases, features); returns how many had a known label."""
+        known = np.flatnonzero(np.isfinite(labels))
+        rows = known[-self.parameters.s :]  # the rest would have left again
+        if self._size == 0 and len(rows):
+            self._fill(self._clean(features[rows]), labels[rows], times[rows], job_ids[rows])
+        else:
+            for row in rows:
+                self.add(features[row], labels[row], time=times[row], job_id=job_ids[row])
+        return len(known)
+
+    def estimate(self, features: Floats) -> Estimate:
+        """Estimate one query (Eq. 3) with its uncertainty (Eq. 4).
+
+        Parameters
+        ----------
+        features : ndarray of shape (features,)
+            NaN where unknown.
+
+        Returns
+        -------
+        Estimate
+            ``seconds`` is NaN without neighbours and where every kernel underflows; ``variance`` is infinite
+            where the kernels sum to at most 1 (section IV-B).
+        """
+        self._run(self._clean(features)[np.newaxis, :], self._result)
+        seconds, variance, lower, upper, neighbours = self._result[0].tolist()
+        if self.widening > 0.0:
+            factor = math.exp(self.widening)
+            lower, upper = max(0.0, (1.0 + lower) / factor - 1.0), (1.0 + upper) * factor - 1.0
+        return Estimate(
+            seconds=seconds,
+            variance=variance,
+            lower=lower,
+            upper=upper,
+            coverage=self.coverage,
+            neighbours=int(neighbours),
+        )
+
+    def judge(self, *, inside: bool) -> None:
+        """Take in whether a truth lay within the interval of :meth:`estimate`; later ones are wider, or less.
+
+        Neighbours are few, and the widest interval of theirs holds too rarely. So it is widened by a factor
+        that follows the misses: online gradient descent on the quantile loss, as adaptive conformal inference
+        does it for scores (Gibbs and Candes 2021). It never becomes narrower than the published one.
+        """
+        missed = 0.0 if inside else 1.0
+        self.widening = max(0.0, self.widening + _WIDENING_RATE * (missed - (1.0 - self.coverage)))
+
+    def estimate_many(self, features: Floats) -> EstimateColumns:
+        """Estimate each row of an array of shape (queries, features), all against the same cases."""
+        results = np.empty((len(features), 5))
+        self._run(np.ascontiguousarray(self._clean(features)), results)
+        seconds, variance, lower, upper, neighbours = results.T.copy()
+        return EstimateColumns(
+            seconds=seconds,
+            variance=variance,
+            lower=lower,
+            upper=upper,
+            neighbours=neighbours.astype(np.int64),
+            coverage=self.coverage,
+        )
+
+    def neighbours(self, features: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """The neighbours an estimate rests on: job ids, distances (Eq. 1) and labels, nearest first."""
+        self._run(self._clean(features)[np.newaxis, :], self._result)
+        found = int(self._result[0, _search.NEIGHBOURS])
+        if self._sieve is not None:
+            sieve, room = self._sieve
+            slots = room.slots[:found]
+            return sieve.job_ids[slots], np.sqrt(room.best[:found]), sieve.outcomes[0, slots]
+        slots = self._scratch.slots[:found]
+        return self._base.job_ids[slots], np.sqrt(self._scratch.best[:found]), self._base.labels[slots]
+
+    def settle(self) -> None:
+        """Get ready for many questions and no new case: the same answers, sooner (``_sieve``).
+
+        Adding a case undoes it.
+        """
+        if self._size:
+            sieve = _sieve.sieve_of(self._base, self._size)
+            self._sieve = sieve, _sieve.sieve_scratch_for(self.parameters.k, sieve)
+
+    def warm(self) -> None:
+        """Compile, or load from the cache, everything a question needs; changes nothing that is known."""
+        other = KnnEstimator(replace(self.parameters, s=2), self.schema)
+        features = np.zeros(len(self.schema))
+        for job_id in range(3):
+            other.add(features, 1.0, time=0.0, job_id=job_id)
+        other.estimate(features)
+        other.neighbours(features)
+        other.settle()
+        other.estimate(features)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything needed to go on elsewhere, as plain arrays; cases oldest first."""
+        order = self._oldest_first()
+        return {
+            "features": self._base.cases[:, order].T.copy(),
+            "labels": self._base.labels[order],
+            "times": self._base.times[order],
+            "job_ids": self._base.job_ids[order],
+            "chromosome": self.parameters.chromosome,
+            "coverage": np.array([self.coverage]),
+            "widening": np.array([self.widening]),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], schema: FeatureSchema = CUNHA_TABLE_I
+    ) -> KnnEstimator:
+        """Rebuild what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        BadInput
+            An array is missing or has the wrong shape.
+        """
+        try:
+            (coverage,) = arrays["coverage"].tolist()
+            (widening,) = arrays.get("widening", np.zeros(1)).tolist()  # earlier releases had none
+            parameters = KnnParameters.from_chromosome(arrays["chromosome"])
+            features = np.asarray(arrays["features"], np.float64)
+            columns = [arrays[name] for name in ("labels", "times", "job_ids")]
+            if features.shape != (len(columns[0]), len(schema)) or any(
+                column.shape != columns[0].shape for column in columns
+            ):
+                msg = f"cases have shape {features.shape}"
+                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+        except (KeyError, ValueError, TypeError) as error:
+            raise BadInput(
+                f"damaged model: {error}",
+                where=f"k-NN arrays for {schema.name!r}",
+                mend="Run `advisor tune` or `advisor retrain`.",
+                code="knn.arrays",
+            ) from None
+        estimator = cls(parameters, schema, coverage=coverage)
+        estimator.widening = widening
+        labels, times, job_ids = columns
+        estimator.add_many(features, labels, times=times, job_ids=job_ids)
+        return estimator
+
+    def _run(self, queries: Floats, results: Floats) -> None:
+        if self._sieve is not None:
+            sieve, room = self._sieve
+            _sieve.sift_rows(
+                sieve.codes,
+                sieve.rows,
+                sieve.outcomes,
+                sieve.job_ids,
+                sieve.scales,
+                sieve.starts,
+                sieve.keys,
+                room.bounds,
+                room.levels,
+                room.near,
+                room.near_bounds,
+                room.query,
+                room.best,
+                room.slots,
+                room.ordered,
+                queries,
+                self.parameters.omega,
+                self.coverage,
+                results,
+            )
+            return
+        newest = (self._next - 1) % self._size if self._size else 0
+        _search.estimate_rows(
+            self._base,
+            _search.Window(0, self._size, newest),
+            queries,
+            self.parameters.omega,
+            self.coverage,
+            self._scratch,
+            results,
+        )
+
+    def _clean(self, features: Floats) -> Floats:
+        """Features as float64, unknown where no distance could be computed."""
+        features = np.asarray(features, np.float64)
+        if features.shape[-1] != len(self.schema):
+            msg = (
+                f"{features.shape[-1]} features where the schema {self.schema.name!r} has {len(self.schema)}"
+            )
+            raise ValueError(msg)
+        if self._sieve is not None:
+            return features  # the search looks itself: this is inside sbatch
+        known = np.abs(features) <= LARGEST_VALUE
+        return features if known.all() else np.where(known, features, math.nan)
+
+    def _oldest_first(self) -> NDArray[np.int64]:
+        start = self._next if self._size == self.parameters.s else 0
+        return (start + np.arange(self._size)) % self.parameters.s
+
+    def _fill(self, features: Floats, labels: Floats, times: Floats, job_ids: NDArray[np.int64]) -> None:
+        """Take the first cases all at once: a model is loaded beside threads that have to answer."""
+        self._base = self._base._replace(
+            cases=np.array(features.T, np.float64, order="C"),
+            labels=np.array(labels, np.float64),
+            times=np.array(times, np.float64),
+            job_ids=np.array(job_ids, np.int64),
+            low=np.fmin.reduce(features, initial=math.inf),
+            high=np.fmax.reduce(features, initial=-math.inf),
+        )
+        self._sieve = None
+        self._size = len(labels)
+        self._next = self._size % self.parameters.s
+
+    def _grow(self) -> None:
+        """Room for more cases, at most s: a young knowledge base stays small."""
+        used, room = self._size, min(self.parameters.s, max(FIRST_ROOM, 2 * self._size))
+        cases = np.full((len(self.schema), room), math.nan)
+        cases[:, :used] = self._base.cases
+        self._base = self._base._replace(
+            cases=cases,
+            labels=np.append(self._base.labels, np.full(room - used, math.nan)),
+            times=np.append(self._base.times, np.full(room - used, math.nan)),
+            job_ids=np.append(self._base.job_ids, np.zeros(room - used, np.int64)),
+        )

@@ -1,0 +1,231 @@
+"""Everything one submission is told: wait, run time and size class, from three models put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import BadInput
+from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate
+from advisor.model.job import Job, JobOutcome
+from advisor.model.table import JobTable
+from advisor.predict.knn.features import Encoder, FeatureSchema
+from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.tracker import StateColumns
+
+FORMAT: Final = 1
+
+
+class SizeClassifier(Protocol):
+    """What is asked of the size model (:class:`advisor.predict.size.size.SizeModel`)."""
+
+    def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
+        """Small or large, by the votes of the forest."""
+        ...
+
+
+class Predictor:
+    """Wait and run time by k-NN on one vector of features, and the size class.
+
+    Parameters
+    ----------
+    wait, run : KnnParameters
+        Of the two estimators (Cunha et al., section IV-A: the same features serve both).
+    encoder : Encoder
+        How jobs and states become features.
+    size : SizeClassifier, optional
+        Without it every job's size is unknown. It is stored and loaded by itself: it is retrained weekly,
+        the knowledge bases change every few seconds.
+    probability_cut : float
+        A job is small from this share of the votes on.
+    coverage : float
+        Nominal coverage of the intervals.
+
+    Notes
+    -----
+    An instance belongs to one thread, or to whoever holds its owner's lock.
+    """
+
+    def __init__(
+        self,
+        wait: KnnParameters,
+        run: KnnParameters,
+        *,
+        encoder: Encoder | None = None,
+        size: SizeClassifier | None = None,
+        probability_cut: float = 0.5,
+        coverage: float = 0.9,
+    ) -> None:
+        self.encoder = encoder if encoder is not None else Encoder()
+        self.wait = KnnEstimator(wait, self.encoder.schema, coverage=coverage)
+        self.run = KnnEstimator(run, self.encoder.schema, coverage=coverage)
+        self.size = size
+        self.probability_cut = probability_cut
+
+    def estimate(self, job: Job, state: ClusterState | None) -> Estimates:
+        """Predict one submission from what is known now.
+
+        Parameters
+        ----------
+        job : Job
+            As submitted.
+        state : ClusterState or None
+            What it meets; None leaves those features unknown.
+        """
+        features = self.encoder.encode(job, state)
+        return Estimates(
+            wait=self.wait.estimate(features),
+            run=self.run.estimate(features),
+            size=self.size_of(job),
+        )
+
+    def size_of(self, job: Job) -> SizeEstimate:
+        """Predict the size class only: where another estimator tells wait and run time."""
+        return NO_SIZE if self.size is None else self.size.classify(job, self.probability_cut)
+
+    def learn_wait(self, job: Job, start_time: float, state: ClusterState | None) -> bool:
+        """Learn from a job that has started on-premise; False when nothing can be learned.
+
+        Parameters
+        ----------
+        job : Job
+            As submitted.
+        start_time : float
+            Seconds; before the submission means the log's clocks disagree, and teaches nothing.
+        state : ClusterState or None
+            What it met *at its submission*.
+        """
+        wait = start_time - job.submit_time
+        if wait < 0:
+            return False
+        features = self.encoder.encode(job, state)
+        return self.wait.add(features, wait, time=start_time, job_id=job.job_id)
+
+    def learn(
+        self, outcome: JobOutcome, state: ClusterState | None, *, wait: bool = True, run: bool = True
+    ) -> None:
+        """Learn from a finished job.
+
+        A job that was requeued teaches the wait for its first start, where that is known: the time to its
+        last one is more than waiting. A job whose run was cut short teaches its wait only, and one that
+        never ran nothing.
+
+        Parameters
+        ----------
+        outcome : JobOutcome
+            What became of it.
+        state : ClusterState or None
+            What it met *at its submission*.
+        wait : bool
+            False where the wait is already learned (:meth:`learn_wait`) or was not the on-premise queue's.
+        run : bool
+            False where the run time does not tell about on-premise processors.
+        """
+        if not outcome.run_seconds > 0:
+            return
+        waited = outcome.first_wait_seconds
+        if wait and waited is not None:
+            self.learn_wait(outcome.job, outcome.job.submit_time + waited, state)
+        if run and outcome.is_whole:
+            features = self.encoder.encode(outcome.job, state)
+            self.run.add(features, outcome.run_seconds, time=outcome.end_time, job_id=outcome.job.job_id)
+
+    def learn_table(self, table: JobTable, states: StateColumns, *, until: float = np.inf) -> None:
+        """Learn a log: the waits of jobs started, and the run times of jobs ended, before ``until``.
+
+        Parameters
+        ----------
+        table : JobTable
+            Finished jobs; those with a run time of 0 or less are passed over, requeued ones and those that
+            were cut short are learned as in :meth:`learn`. Its clock may be another than the encoder's
+            (``start_of_log``).
+        states : StateColumns
+            What each row met, e.g. :func:`advisor.predict.knn.tracker.states_of` of the table.
+        until : float
+            Seconds, the table's clock.
+        """
+        features = self.encoder.encode_table(table, states)
+        to_our_clock = table.start_of_log - self.encoder.start_of_log
+        ran = table.run > 0
+        for estimator, labels, known in (
+            (self.wait, table.first_wait, table.submit + table.first_wait),
+            (self.run, table.whole_run, table.end),
+        ):
+            rows = np.flatnonzero(ran & (labels >= 0) & (known < until))
+            rows = rows[np.argsort(known[rows], kind="stable")]
+            estimator.add_many(
+                features[rows], labels[rows], times=known[rows] + to_our_clock, job_ids=table.job_id[rows]
+            )
+
+    def settle(self) -> None:
+        """Get ready for many questions before anything new is learned (:meth:`KnnEstimator.settle`)."""
+        self.wait.settle()
+        self.run.settle()
+
+    def warm(self) -> None:
+        """Compile, or load from the cache, everything :meth:`estimate` needs."""
+        self.wait.warm()
+        self.run.warm()
+        self.encoder.encode(Job(job_id=0, submit_time=0.0, processors=1, user="warm"), None)
+
+    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Everything but the size model: plain arrays, and what JSON can hold."""
+        arrays = {f"wait.{name}": array for name, array in self.wait.to_arrays().items()}
+        arrays |= {f"run.{name}": array for name, array in self.run.to_arrays().items()}
+        meta = {
+            "format": FORMAT,
+            "schema": {"name": self.encoder.schema.name, "features": list(self.encoder.schema.features)},
+            "start_of_log": self.encoder.start_of_log,
+            "utc_offset_seconds": self.encoder.utc_offset_seconds,
+            "cases": {"wait": len(self.wait), "run": len(self.run)},
+        }
+        return arrays, meta
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Mapping[str, NDArray[Any]],
+        meta: Mapping[str, Any],
+        *,
+        size: SizeClassifier | None = None,
+        probability_cut: float = 0.5,
+    ) -> Predictor:
+        """Rebuild what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        BadInput
+            It was not made by this format or is incomplete.
+        """
+        try:
+            if meta["format"] != FORMAT:
+                msg = f"format {meta['format']}, not {FORMAT}"
+                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+            schema = FeatureSchema(str(meta["schema"]["name"]), tuple(meta["schema"]["features"]))
+            encoder = Encoder(
+                schema,
+                start_of_log=float(meta["start_of_log"]),
+                utc_offset_seconds=float(meta["utc_offset_seconds"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(
+                f"damaged model: {error!r}",
+                where="predictor",
+                mend="Run `advisor retrain`.",
+                code="predictor.arrays",
+            ) from None
+        wait = KnnEstimator.from_arrays(_part(arrays, "wait."), schema)
+        run = KnnEstimator.from_arrays(_part(arrays, "run."), schema)
+        predictor = cls(
+            wait.parameters, run.parameters, encoder=encoder, size=size, probability_cut=probability_cut
+        )
+        predictor.wait, predictor.run = wait, run
+        return predictor
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,264 @@
+"""Cluster state as each submission meets it (Cunha et al., Table I; Ambati et al., Table 1).
+
+One class, :class:`ClusterTracker`, follows a live cluster (snapshots of squeue and sinfo, submissions in
+between) and a log; :func:`states_of` does a whole log at once and agrees with it event by event.
+
+Order at equal times: ends, then starts, then submissions. So a submission sees as waiting the jobs submitted
+before it (earlier in the log, at equal times) that have not started, and as running those that have started
+and not ended; never itself.
+
+A job whose requested time is unknown counts as the mean of the requests known from the submissions before it,
+in whole seconds (0 before the first). A job that runs longer than it asked for has no remaining work.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from advisor.model.cluster import ClusterState
+from advisor.predict.knn._states import StateColumns, states_of
+
+__all__ = ["ClusterTracker", "SnapshotRow", "StateColumns", "states_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRow:
+    """One waiting or running job of a live snapshot (a row of squeue).
+
+    Attributes
+    ----------
+    key : hashable
+        The job's id.
+    processors : int
+        Processors it asks for or holds.
+    submit_time : float
+        Seconds.
+    requested_time : float or None
+        Time limit, seconds; None where unknown or unlimited.
+    start_time : float or None
+        Seconds; None while the job waits.
+    tasks : int
+        Tasks of a job array that this row stands for: as many jobs alike.
+    """
+
+    key: Hashable
+    processors: int
+    submit_time: float
+    requested_time: float | None = None
+    start_time: float | None = None
+    tasks: int = 1
+
+
+@dataclass(slots=True)
+class _Live:
+    """A job that waits or runs, or the tasks of an array; times since the tracker's origin."""
+
+    processors: int
+    request: float
+    submit: float
+    tasks: int
+    start: float = math.nan
+    has_work_left: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.start == self.start
+
+
+class ClusterTracker:
+    """Incremental cluster state; O(log n) an event, O(1) a question (amortised).
+
+    Parameters
+    ----------
+    total_processors : int
+        Processors of the fixed partition. 0 means unknown: the most ever seen busy counts.
+
+    Notes
+    -----
+    Time may stand still but not run back: an event or question before the latest one counts as at the latest.
+    Sums are kept relative to the first event's time, so that whole seconds stay exact.
+    """
+
+    def __init__(self, total_processors: int = 0) -> None:
+        self._total = max(0, total_processors)
+        self._most_busy = 0
+        self._origin: float | None = None
+        self._now = 0.0
+        self._taken_at = -math.inf
+        self._jobs: dict[Hashable, _Live] = {}
+        self._limits: list[tuple[float, int, _Live]] = []  # running jobs by the end of their request
+        self._started = 0
+        self._known_requests = 0
+        self._request_sum = 0.0
+        self._waiting = _Sums()
+        self._running = _Sums()
+        self._queued_work = 0.0
+        self._owed = 0.0  # over running jobs with work left: processors x the time their request ends
+        self._owing = 0  # and their processors
+
+    @classmethod
+    def from_snapshot(cls, rows: Iterable[SnapshotRow], *, total_processors: int, time: float) -> Self:
+        """Build the state at ``time`` from everything that waits or runs then.
+
+        Parameters
+        ----------
+        rows : iterable of SnapshotRow
+            In any order.
+        total_processors : int
+            Processors of the fixed partition.
+        time : float
+            When the snapshot was taken, seconds.
+        """
+        jobs = sorted(rows, key=lambda row: row.submit_time)
+        tracker = cls(total_processors)
+        tracker._origin = min((row.submit_time for row in jobs), default=time)
+        for row in jobs:
+            tracker._add(row.key, row.processors, row.requested_time, row.submit_time, row.tasks)
+        started = [(row.start_time, row.key) for row in jobs if row.start_time is not None]
+        for start, key in sorted(started, key=lambda pair: pair[0]):
+            tracker._begin(tracker._jobs[key], start - tracker._origin)
+        tracker._advance(time)
+        tracker._taken_at = time
+        return tracker
+
+    def carry_over(self, previous: ClusterTracker) -> None:
+        """Take over what ``previous`` was told after this snapshot was taken: jobs submitted since."""
+        origin = previous._origin or 0.0
+        for key, job in previous._jobs.items():
+            submit = job.submit + origin
+            if submit > self._taken_at and not job.is_running:
+                self.submit(
+                    key, processors=job.processors, requested_time=job.request, time=submit, tasks=job.tasks
+                )
+
+    def submit(
+        self, key: Hashable, *, processors: int, requested_time: float | None, time: float, tasks: int = 1
+    ) -> bool:
+        """A job or an array of so many tasks enters the queue. False: the key is known, nothing changes."""
+        self._advance(time)
+        if key in self._jobs:
+            return False
+        self._add(key, processors, requested_time, time, tasks)
+        return True
+
+    def start(self, key: Hashable, time: float) -> bool:
+        """A waiting job starts. False when no such job waits."""
+        self._advance(time)
+        job = self._jobs.get(key)
+        if job is None or job.is_running:
+            return False
+        self._begin(job, self._now)
+        return True
+
+    def finish(self, key: Hashable, time: float) -> bool:
+        """A job ends, or leaves the queue without having run. False when there is no such job."""
+        self._advance(time)
+        job = self._jobs.pop(key, None)
+        if job is None:
+            return False
+        if job.is_running:
+            self._running.remove(job.processors, job.start, job.tasks)
+            self._settle(job)
+        else:
+            self._leave_queue(job)
+        return True
+
+    def state(self, time: float) -> ClusterState:
+        """The state a submission at ``time`` meets."""
+        self._advance(time)
+        now = self._now
+        return ClusterState(
+            time=time,
+            queue_size=self._waiting.count,
+            queued_work_core_seconds=self._queued_work,
+            remaining_work_core_seconds=max(0.0, self._owed - self._owing * now),
+            free_processors=max(0, (self._total or self._most_busy) - self._running.processors),
+            total_processors=self._total or self._most_busy,
+            running_jobs=self._running.count,
+            running_mean_processors=self._running.mean_processors,
+            running_mean_age_seconds=self._running.mean_age(now),
+            waiting_mean_processors=self._waiting.mean_processors,
+            waiting_mean_age_seconds=self._waiting.mean_age(now),
+        )
+
+    def _advance(self, time: float) -> None:
+        """Move the clock; jobs whose request has run out owe nothing any more."""
+        if self._origin is None:
+            self._origin = time
+        self._now = max(self._now, time - self._origin)
+        while self._limits and self._limits[0][0] <= self._now:
+            self._settle(heapq.heappop(self._limits)[2])
+
+    def _add(
+        self, key: Hashable, processors: int, requested_time: float | None, time: float, tasks: int
+    ) -> None:
+        if requested_time is None or not math.isfinite(requested_time) or requested_time < 0:
+            request = float(round(self._request_sum / self._known_requests)) if self._known_requests else 0.0
+        else:
+            request = requested_time
+            self._request_sum += tasks * requested_time
+            self._known_requests += tasks
+        job = _Live(processors, request, time - (self._origin or 0.0), tasks)
+        self._jobs[key] = job
+        self._waiting.add(processors, job.submit, tasks)
+        self._queued_work += tasks * processors * request
+
+    def _begin(self, job: _Live, start: float) -> None:
+        self._leave_queue(job)
+        job.start = start
+        self._running.add(job.processors, start, job.tasks)
+        self._most_busy = max(self._most_busy, self._running.processors)
+        limit = start + job.request
+        job.has_work_left = True
+        self._owed += job.tasks * job.processors * limit
+        self._owing += job.tasks * job.processors
+        self._started += 1
+        if len(self._limits) > 2 * self._running.count + 64:  # drop jobs that ended before their limit
+            self._limits = [entry for entry in self._limits if entry[2].has_work_left]
+            heapq.heapify(self._limits)
+        heapq.heappush(self._limits, (limit, self._started, job))
+
+    def _settle(self, job: _Live) -> None:
+        """The job has no work left: its request is used up or it has ended."""
+        if job.has_work_left:
+            job.has_work_left = False
+            self._owing -= job.tasks * job.processors
+            owed = self._owed - job.tasks * job.processors * (job.start + job.request)
+            self._owed = owed if self._owing else 0.0  # rounding, if any, ends here
+
+    def _leave_queue(self, job: _Live) -> None:
+        self._waiting.remove(job.processors, job.submit, job.tasks)
+        queued = self._queued_work - job.tasks * job.processors * job.request
+        self._queued_work = queued if self._waiting.count else 0.0
+
+
+class _Sums:
+    """Number, processors and since when, of waiting or of running jobs."""
+
+    __slots__ = ("count", "processors", "since")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.processors = 0
+        self.since = 0.0
+
+    def add(self, processors: int, since: float, tasks: int) -> None:
+        self.count += tasks
+        self.processors += tasks * processors
+        self.since += tasks * since
+
+    def remove(self, processors: int, since: float, tasks: int) -> None:
+        self.count -= tasks
+        self.processors -= tasks * processors
+        self.since = self.since - tasks * since if self.count else 0.0
+
+    @property
+    def mean_processors(self) -> float:
+        return self.processors / self.count if self.count else 0.0
+
+    def mean_age(self, now: float) -> float:
+        return max(0.0, now - self.since / self.count) if self.count else 0.0

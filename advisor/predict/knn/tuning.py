@@ -1,0 +1,307 @@
+"""Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A).
+
+Operators are pymoo's: binary tournaments, simulated binary crossover, polynomial mutation. The loop is ours
+because it has to stop anywhere and go on elsewhere with the same result: its whole state is a few arrays,
+the random generator's included.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pymoo.core.population import Population
+from pymoo.core.problem import Problem
+from pymoo.operators.crossover.sbx import SBX
+from pymoo.operators.mutation.pm import PM
+
+from advisor.model.errors import BadInput
+from advisor.predict.knn.fitness import Fitness, SearchSpace, TuningProblem
+from advisor.predict.knn.knn import KnnParameters
+
+Floats = NDArray[np.float64]
+
+_MAX_THREADS: Final = 8
+SPREAD: Final = 10.0
+"""Distribution index of crossover and mutation: how near children stay to their parents."""
+
+_WORD: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneticSettings:
+    """The published search: 50 individuals, 100 generations, crossover 0.8, mutation 0.1, elitism 0.05.
+
+    ``mutation`` is the chance of each gene. ``elitism`` is the share that lives on unchanged, at least one.
+    """
+
+    population: int = 50
+    generations: int = 100
+    crossover: float = 0.8
+    mutation: float = 0.1
+    elitism: float = 0.05
+
+    @property
+    def elite(self) -> int:
+        """Individuals that live on unchanged."""
+        return max(1, math.ceil(self.elitism * self.population))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TuningState:
+    """A search between two generations: all that is needed to go on.
+
+    Attributes
+    ----------
+    population : ndarray of shape (individuals, genes)
+        Points of the unit cube, best first.
+    fitness : ndarray of shape (individuals,)
+        RMSE, seconds.
+    generation : int
+        Generations done; 0 is the first, random one.
+    history : ndarray of shape (generation + 1,)
+        Best RMSE after each.
+    generator : ndarray of 6 uint64
+        State of the random generator (PCG64).
+    rmse_before : float
+        Of the parameters the search set out from.
+    """
+
+    population: Floats
+    fitness: Floats
+    generation: int
+    history: Floats
+    generator: NDArray[np.uint64]
+    rmse_before: float
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, for a checkpoint."""
+        return {
+            "population": self.population,
+            "fitness": self.fitness,
+            "history": self.history,
+            "generator": self.generator,
+            "scalars": np.array([self.generation, self.rmse_before], np.float64),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TuningState:
+        """Rebuild what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        BadInput
+            An array is missing or does not fit the others.
+        """
+        try:
+            generation, rmse_before = arrays["scalars"].tolist()
+            state = cls(
+                population=np.asarray(arrays["population"], np.float64),
+                fitness=np.asarray(arrays["fitness"], np.float64),
+                generation=int(generation),
+                history=np.asarray(arrays["history"], np.float64),
+                generator=np.asarray(arrays["generator"], np.uint64),
+                rmse_before=rmse_before,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _bad_checkpoint(repr(error)) from None
+        if (
+            state.population.ndim != 2
+            or state.fitness.shape != state.population.shape[:1]
+            or state.generator.shape != (6,)
+        ):
+            raise _bad_checkpoint("its arrays do not fit together")
+        return state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TuningResult:
+    """The best parameters found, and what they gain on the entries they were tuned on."""
+
+    parameters: KnnParameters
+    rmse_before: float
+    rmse_after: float
+    state: TuningState
+
+
+def tune(
+    problem: TuningProblem,
+    *,
+    generator: np.random.Generator,
+    start: KnnParameters | None = None,
+    space: SearchSpace | None = None,
+    settings: GeneticSettings | None = None,
+    resume: TuningState | None = None,
+    progress: Callable[[TuningState], None] | None = None,
+) -> TuningResult:
+    """Search for the parameters with the smallest RMSE on a problem.
+
+    Parameters
+    ----------
+    problem : TuningProblem
+        Knowledge base and test entries.
+    generator : numpy Generator
+        Of bit generator PCG64; the same seed gives the same result. Overwritten when a search is resumed.
+    start : KnnParameters, optional
+        Parameters in force: part of the first generation, so the result is never worse than they are.
+    space : SearchSpace, optional
+        Bounds; cut to the knowledge base there is.
+    settings : GeneticSettings, optional
+        The published ones by default.
+    resume : TuningState, optional
+        Goes on from here, to the result the uninterrupted search would have had.
+    progress : callable, optional
+        Called after each generation with its state. May raise to stop.
+
+    Raises
+    ------
+    BadInput
+        The state to resume from belongs to another problem, or the generator is not a PCG64.
+    """
+    settings = settings or GeneticSettings()
+    space = (space or SearchSpace()).within(problem)
+    start = start or KnnParameters.untuned(problem.schema)
+    search = _Search(Fitness(problem), space, settings, generator)
+    state = search.first(start) if resume is None else search.resumed(resume)
+    if progress is not None:
+        progress(state)
+    while state.generation < settings.generations:
+        state = search.next(state)
+        if progress is not None:
+            progress(state)
+    return TuningResult(
+        parameters=space.decode(state.population[0]),
+        rmse_before=state.rmse_before,
+        rmse_after=float(state.fitness[0]),
+        state=state,
+    )
+
+
+class _Search:
+    """One generation after the other."""
+
+    def __init__(
+        self,
+        fitness: Fitness,
+        space: SearchSpace,
+        settings: GeneticSettings,
+        generator: np.random.Generator,
+    ) -> None:
+        self._fitness = fitness
+        # each has arrays of its own to work in
+        others = (Fitness(fitness.problem) for _ in range(_cores() - 1))
+        self._fitnesses = (fitness, *others)
+        self._space = space
+        self._settings = settings
+        self._generator = generator
+        self._genes = 3 + len(fitness.problem.schema)
+        self._cube = Problem(n_var=self._genes, n_obj=1, xl=0.0, xu=1.0)
+        self._crossover = SBX(prob=settings.crossover, eta=SPREAD)
+        self._mutation = PM(prob=1.0, prob_var=settings.mutation, eta=SPREAD)
+
+    def first(self, start: KnnParameters) -> TuningState:
+        """Random individuals, and the parameters in force."""
+        population = self._generator.random((self._settings.population, self._genes))
+        population[0] = self._space.encode(start)
+        return _ordered(
+            population,
+            self._measure(population),
+            generation=0,
+            history=np.empty(0),
+            generator=_packed(self._generator),
+            rmse_before=self._fitness(start),
+        )
+
+    def resumed(self, state: TuningState) -> TuningState:
+        """Check a state and put its random generator in place."""
+        if state.population.shape != (self._settings.population, self._genes):
+            raise _bad_checkpoint(f"its population has shape {state.population.shape}")
+        _unpack(self._generator, state.generator)
+        return state
+
+    def next(self, state: TuningState) -> TuningState:
+        """The elite, and children of parents that won their tournaments."""
+        elite = self._settings.elite
+        children = self._children(state, self._settings.population - elite)
+        return _ordered(
+            np.concatenate([state.population[:elite], children]),
+            np.concatenate([state.fitness[:elite], self._measure(children)]),
+            generation=state.generation + 1,
+            history=state.history,
+            generator=_packed(self._generator),
+            rmse_before=state.rmse_before,
+        )
+
+    def _children(self, state: TuningState, count: int) -> Floats:
+        pairs = (count + 1) // 2
+        # the population is ordered: of two rivals the smaller index is the better one
+        rivals = self._generator.integers(len(state.population), size=(pairs, 2, 2))
+        parents = Population.new("X", state.population.copy())
+        born = self._crossover.do(self._cube, parents, rivals.min(axis=2), random_state=self._generator)
+        mutated = self._mutation.do(self._cube, born, random_state=self._generator)
+        return np.asarray(mutated.get("X"), np.float64)[:count]
+
+    def _measure(self, population: Floats) -> Floats:
+        """Fitness of each individual; the compiled search lets go of the interpreter, so cores share them."""
+        shares = np.array_split(np.arange(len(population)), len(self._fitnesses))
+        measured = np.empty(len(population))
+
+        def measure(fitness: Fitness, share: NDArray[np.int64]) -> None:
+            for index in share:
+                measured[index] = fitness(self._space.decode(population[index]))
+
+        with ThreadPoolExecutor(len(self._fitnesses)) as pool:
+            list(pool.map(measure, self._fitnesses, shares))
+        return measured
+
+
+def _cores() -> int:
+    """Processors this process may use."""
+    return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
+
+
+def _ordered(population: Floats, fitness: Floats, **rest: Any) -> TuningState:
+    order = np.argsort(fitness, kind="stable")
+    state = TuningState(population=population[order], fitness=fitness[order], **rest)
+    return replace(state, history=np.append(state.history, state.fitness[0]))
+
+
+def _packed(generator: np.random.Generator) -> NDArray[np.uint64]:
+    """State of a PCG64 as six words."""
+    state: Any = generator.bit_generator.state
+    if state["bit_generator"] != "PCG64":
+        raise BadInput(
+            f"a {state['bit_generator']} generator",
+            where="tuning",
+            mend="Pass numpy.random.default_rng(seed).",
+            code="tuning.generator",
+        )
+    numbers = state["state"]["state"], state["state"]["inc"]
+    words = [part for number in numbers for part in (number & _WORD, number >> 64)]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
+
+
+def _unpack(generator: np.random.Generator, words: NDArray[np.uint64]) -> None:
+    low, high, inc_low, inc_high, has_uint32, uinteger = words.tolist()
+    _packed(generator)  # refuses other kinds of generator
+    generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": high << 64 | low, "inc": inc_high << 64 | inc_low},
+        "has_uint32": has_uint32,
+        "uinteger": uinteger,
+    }
+
+
+def _bad_checkpoint(problem: str) -> BadInput:
+    return BadInput(
+        f"checkpoint cannot be used: {problem}",
+        where="tuning",
+        mend="Remove the checkpoint and start anew.",
+        code="tuning.checkpoint",
+    )

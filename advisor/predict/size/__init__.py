@@ -1,0 +1,1 @@
+"""Small or large: the weekly retrained forest (Zrigui et al.)."""

@@ -1,0 +1,301 @@
+"""Features of the size classifier, from the state of :mod:`advisor.predict.size._size_state`."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+from advisor.predict._addresses import (
+    WORD_BYTES,
+    by_address,
+    doubles_at,
+    keys_at,
+    singles_at,
+    words_at,
+)
+from advisor.predict.size import _size_state as s
+from advisor.predict.size._size_state import State
+
+CALENDAR: Final = ("hour", "day_of_week", "day_of_month", "month", "week", "quarter")
+
+PAPER_KINDS: Final = (s.USER_REQUEST, s.USER_PROCESSORS, s.USER_DAY)
+PAPER_NAMES: Final = (
+    "requested_seconds",
+    "processors",
+    *CALENDAR,
+    *(
+        f"{category}.{feature}"
+        for category in ("user_request", "user_processors", "user_day")
+        for feature in ("class_1", "class_2", "class_3", "small_share")
+    ),
+)
+"""Zrigui et al., Table 4."""
+
+OWN_NAMES: Final = (
+    "log_requested",
+    "processors",
+    "hour",
+    "day_of_week",
+    "log_requested_work",
+    "log_requested_to_divider",
+    "log_requested_to_previous",
+    "log_processors_to_previous",
+    "user_burst",
+    "log_expected_to_divider",
+    "script_burst",
+)
+CATEGORY_NAMES: Final = (
+    "finished",
+    "log_run_1",
+    "log_run_2",
+    "recent_small_share",
+    "mean_log_run",
+    "small_share",
+    "log_since_end",
+    "live",
+    "newest",
+    "newest_small_share",
+)
+ADVISOR_KINDS: Final = (s.USER, s.USER_SHAPE, s.USER_WORK, s.SHAPE)
+_KIND_NAMES: Final = ("user", "user_shape", "user_work", "shape")
+ADVISOR_NAMES: Final = (
+    *OWN_NAMES,
+    *(f"{kind}.{feature}" for kind in _KIND_NAMES for feature in CATEGORY_NAMES),
+)
+_OWN: Final = len(OWN_NAMES)
+_PER_CATEGORY: Final = len(CATEGORY_NAMES)
+_WAITS: Final = -100.0  # `newest` of a job that still waits: nothing is known of it
+
+
+@compiled
+def paper_row(
+    state: State,
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.float64],
+    calendar: NDArray[np.float64],
+    divider: float,
+    row: NDArray[np.float32],
+) -> None:
+    """Zrigui et al., Table 4; NaN where the category has no such job."""
+    request, processors = numbers[0], numbers[1]
+    row[:] = np.nan
+    if request > 0:
+        row[0] = request
+    row[1] = processors
+    row[2:8] = calendar
+    log_divider = math.log(divider)
+    base = 8
+    for kind in PAPER_KINDS:
+        index = s.find(state, keys[kind])
+        if index >= 0:
+            category = state.stats[index]
+            finished = int(category[s.FINISHED])
+            for lag in range(min(3, finished)):
+                run = category[s.RUNS + (finished - 1 - lag) % s.RING]
+                row[base + lag] = 1.0 if run < log_divider else 0.0
+            if finished > 0:
+                row[base + 3] = category[s.SMALL] / finished
+        base += 4
+
+
+@compiled
+def advisor_row(
+    state: State,
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.float64],
+    time: float,
+    calendar: NDArray[np.float64],
+    divider: float,
+    row: NDArray[np.float32],
+) -> None:
+    """Our features: Table 4's ideas on everything known at this moment; NaN is unknown.
+
+    ``numbers`` as in :func:`replay`. A job with neither queue nor name has no category of such jobs.
+    """
+    request, processors, labelled = numbers[0], numbers[1], numbers[3] > 0
+    row[:] = np.nan
+    _own(state, keys, request, processors, divider, row)
+    row[2] = calendar[0]
+    row[3] = calendar[1]
+    base = _OWN
+    for kind in ADVISOR_KINDS:
+        index = s.find(state, keys[kind])
+        if index >= 0 and (labelled or kind != s.USER_WORK):
+            part = row[base : base + _PER_CATEGORY]
+            _history(state.stats[index], time, math.log(divider), part)
+            _newest(state, index, time, divider, part)
+        base += _PER_CATEGORY
+
+
+# The block of one submission, in words: the state's arrays and how long they are; what is asked; room to work
+# in; the row.
+INDEX_KEYS, INDEX_ROWS, PLACES, CATEGORIES, STATS, SUBMISSIONS, SLOTS, COUNTERS, NAMES = range(9)
+TIME: Final = NAMES + 3
+REQUEST, PROCESSORS, LOCAL, DIVIDER, _KEYS = range(TIME + 1, TIME + 6)
+_NUMBERS: Final = _KEYS + s.KINDS
+_CALENDAR: Final = _NUMBERS + 4
+ROW: Final = _CALENDAR + len(CALENDAR)
+BLOCK: Final = ROW + (len(ADVISOR_NAMES) + 1) // 2
+
+
+@by_address
+def row_at(address: int) -> None:
+    """Fill in the `advisor_row` of the submission that a block asks about: this is inside sbatch.
+
+    Asked are hashes of user, queue and name; time, request, processors, the site's own clock, the divider.
+    """
+    words, asked = words_at(address, ROW), doubles_at(address, ROW)
+    state = State(
+        keys_at(words[INDEX_KEYS], words[PLACES]),
+        words_at(words[INDEX_ROWS], words[PLACES]),
+        doubles_at(words[STATS], words[CATEGORIES] * s.STATS).reshape((words[CATEGORIES], s.STATS)),
+        doubles_at(words[SLOTS], words[SUBMISSIONS] * s.SLOTS).reshape((words[SUBMISSIONS], s.SLOTS)),
+        words_at(words[COUNTERS], 2),
+    )
+    names = keys_at(address + WORD_BYTES * NAMES, 3)
+    keys = keys_at(address + WORD_BYTES * _KEYS, s.KINDS)
+    numbers, calendar = asked[_NUMBERS:_CALENDAR], asked[_CALENDAR:ROW]
+    days = asked[LOCAL] // 86400.0
+    calendar[0] = (asked[LOCAL] - 86400.0 * days) // 3600.0
+    calendar[1] = (days + 3) % 7
+    numbers[0], numbers[1], numbers[2] = asked[REQUEST], asked[PROCESSORS], np.nan
+    numbers[3] = 1.0 if names[1] != 0 or names[2] != 0 else 0.0
+    s.categories_of(names, asked[REQUEST], asked[PROCESSORS], calendar[1], keys)
+    row = singles_at(address + WORD_BYTES * ROW, len(ADVISOR_NAMES))
+    advisor_row(state, keys, numbers, asked[TIME], calendar, asked[DIVIDER], row)
+
+
+@compiled
+def _own(
+    state: State,
+    keys: NDArray[np.uint64],
+    request: float,
+    processors: float,
+    divider: float,
+    row: NDArray[np.float32],
+) -> None:
+    """The request, alone and beside the user's previous submission and usual share of the request."""
+    asked = math.log(request) if request > 0 else np.nan
+    log_divider = math.log(divider)
+    row[0] = asked
+    row[1] = processors
+    row[4] = asked + math.log(processors)
+    row[5] = asked - log_divider
+    user = s.find(state, keys[s.USER])
+    if user < 0:
+        return
+    category = state.stats[user]
+    previous = int(category[s.RECENT + (int(category[s.SUBMITTED]) - 1) % s.RECENT_JOBS])
+    slot = state.slots[previous % len(state.slots)]
+    if slot[s.SLOT_NUMBER] == previous:
+        if slot[s.SLOT_REQUEST] > 0:
+            row[6] = asked - math.log(slot[s.SLOT_REQUEST])
+        row[7] = math.log(processors / slot[s.SLOT_PROCESSORS])
+    row[8] = category[s.BURST]
+    row[9] = asked + math.log(max(category[s.MEAN_SHARE], 1e-4)) - log_divider
+    script = s.find(state, keys[s.USER_SHAPE])
+    if script >= 0:
+        row[10] = state.stats[script, s.BURST]
+
+
+@compiled
+def _history(
+    category: NDArray[np.float64], time: float, log_divider: float, part: NDArray[np.float32]
+) -> None:
+    """What the finished jobs of one category say."""
+    finished = int(category[s.FINISHED])
+    part[0] = finished
+    part[7] = category[s.LIVE]
+    kept = min(finished, s.RING)
+    if kept == 0:
+        return
+    small = 0
+    for lag in range(kept):
+        run = category[s.RUNS + (finished - 1 - lag) % s.RING]
+        if lag < 2:
+            part[1 + lag] = run
+        if run < log_divider:
+            small += 1
+    part[3] = small / kept
+    part[4] = category[s.MEAN_LOG]
+    part[5] = category[s.SMALL] / finished
+    part[6] = math.log1p(max(0.0, time - category[s.LAST_END]))
+
+
+@compiled
+def _newest(state: State, index: int, time: float, divider: float, part: NDArray[np.float32]) -> None:
+    """What the newest submissions of a category say, finished or not.
+
+    A job that has run for the divider is known to be large before it ends: the finished jobs alone are
+    biased towards short ones.
+    """
+    category = state.stats[index]
+    submitted = int(category[s.SUBMITTED])
+    known = 0
+    small = 0
+    for lag in range(min(submitted, s.RECENT_JOBS)):
+        number = int(category[s.RECENT + (submitted - 1 - lag) % s.RECENT_JOBS])
+        slot = state.slots[number % len(state.slots)]
+        if slot[s.SLOT_NUMBER] != number:
+            continue
+        run = slot[s.SLOT_RUN]
+        newest = _WAITS if np.isnan(run) else np.nan  # unknown: it never ran
+        if run >= 0:
+            known += 1
+            if run < divider:
+                small += 1
+            newest = math.log(max(run, 1.0))
+        elif np.isnan(run) and not np.isnan(slot[s.SLOT_START]):
+            age = time - slot[s.SLOT_START]
+            if age >= divider:
+                known += 1
+            newest = -math.log(max(age, 1.0))  # below 0: it still runs, and for how long
+        if lag == 0:
+            part[8] = newest
+    if known > 0:
+        part[9] = small / known
+
+
+SUBMISSION: Final = 0
+START: Final = 1
+END: Final = 2
+
+
+@compiled
+def replay(
+    state: State,
+    events: tuple[NDArray[np.int8], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]],
+    names: NDArray[np.uint64],
+    numbers: NDArray[np.float64],
+    calendars: NDArray[np.float64],
+    paper: bool,  # noqa: FBT001 (compiled functions take positions only)
+    rows: NDArray[np.float32],
+    submissions: NDArray[np.int64],
+) -> None:
+    """Play events in their order; fill one row of features at each submission.
+
+    ``events`` are what, when, which job, and the divider in force; ``numbers`` each job's request,
+    processors, run time (below 0: it never ran) and whether it has a queue or a name. Each job's submission
+    number is noted in ``submissions``.
+    """
+    what, when, which, dividers = events
+    keys = np.empty(s.KINDS, np.uint64)
+    for i in range(len(what)):
+        job = which[i]
+        request, processors, run = numbers[job, 0], numbers[job, 1], numbers[job, 2]
+        if what[i] == SUBMISSION:
+            calendar = calendars[job]
+            s.categories_of(names[job], request, processors, calendar[1], keys)
+            if paper:
+                paper_row(state, keys, numbers[job], calendar, dividers[i], rows[job])
+            else:
+                advisor_row(state, keys, numbers[job], when[i], calendar, dividers[i], rows[job])
+            submissions[job] = s.submit(state, keys, when[i], request, processors)
+        elif what[i] == START:
+            s.start(state, submissions[job], when[i])
+        else:
+            s.end(state, submissions[job], when[i], run, dividers[i])

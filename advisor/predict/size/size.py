@@ -1,0 +1,346 @@
+"""The size classifier in service: small or large, for one submission in well under 100 microseconds.
+
+Zrigui et al. 2022, sections 3.3 to 5.3, with the history kept up to the second instead of to the last week.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.estimate import SizeEstimate
+from advisor.model.job import Job, JobOutcome
+from advisor.predict._addresses import (
+    WORD_BYTES,
+    Placed,
+    address_of,
+    block,
+    by_address,
+    doubles_at,
+    entry,
+    integers_at,
+    singles_at,
+    words_at,
+)
+from advisor.predict.size._size_rows import ADVISOR_NAMES, ROW, row_at
+from advisor.predict.size._size_state import REMEMBERED_SUBMISSIONS
+from advisor.predict.size.size_features import NO_DIVIDER, LiveFeatures, feature_names
+from advisor.predict.size.size_history import SizeHistory
+from advisor.predict.trees.forest import TreeEnsemble
+from advisor.predict.trees.packed_sums import PackedSums, sum_up
+
+if TYPE_CHECKING:
+    from advisor.predict.size.size_training import SizeTraining
+
+FORMAT: Final = 1
+GONE_SECONDS: Final = 3600.0
+"""A job that left so long ago, and whose end nobody has told, was cancelled while it waited."""
+_FEATURES: Final = "features."
+_TREES: Final = "trees."
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A live job: its submission number, whether its start is noted, since when it is not seen any more."""
+
+    number: int
+    started: bool = False
+    gone: float = math.nan
+
+
+# The block of a vote, in words: the features' block, the trees.
+(
+    _FEATURES_BLOCK,
+    _ROOTS,
+    _PLACES,
+    _UNDER_WAY,
+    _COUNT,
+    _NODES,
+    _NODE_COUNT,
+    _VALUES,
+    _VALUE_COUNT,
+    _BLOCK,
+) = range(10)
+
+
+class _Voter(Placed):
+    """Features and trees in one compiled call, which is told one address."""
+
+    __slots__ = ("_address", "_features", "_packed", "_run", "_trees", "_words")
+
+    def __init__(self, features: LiveFeatures, trees: TreeEnsemble) -> None:
+        if trees.features != len(feature_names("advisor")):
+            msg = f"trees of {trees.features} features"
+            raise ValueError(msg)
+        packed = PackedSums.of(trees)
+        # the block says where these are: they stay as long as it does
+        self._features, self._trees, self._packed = features, trees, packed
+        self._words, _ = block(_BLOCK)
+        words = self._words
+        words[_FEATURES_BLOCK] = features.address
+        words[_ROOTS], words[_COUNT] = address_of(packed.roots), len(packed.roots)
+        words[_PLACES], words[_UNDER_WAY] = address_of(packed.places), address_of(packed.under_way)
+        words[_NODES], words[_NODE_COUNT] = address_of(packed.nodes), len(packed.nodes)
+        words[_VALUES], words[_VALUE_COUNT] = address_of(packed.values), len(packed.values)
+        self._address = address_of(words)
+        self._run = entry(vote_at)
+
+    def vote(self) -> float:
+        """Predict what the features were asked about last."""
+        return self._trees.predicted(self._run(self._address))
+
+
+@by_address
+def vote_at(address: int) -> float:
+    """Work out the features of a submission and add up the leaves it falls into."""
+    words = words_at(address, _BLOCK)
+    features = words[_FEATURES_BLOCK]
+    row_at(features)
+    nodes, numbers = words[_NODE_COUNT], 4 * words[_NODE_COUNT]
+    return sum_up(
+        singles_at(features + WORD_BYTES * ROW, len(ADVISOR_NAMES)),
+        integers_at(words[_ROOTS], words[_COUNT]),
+        integers_at(words[_NODES], numbers).reshape((nodes, 4)),
+        singles_at(words[_NODES], numbers).reshape((nodes, 4)),
+        doubles_at(words[_VALUES], words[_VALUE_COUNT]),
+        integers_at(words[_PLACES], words[_COUNT]),
+        integers_at(words[_UNDER_WAY], words[_COUNT]),
+    )
+
+
+class SizeModel:
+    """Divider, trees and the history they ask.
+
+    Before the first training (the first week) there is no divider and every job is large.
+
+    Parameters
+    ----------
+    features : LiveFeatures, optional
+        History so far; empty by default.
+    trees : TreeEnsemble, optional
+        Trained on the columns of ``feature_names("advisor")``.
+    divider_seconds : float
+        Run time that divides small from large; NaN while unknown.
+    trained_at : float
+        When, in the jobs' clock; NaN when never.
+
+    Notes
+    -----
+    Feed the live jobs of each snapshot to :meth:`observe` and every finished job once to :meth:`learn`: what
+    a user has running says much about the next job. Without :meth:`observe` the model still works, on
+    finished jobs alone. An instance belongs to one thread, or to whoever holds its owner's lock.
+
+    Examples
+    --------
+    >>> model = SizeModel()
+    >>> model.classify(Job(job_id=0, submit_time=0.0, processors=4, user="mia"), probability_cut=0.5).is_small
+    False
+    """
+
+    def __init__(
+        self,
+        features: LiveFeatures | None = None,
+        trees: TreeEnsemble | None = None,
+        *,
+        divider_seconds: float = math.nan,
+        trained_at: float = math.nan,
+    ) -> None:
+        self.features = features if features is not None else LiveFeatures()
+        self.trees = trees
+        self._voter = None if trees is None else _Voter(self.features, trees)
+        self.divider_seconds = divider_seconds
+        self.trained_at = trained_at
+        self._followed: dict[int, _Followed] = {}
+
+    def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
+        """Class a submission from what is known now; nothing is changed.
+
+        Parameters
+        ----------
+        job : Job
+            As submitted; its ``submit_time`` is now.
+        probability_cut : float
+            Small from this probability on (``settings.size.probability_cut``).
+        """
+        if self._voter is None or math.isnan(self.divider_seconds):
+            return SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=self.divider_seconds)
+        self.features.ask(job, self.divider_seconds)
+        probability = self._voter.vote()
+        return SizeEstimate(
+            is_small=probability >= probability_cut,
+            probability_small=probability,
+            divider_seconds=self.divider_seconds,
+        )
+
+    def submitted(self, job: Job) -> None:
+        """Note a submission, once; a job without an id (yet) is left out."""
+        if job.job_id <= 0 or job.job_id in self._followed:
+            return
+        self._followed[job.job_id] = _Followed(self.features.submit(job))
+        if len(self._followed) > REMEMBERED_SUBMISSIONS:
+            del self._followed[next(iter(self._followed))]
+
+    def started(self, job_id: int, time: float) -> None:
+        """Note that a job runs since ``time``; a job nobody submitted is left out.
+
+        One that had run for the divider before it was requeued has shown that it is large: it goes on as if
+        it had run since then, so that its user's next jobs are judged by that until it has ended.
+        """
+        followed = self._followed.get(job_id)
+        if followed is not None and not self._has_shown(followed, time):
+            followed.started = True
+            self.features.start(followed.number, time)
+
+    def requeued(self, job_id: int, now: float = math.nan) -> None:
+        """Note that a job waits again; ``now`` tells whether it had run for the divider (see `started`)."""
+        followed = self._followed.get(job_id)
+        if followed is not None and followed.started and not self._has_shown(followed, now):
+            followed.started = False
+            self.features.start(followed.number, math.nan)
+
+    def _has_shown(self, followed: _Followed, now: float) -> bool:
+        """Whether a job that no longer runs as it did had run for the divider, and so is large."""
+        return followed.started and now - self.features.runs_since(followed.number) >= self.divider_seconds
+
+    def observe(self, live: Iterable[tuple[Job, float | None]], now: float = math.nan) -> None:
+        """Note the live jobs of one snapshot, each with its start time (None: it waits); idempotent.
+
+        ``now`` is the snapshot's time; without it a job that waits again has shown nothing, and none is gone.
+        """
+        present = set[int]()
+        for job, start_time in sorted(live, key=lambda pair: (pair[0].submit_time, pair[0].job_id)):
+            present.add(job.job_id)
+            self.submitted(job)
+            if start_time is None:
+                self.requeued(job.job_id, now)
+            else:
+                self.started(job.job_id, start_time)
+        self._forget_gone(present, now)
+
+    def _forget_gone(self, present: Container[int], now: float) -> None:
+        """Accounting does not tell of jobs that never ran: their user has no such job under way any more."""
+        for job_id, followed in list(self._followed.items()):
+            if job_id in present:
+                followed.gone = math.nan
+            elif math.isnan(followed.gone):
+                followed.gone = now
+            elif now - followed.gone > GONE_SECONDS:
+                del self._followed[job_id]
+                self.features.end(followed.number, now, -1.0, NO_DIVIDER)
+
+    def learn(self, outcome: JobOutcome) -> None:
+        """Learn from a finished job, to be told once; one that never ran is only forgotten.
+
+        One that was cut short goes on as it is followed: it waits again, or is not seen any more.
+        """
+        if not outcome.is_whole:
+            return
+        followed = self._followed.pop(outcome.job.job_id, None)
+        if followed is None and outcome.run_seconds <= 0:
+            return
+        number = followed.number if followed is not None else self.features.submit(outcome.job)
+        run = outcome.run_seconds if outcome.run_seconds > 0 else -1.0
+        divider = NO_DIVIDER if math.isnan(self.divider_seconds) else self.divider_seconds
+        self.features.start(number, outcome.start_time)
+        self.features.end(number, outcome.end_time, run, divider)
+
+    def warm(self) -> None:
+        """Compile, or load from the cache, everything :meth:`classify` needs."""
+        job = Job(job_id=0, submit_time=0.0, processors=1, user="warm", requested_time=60.0)
+        self.features.ask(job, 60.0)
+        if self._voter is not None:
+            self._voter.vote()
+
+    @classmethod
+    def retrain(
+        cls,
+        history: SizeHistory,
+        *,
+        now: float,
+        training: SizeTraining | None = None,
+        start_of_log: float = 0.0,
+        utc_offset_seconds: float = 0.0,
+    ) -> Self:
+        """Train on everything that had finished before ``now`` (section 4.2): seconds, off the submit path.
+
+        Parameters
+        ----------
+        history : SizeHistory
+            What the site ran; jobs submitted at ``now`` or later are left out.
+        now : float
+            Seconds, the history's clock.
+        training : SizeTraining, optional
+            The product's by default.
+        start_of_log, utc_offset_seconds : float
+            As of :class:`advisor.predict.size.size_features.LiveFeatures`.
+
+        Returns
+        -------
+        SizeModel
+            A new model, which remembers the history; untrained (all large) when it is too short.
+        """
+        from advisor.predict.size.size_training import train  # noqa: PLC0415 (scikit-learn: training only)
+
+        trained = train(history, now=now, parameters=training)
+        features = LiveFeatures(
+            trained.state, start_of_log=start_of_log, utc_offset_seconds=utc_offset_seconds
+        )
+        divider = trained.divider_seconds if trained.trees is not None else math.nan
+        return cls(features, trained.trees, divider_seconds=divider, trained_at=now)
+
+    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Plain arrays for the model store, and what JSON can hold."""
+        arrays = {_FEATURES + name: array for name, array in self.features.to_arrays().items()}
+        if self.trees is not None:
+            arrays |= {_TREES + name: array for name, array in self.trees.to_arrays().items()}
+        followed = [(job_id, one.number, one.started) for job_id, one in self._followed.items()]
+        arrays["followed"] = np.array(followed, np.int64).reshape(-1, 3)
+        meta = {
+            "format": FORMAT,
+            "schema": list(feature_names("advisor")),
+            "divider_seconds": self.divider_seconds,
+            "trained_at": self.trained_at,
+            "trees": 0 if self.trees is None else self.trees.trees,
+        }
+        return arrays, meta
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+        """Rebuild what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        BadInput
+            It is damaged, or made by a release with other features.
+        """
+        try:
+            if meta["format"] != FORMAT or tuple(meta["schema"]) != feature_names("advisor"):
+                msg = "another format or other features"
+                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+            trees = TreeEnsemble.from_arrays(_part(arrays, _TREES)) if meta["trees"] else None
+            model = cls(
+                LiveFeatures.from_arrays(_part(arrays, _FEATURES)),
+                trees,
+                divider_seconds=float(meta["divider_seconds"]),
+                trained_at=float(meta["trained_at"]),
+            )
+            for job_id, number, started in arrays["followed"].tolist():
+                model._followed[job_id] = _Followed(max(0, number), bool(started))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(
+                f"damaged model: {error!r}",
+                where="size model",
+                mend="Run `advisor retrain`.",
+                code="size.arrays",
+            ) from None
+        return model
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

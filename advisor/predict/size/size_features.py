@@ -1,0 +1,250 @@
+"""Features of the size classifier (Zrigui et al. 2022, section 4.1), for a log at once or job by job.
+
+Two flavours:
+
+``paper``
+    Table 4 as printed; lag and aggregation features know only jobs that had finished by the week's start.
+``advisor``
+    Table 4's ideas on everything known at the moment of submission: the most recent *finished* jobs, how long
+    the newest ones have already run, what the user has live, bursts, equal names.
+
+At equal times a submission comes before a start and a start before an end: a job that ends in the very second
+of a submission is not yet known to it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.job import Job
+from advisor.predict._addresses import WORD_BYTES, Placed, address_of, block, entry
+from advisor.predict.size import _size_rows as kernel
+from advisor.predict.size import _size_state
+from advisor.predict.size._size_state import KINDS, State, empty_state, indexed_anew, with_room
+from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers, hashes_of
+
+Flavour: TypeAlias = Literal["paper", "advisor"]
+NO_DIVIDER: Final = 1e9
+"""Stands for the divider while there is none: every job is shorter, so that all classes seen are equal."""
+
+_NAMES = {"paper": kernel.PAPER_NAMES, "advisor": kernel.ADVISOR_NAMES}
+_EVENTS_AT_ONCE = 20_000
+_HASHES: Final = struct.Struct("=3Q")
+_ASKED: Final = struct.Struct(f"={_HASHES.size}s5d")
+_ASKED_OFFSET: Final = WORD_BYTES * kernel.NAMES
+_MAX_NAMED: Final = 65_536
+
+
+def feature_names(flavour: Flavour) -> tuple[str, ...]:
+    """Names of a row's columns, in their order."""
+    return _NAMES[flavour]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replayed:
+    """A history played through: features at each submission, and what is remembered at its end."""
+
+    rows: NDArray[np.float32]
+    state: State
+    submissions: NDArray[np.int64]
+
+
+def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Flavour) -> Replayed:
+    """Features of every job of a history, each from what was known when it was submitted."""
+    ends = history.end
+    if flavour == "paper":  # an end is known from the next week's start on
+        weeks = np.ceil((ends - dividers.origin) / WEEK_SECONDS)
+        ends = np.where(np.isfinite(ends), dividers.origin + weeks * WEEK_SECONDS, ends)
+    count = len(history)
+    what = np.repeat(np.array([kernel.SUBMISSION, kernel.START, kernel.END], np.int8), count)
+    when = np.concatenate([history.submit, history.start, ends])
+    which = np.tile(np.arange(count), 3)
+    order = np.lexsort((which, what, when))
+    order = order[np.isfinite(when[order])]
+    rows = np.empty((count, len(feature_names(flavour))), np.float32)
+    numbers = history.numbers()
+    state, submissions = empty_state(), np.full(count, -1, np.int64)
+    for begin in range(0, len(order), _EVENTS_AT_ONCE):
+        part = order[begin : begin + _EVENTS_AT_ONCE]
+        in_force = np.nan_to_num(dividers.at(when[part]), nan=NO_DIVIDER)
+        state = with_room(state, KINDS * len(part))
+        kernel.replay(
+            state,
+            (what[part], when[part], which[part], in_force),
+            history.names,
+            numbers,
+            history.calendars,
+            flavour == "paper",
+            rows,
+            submissions,
+        )
+    return Replayed(rows, state, submissions)
+
+
+class LiveFeatures(Placed):
+    """The ``advisor`` features kept up job by job: the same functions, one event at a time.
+
+    Parameters
+    ----------
+    state : State, optional
+        What is remembered so far, e.g. a replayed history's.
+    start_of_log : float
+        Epoch seconds of time 0; 0 when times are epoch seconds.
+    utc_offset_seconds : float
+        The site's offset from UTC.
+
+    Attributes
+    ----------
+    address : int
+        Of the block that :func:`advisor.predict.size._size_rows.row_at` fills a row of for who was asked
+        last.
+    """
+
+    def __init__(
+        self, state: State | None = None, *, start_of_log: float = 0.0, utc_offset_seconds: float = 0.0
+    ) -> None:
+        self._clock = start_of_log + utc_offset_seconds
+        self.start_of_log = start_of_log
+        self.utc_offset_seconds = utc_offset_seconds
+        # the hashes of names that come together; looked up in one step
+        self._named: dict[tuple[str | None, str | None, str | None], bytes] = {}
+        # numbers go into and out of compiled code by a block that is made once
+        words, numbers = block(kernel.BLOCK)
+        self._words, self._bytes = words, words.data
+        self._row = numbers[kernel.ROW :].view(np.float32)[: len(kernel.ADVISOR_NAMES)]
+        self.address = address_of(words)
+        self._fill = entry(kernel.row_at)
+        self._use(state if state is not None else empty_state())
+
+    def _use(self, state: State) -> None:
+        self._state, words = state, self._words
+        words[kernel.INDEX_KEYS], words[kernel.INDEX_ROWS] = map(address_of, state[:2])
+        words[kernel.STATS], words[kernel.SLOTS], words[kernel.COUNTERS] = map(address_of, state[2:])
+        words[kernel.PLACES], words[kernel.CATEGORIES] = len(state.index_keys), len(state.stats)
+        words[kernel.SUBMISSIONS] = len(state.slots)
+
+    def row(self, job: Job, divider: float) -> NDArray[np.float32]:
+        """Features of a submission, shape (features,)."""
+        self.ask(job, divider)
+        self._fill(self.address)
+        return self._row.copy()
+
+    def ask(self, job: Job, divider: float) -> None:
+        """Put a submission into the block: :func:`advisor.predict.size._size_rows.row_at` does the rest."""
+        names = (job.user, job.queue, job.name)
+        hashes = self._named.get(names)
+        if hashes is None:
+            if len(self._named) >= _MAX_NAMED:
+                self._named.clear()
+            hashes = self._named[names] = _HASHES.pack(*hashes_of(job))
+        time = job.submit_time
+        _ASKED.pack_into(
+            self._bytes,
+            _ASKED_OFFSET,
+            hashes,
+            time,
+            job.requested_time or 0.0,
+            job.processors,
+            time + self._clock,
+            divider,
+        )
+
+    def submit(self, job: Job) -> int:
+        """Note a submission; returns its number."""
+        state = with_room(self._state, KINDS)
+        if state is not self._state:
+            self._use(state)
+        request, processors = job.requested_time or 0.0, float(job.processors)
+        names = np.array(hashes_of(job), np.uint64)
+        keys = np.empty(KINDS, np.uint64)
+        _size_state.categories_of(names, request, processors, self._day_of_week(job), keys)
+        return int(_size_state.submit(self._state, keys, job.submit_time, request, processors))
+
+    def start(self, number: int, time: float) -> None:
+        """Note that the job with that number runs."""
+        _size_state.start(self._state, number, time)
+
+    def runs_since(self, number: int) -> float:
+        """When the job with that number started; NaN where it waits, or was submitted long ago."""
+        slot = self._state.slots[number % len(self._state.slots)]
+        return float(slot[_size_state.SLOT_START]) if slot[_size_state.SLOT_NUMBER] == number else math.nan
+
+    def end(self, number: int, time: float, run_seconds: float, divider: float) -> None:
+        """Note that it has ended; ``run_seconds`` below 0: it never ran."""
+        _size_state.end(self._state, number, time, run_seconds, divider)
+
+    def _day_of_week(self, job: Job) -> float:
+        return ((job.submit_time + self._clock) // 86400.0 + 3) % 7
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, no longer than what is in use."""
+        used = int(self._state.counters[0])
+        followed = min(int(self._state.counters[1]), len(self._state.slots))
+        return {
+            "index_keys": self._state.index_keys,
+            "index_rows": self._state.index_rows,
+            "stats": self._state.stats[:used],
+            "slots": self._state.slots[:followed],
+            "counters": self._state.counters,
+            "capacity": np.array([len(self._state.slots)], np.int64),
+            "clock": np.array([self.start_of_log, self.utc_offset_seconds]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Rebuild what :meth:`to_arrays` gave, checked so that no index can leave an array.
+
+        Raises
+        ------
+        BadInput
+            Incomplete or damaged.
+        """
+        try:
+            state = _checked_state(arrays)
+            start_of_log, utc_offset_seconds = (float(number) for number in arrays["clock"])
+        except (KeyError, ValueError, IndexError, TypeError) as error:
+            raise BadInput(
+                f"damaged history: {error!r}",
+                where="size model",
+                mend="Run `advisor retrain`.",
+                code="size.arrays",
+            ) from None
+        return cls(state, start_of_log=start_of_log, utc_offset_seconds=utc_offset_seconds)
+
+
+def _checked_state(arrays: Mapping[str, NDArray[Any]]) -> State:
+    categories, submissions = (int(number) for number in arrays["counters"])
+    capacity = int(arrays["capacity"][0])
+    index_keys = np.array(arrays["index_keys"], np.uint64)
+    index_rows = np.array(arrays["index_rows"], np.int64)
+    stats = np.array(arrays["stats"], np.float64)
+    kept = np.array(arrays["slots"], np.float64)
+    places = len(index_keys)
+    sound = (
+        0 < capacity <= 2**24
+        and 0 <= categories == len(stats)
+        and places >= 16
+        and places & (places - 1) == 0
+        and places > categories
+        and index_rows.shape == index_keys.shape
+        and stats.shape == (categories, _size_state.STATS)
+        and kept.shape == (min(submissions, capacity), _size_state.SLOTS)
+        and np.array_equal(np.sort(index_rows[index_rows >= 0]), np.arange(categories))
+        and bool(np.all(kept[:, _size_state.SLOT_CATEGORY :] < max(categories, 1)))
+        and bool(np.all(kept[:, _size_state.SLOT_CATEGORY :] >= 0))
+    )
+    if not sound:
+        msg = "its arrays do not fit together"
+        raise ValueError(msg)
+    slots = np.full((capacity, _size_state.SLOTS), -1.0)
+    slots[: len(kept)] = kept
+    counters = np.array([categories, submissions], np.int64)
+    return indexed_anew(State(index_keys, index_rows, stats, slots, counters))

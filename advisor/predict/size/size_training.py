@@ -1,0 +1,161 @@
+"""Training of the size classifier: off the submit path, scikit-learn in, arrays out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from threadpoolctl import threadpool_limits
+
+from advisor.predict.size._size_state import State
+from advisor.predict.size.size_features import Flavour, replay_features
+from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
+from advisor.predict.trees.forest import TreeEnsemble
+
+MIN_JOBS: Final = 100
+"""With fewer finished jobs there is no forest: everything stays large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeTraining:
+    """How a classifier is trained. The defaults are the product's; no log has its own.
+
+    Attributes
+    ----------
+    flavour : {"paper", "advisor"}
+        ``paper``: a random forest on Table 4's features (section 4.2). ``advisor``: gradient boosting on
+        ours; shallow, slow and strongly regularised, because a week's classes are noisy and drift.
+    window_jobs : int
+        Newest jobs trained on: bounds time and memory, and forgets what the site no longer does.
+    trees : int
+        Trees of the forest, or rounds of boosting.
+    forest_sample : int
+        Jobs each tree of the forest draws (with replacement, from all in the window).
+    learning_rate, leaves, least_leaf_jobs, l2, feature_share
+        Of boosting: step, leaves a tree, jobs a leaf, penalty, share of the features tried for each split.
+    threads : int
+        Processors used at the most.
+    seed : int
+        Of every random choice.
+    """
+
+    flavour: Flavour = "advisor"
+    window_jobs: int = 30_000
+    trees: int = 80
+    forest_sample: int = 5_000
+    learning_rate: float = 0.06
+    leaves: int = 15
+    least_leaf_jobs: int = 40
+    l2: float = 5.0
+    feature_share: float = 0.3
+    threads: int = 1
+    seed: int = 0
+
+
+PAPER: Final = SizeTraining(flavour="paper", window_jobs=1_000_000)
+ADVISOR: Final = SizeTraining()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingSet:
+    """Jobs to train on at one moment: their rows of the history, and which were small."""
+
+    jobs: NDArray[np.int64]
+    small: NDArray[np.bool_]
+
+
+def training_set(history: SizeHistory, now: float, divider: float, parameters: SizeTraining) -> TrainingSet:
+    """Jobs whose class is known at ``now``: those that ended before, or have run for the divider.
+
+    The second kind is large whatever becomes of it. Leaving it out would bias the newest weeks, which matter
+    most, towards small jobs. (The paper trains on finished jobs only, and so does ``paper``.)
+    """
+    known = history.ran & (history.end < now)
+    if parameters.flavour == "advisor":
+        known |= (history.end >= now) & (now - history.start >= divider)
+    jobs = np.flatnonzero(known & (history.submit < now))[-parameters.window_jobs :]
+    with np.errstate(invalid="ignore"):
+        small = history.run[jobs] < divider  # False for a job that still runs
+    small &= history.end[jobs] < now
+    return TrainingSet(jobs, small)
+
+
+def fit(rows: NDArray[np.float32], small: NDArray[np.bool_], parameters: SizeTraining) -> TreeEnsemble | None:
+    """Train on rows (n, features) and classes (n,); None where there are too few jobs to learn from.
+
+    With one class only, the ensemble is that class.
+    """
+    if len(rows) < MIN_JOBS:
+        return None
+    if small.all() or not small.any():
+        return constant(float(small[0]), rows.shape[1])
+    # a feature nobody has: scikit-learn 1.9 cannot bin it, and a constant is never split on
+    known = np.where(np.isnan(rows).all(axis=0), np.float32(0.0), rows)
+    with threadpool_limits(limits=parameters.threads):
+        model = _forest(parameters, len(rows)) if parameters.flavour == "paper" else _boosting(parameters)
+        model.fit(known, small)
+    return TreeEnsemble.from_sklearn(model)
+
+
+def _forest(parameters: SizeTraining, jobs: int) -> RandomForestClassifier:
+    return RandomForestClassifier(
+        n_estimators=parameters.trees,
+        max_samples=min(jobs, parameters.forest_sample),
+        n_jobs=parameters.threads,
+        random_state=parameters.seed,
+    )
+
+
+def _boosting(parameters: SizeTraining) -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(
+        max_iter=parameters.trees,
+        learning_rate=parameters.learning_rate,
+        max_leaf_nodes=parameters.leaves,
+        min_samples_leaf=parameters.least_leaf_jobs,
+        l2_regularization=parameters.l2,
+        max_features=parameters.feature_share,
+        max_bins=127,
+        early_stopping=False,
+        random_state=parameters.seed,
+    )
+
+
+def constant(probability: float, features: int) -> TreeEnsemble:
+    """One leaf: the same answer for every row."""
+    return TreeEnsemble(
+        roots=np.zeros(1, np.int32),
+        feature=np.full(1, -1, np.int32),
+        threshold=np.zeros(1),
+        children=np.full((1, 3), -1, np.int32),
+        value=np.full(1, probability),
+        baseline=0.0,
+        scale=1.0,
+        link="identity",
+        features=features,
+        single_precision=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """What a training gives; no trees where there was too little to learn from."""
+
+    trees: TreeEnsemble | None
+    divider_seconds: float
+    state: State
+    jobs: int
+
+
+def train(history: SizeHistory, *, now: float, parameters: SizeTraining | None = None) -> Trained:
+    """Replay a history up to ``now`` and train on it, as the replay of a log does at a week's start."""
+    chosen = parameters if parameters is not None else ADVISOR
+    known = history.until(now)
+    dividers = WeeklyDividers.of(known)
+    replayed = replay_features(known, dividers, chosen.flavour)
+    divider = float(np.median(known.run[known.ran])) if known.ran.any() else np.nan
+    examples = training_set(known, now, divider, chosen)
+    trees = fit(replayed.rows[examples.jobs], examples.small, chosen)
+    return Trained(trees, divider, replayed.state, len(examples.jobs))

@@ -1,0 +1,1 @@
+"""How long nodes last (Agarwal et al.)."""

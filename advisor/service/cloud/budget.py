@@ -1,0 +1,401 @@
+"""The day's money: what was spent, what is promised to nodes, and whether there is enough for another one.
+
+Spent is counted from what runs, instance by instance, from its launch until it was ended or is seen to be
+gone: an advisor that was away for hours counts them when it is back. Each stretch that was counted is kept
+until the history has it (:meth:`SpendingBudget.paid`): every view adds up the same stretches
+(`advisor.model.bill`).
+By account the budget is for the caps alone, and errs on the dear side of the bill: a boot is on the account
+that it is for, and jobs are those that a look at the queue showed.
+
+Promised is what launched nodes will still cost by what is predicted of their jobs; it is written to disk
+before the launch, so that a restart in between forgets nothing. A launch is allowed only while spent and
+promised and the new node stay under the caps: spending then passes a cap by no more than the jobs already
+running run longer than predicted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from advisor.files.state_file import StateFile
+from advisor.model.bill import MIN_SECONDS, PaidTime, cost_by_day, day_of
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import WaitingSettings
+from advisor.service.cloud.budget_records import (
+    Amounts,
+    BudgetFile,
+    Kept,
+    Promise,
+    RunningNode,
+    Seen,
+    Wish,
+    in_all,
+    of_history,
+    share_out,
+)
+from advisor.service.running.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+_STALE_SECONDS: Final = 900.0  # a promise of a node that never came: a launch that a crash prevented
+_MAX_DAYS: Final = 400
+_MAX_PAID: Final = 100_000  # stretches kept for a history that cannot be written
+
+
+class SpendingBudget:
+    """What may still be spent today. Safe to be used by several threads.
+
+    Parameters
+    ----------
+    state : StateFile
+        Where it is kept.
+    clock : Clock
+        Time; days are UTC's.
+
+    Attributes
+    ----------
+    doubt : str
+        Why what was spent today is not known until `rebuild`; empty where it is.
+    is_damaged : bool
+        What was kept could not be used, and was set aside. Else nothing was kept, as at the first start.
+    """
+
+    def __init__(self, state: StateFile, clock: Clock) -> None:
+        self._file = BudgetFile(state)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._doubted_at = clock.wall()
+        found = self._file.read()
+        self._is_known, kept = found is not None, found or Kept()
+        self.is_damaged, self.doubt = self._file.is_damaged, self._file.doubt
+        self._days, self._unattributed = kept.days, kept.unattributed
+        self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
+        self._rebuilt, self._saved_at = kept.rebuilt, kept.saved_at
+        self._last_count: tuple[float, float] | None = None  # wall, monotonic
+
+    # ------------------------------------------------------------------ rebuilding
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether what was spent today has to be taken from the history: no copy of it was left.
+
+        On another day than that of the loss all that counts was counted since.
+        """
+        return bool(self.doubt) and not self._is_known and day_of(self._doubted_at) == self._today()
+
+    def rebuild(
+        self,
+        running: Sequence[RunningNode],
+        ended: Iterable[RunningNode],
+        paid: Iterable[PaidTime] | None,
+    ) -> None:
+        """Make up for what was lost, never for less than what was spent.
+
+        What ran when it was counted last and runs no more is counted until now; so is what was launched since
+        then. What was counted while the doubt lasted is added to what the history knows. Whose that is, is
+        not known here: it counts for the cap of each account.
+
+        Parameters
+        ----------
+        running : sequence of RunningNode
+            What costs money now, booting nodes with what their jobs will cost as well.
+        ended : iterable of RunningNode
+            What EC2 lists besides.
+        paid : iterable of PaidTime or None
+            Stretches of today, where `needs_history`.
+        """
+        with self._lock:
+            if not self.doubt:
+                return  # another loop has done it meanwhile
+            now = self._clock.wall()
+            counted_at, mine = self._saved_at, self._paid()
+            known = {piece.instance_id for piece in mine}
+            if paid is not None:
+                usd, seen, counted_at = of_history(list(paid), mine, now)
+                self._seen = seen | self._seen
+                self._days[self._today()] = {"": usd}
+                self._unattributed = {self._today(): usd}
+                self._last_count = None  # those of the history were counted longer ago
+            for item in ended:
+                if item.launch_time > counted_at and item.instance_id not in known | self._seen.keys():
+                    self._seen[item.instance_id] = Seen.launched_as(item)
+            self._rebuilt = {"time": now, "why": self.doubt} if self.is_damaged else {}
+            why, self.doubt, self._is_known = self.doubt, "", True
+            self._count(running)
+            if self.is_damaged:
+                log.warning("budget.rebuilt", why=why, spent_today_usd=round(self._spent()[0], 4))
+
+    @property
+    def rebuilt_today(self) -> str:
+        """Why the day's spending had to be rebuilt; empty where it had not."""
+        time = self._rebuilt.get("time")
+        is_today = isinstance(time, int | float) and day_of(time) == self._today()
+        return str(self._rebuilt.get("why", "")) if is_today else ""
+
+    # ------------------------------------------------------------------ spending
+
+    def count(self, running: Sequence[RunningNode]) -> None:
+        """Add what these nodes have cost since they were counted last.
+
+        A node's price is shared by the accounts whose jobs are on it, by their processors; a boot is on the
+        account that it is for, idle time on the site (account ``""``).
+        """
+        with self._lock:
+            self._count(running)
+
+    def _count(self, running: Sequence[RunningNode]) -> None:
+        now, most = self._elapsed()
+        before, self._seen = self._seen, {}
+        for item in running:
+            last = before.pop(item.instance_id, None)
+            seen, usd = self._counted(item, last, now, most)
+            self._seen[item.instance_id] = seen
+            self._keep_promise(item, usd)
+        for instance_id, gone in before.items():  # when it went nobody says: it is counted until now
+            self._end(gone, now, most)
+            self._close(gone.paid(instance_id))
+        self._drop_stale({item.node for item in running}, now)
+        for old in sorted(self._days)[:-_MAX_DAYS]:
+            del self._days[old]
+        try:
+            self._save()
+        except OSError as error:  # known in memory still
+            log.warning("budget.not_saved", file=str(self._file.path), error=error.strerror)
+
+    def _elapsed(self) -> tuple[float, float]:
+        """Now, and the longest time that can have gone by: a clock that was set invents no hours (F32)."""
+        now, steady = self._clock.wall(), self._clock.monotonic()
+        last, self._last_count = self._last_count, (now, steady)
+        return now, math.inf if last is None else steady - last[1]
+
+    def _counted(self, item: RunningNode, last: Seen | None, now: float, most: float) -> tuple[Seen, float]:
+        """An instance counted until now, and what that has added, dollars."""
+        begin = last.until if last is not None else item.launch_time or now
+        # EC2 may list an instance a look later than it launched it
+        since = _not_before(now - most - (MIN_SECONDS if last is None else 0.0), begin)
+        until = max(since, now) if last is not None else max(now, begin + MIN_SECONDS)
+        if begin > now + MIN_SECONDS:  # the clock was set back
+            since = until = now
+        launched = item.launch_time
+        seen = Seen(until, item.usd_per_hour, self._shares(item), item.node, since, launched=launched)
+        if last is not None and since == last.until and item.usd_per_hour == last.usd_per_hour:
+            seen.since = last.since
+        elif last is not None:
+            self._close(last.paid(item.instance_id))
+        return seen, self._spend(since, until, item.usd_per_hour, seen.shares)
+
+    def _end(self, seen: Seen, now: float, most: float) -> None:
+        """Count an instance for the last time."""
+        if not seen.is_ended:
+            begin, seen.is_ended = _not_before(now - most, seen.until), True
+            self._spend(begin, now, seen.usd_per_hour, seen.shares)
+            seen.until = max(seen.until, now) if begin == seen.until else seen.until
+
+    def _close(self, paid: PaidTime) -> None:
+        if paid.until > paid.since:
+            self._closed = [*self._closed, paid][-_MAX_PAID:]
+
+    def _shares(self, item: RunningNode) -> dict[str, float]:
+        promise = self._promises.get(item.node)
+        if item.left_usd is None and promise is not None:
+            return {promise.account: 1.0}
+        return dict(item.shares)
+
+    def _keep_promise(self, item: RunningNode, usd: float) -> None:
+        promise = self._promises.get(item.node)
+        if item.left_usd is None:
+            if promise is not None:
+                promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
+            return
+        account = max(item.shares, key=lambda name: item.shares[name], default="")
+        self._promises[item.node] = Promise(account, item.left_usd, self._clock.wall(), is_counted=True)
+
+    def _drop_stale(self, alive: set[str], now: float) -> None:
+        self._promises = {
+            node: promise
+            for node, promise in self._promises.items()
+            if node in alive or abs(now - promise.time) < _STALE_SECONDS
+        }
+
+    # ------------------------------------------------------------------ promising
+
+    def promise(self, wishes: Sequence[Wish], caps: WaitingSettings) -> dict[str, str]:
+        """Set money aside for nodes that are about to be launched; on disk when this returns.
+
+        Returns
+        -------
+        dict of str to str
+            Nodes that may not be launched, and which cap forbids it, in words.
+
+        Raises
+        ------
+        TellAdmin
+            There is a cap, and what was promised can't be written down, or what was spent today is not known:
+            nothing may be launched.
+        """
+        if self.is_in_the_way(caps):
+            raise TellAdmin(
+                f"{self.doubt}: nothing is launched until what was spent today is known", code="budget.doubt"
+            )
+        with self._lock:
+            for wish in wishes:  # asked for again: what it was promised before is not added to it
+                self._promises.pop(wish.node, None)
+            total, by_account = self._exposure()
+            refused: dict[str, str] = {}
+            for wish in wishes:
+                mine = by_account.get(wish.account, 0.0) + self._unattributed.get(self._today(), 0.0)
+                if why := wish.refusal(total, mine, caps):
+                    refused[wish.node] = why
+                    continue
+                self._promises[wish.node] = Promise(
+                    wish.account, wish.usd, self._clock.wall(), wish.usd_per_hour
+                )
+                total += wish.usd
+                by_account[wish.account] = by_account.get(wish.account, 0.0) + wish.usd
+            try:
+                self._save()
+            except OSError as error:
+                if has_caps(caps):
+                    text = f"{self._file.path} can't be written ({error.strerror})"
+                    raise TellAdmin(
+                        f"{text}: with a cap nothing is launched until it can", code="budget.not_saved"
+                    ) from error
+        return refused
+
+    def is_in_the_way(self, caps: WaitingSettings) -> bool:
+        """Whether nothing may be launched because what was spent today is in doubt."""
+        return bool(self.doubt) and (self.is_damaged or has_caps(caps))
+
+    def release(self, nodes: Iterable[str], *, launched: bool) -> None:
+        """Nothing will be spent on these nodes any more.
+
+        What EC2 was told to end is paid for until now. One that lived too shortly to be counted has cost as
+        much as it can have.
+        """
+        with self._lock:
+            now, steady = self._clock.wall(), self._clock.monotonic()
+            most = math.inf if self._last_count is None else steady - self._last_count[1]
+            for node in nodes:
+                promise = self._promises.pop(node, None)
+                if not launched:
+                    continue
+                there = [seen for seen in self._seen.values() if seen.node == node]
+                for seen in there:
+                    self._end(seen, now, most)
+                if promise is not None and not promise.is_counted and not there:
+                    self._count_unseen(node, promise, now)
+
+    def _count_unseen(self, node: str, promise: Promise, now: float) -> None:
+        since, price = promise.time, promise.usd_per_hour
+        hours = max(0.0, now - since) / 3600.0
+        usd = max(min(promise.usd, hours * price), MIN_SECONDS / 3600.0 * price)
+        until = since + usd / price * 3600.0 if price else since
+        self._spend(since, until, price, {promise.account: 1.0})
+        name = f"{node} launched {since:.0f}"
+        self._close(PaidTime(instance_id=name, node=node, since=since, until=until, usd_per_hour=price))
+
+    def paid(self) -> list[PaidTime]:
+        """Stretches of time counted that :meth:`noted` has not been told of, and those that still grow."""
+        with self._lock:
+            return self._paid()
+
+    def _paid(self) -> list[PaidTime]:
+        growing = [seen.paid(name) for name, seen in self._seen.items() if seen.until > seen.since]
+        return [*self._closed, *growing]
+
+    def launched_at(self, node: str) -> float | None:
+        """When EC2 launched what the node is now, epoch seconds; None when that is not known."""
+        with self._lock:
+            found = [seen.launched for seen in self._seen.values() if seen.node == node and seen.launched]
+        return max(found, default=None)
+
+    def noted(self, paid: Iterable[PaidTime]) -> None:
+        """The history has these."""
+        known = set(paid)
+        with self._lock:
+            self._closed = [piece for piece in self._closed if piece not in known]
+
+    # ------------------------------------------------------------------ looking
+
+    def exposure_today(self) -> tuple[Amounts, Amounts]:
+        """Dollars spent since midnight UTC, and dollars promised, as of the same moment."""
+        with self._lock:
+            return self._spent(), self._promised()
+
+    def spent_today(self) -> Amounts:
+        """Dollars spent since midnight UTC."""
+        with self._lock:
+            return self._spent()
+
+    def days(self) -> dict[str, dict[str, float]]:
+        """Every day known to account to dollars; ``""`` is idle time and jobs without an account."""
+        with self._lock:
+            return {day: dict(accounts) for day, accounts in self._days.items()}
+
+    def exhausted(self, caps: WaitingSettings) -> tuple[bool, frozenset[str]]:
+        """Whether the day's cap is reached, and which accounts have reached theirs."""
+        with self._lock:
+            total, by_account = self._exposure()
+            everybodys = self._unattributed.get(self._today(), 0.0)
+        accounts = {
+            account
+            for account, cap in caps.account_daily_cap_usd.items()
+            if cap and by_account.get(account, 0.0) + everybodys >= cap
+        }
+        return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
+
+    def _spent(self) -> Amounts:
+        return in_all(self._days.get(self._today(), {}))
+
+    def _promised(self) -> Amounts:
+        by_account = dict[str, float]()
+        for promise in self._promises.values():
+            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        return in_all(by_account)
+
+    def _exposure(self) -> tuple[float, dict[str, float]]:
+        by_account = dict(self._days.get(self._today(), {}))
+        for promise in self._promises.values():
+            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        return sum(by_account.values()), by_account
+
+    def _spend(self, since: float, until: float, usd_per_hour: float, shares: Mapping[str, float]) -> float:
+        """Add what a stretch of time cost, to each day its own: yesterday's use up no cap of today's."""
+        costs = cost_by_day(since, until, usd_per_hour)
+        for day, usd in costs.items():
+            share_out(self._days.setdefault(day, {}), shares, usd)
+        return sum(costs.values())
+
+    def _today(self) -> str:
+        return day_of(self._clock.wall())
+
+    def _save(self) -> None:
+        if self.doubt and not self._is_known:
+            return  # half of a day is no day: a restart would take it for the whole
+        self._saved_at = self._clock.wall()
+        self._file.write(
+            Kept(
+                days=self._days,
+                seen=self._seen,
+                promises=self._promises,
+                paid=self._closed,
+                unattributed=self._unattributed,
+                rebuilt=self._rebuilt,
+                saved_at=self._saved_at,
+            )
+        )
+
+
+def _not_before(earliest: float, begin: float) -> float:
+    """Begin no earlier; less than a second is what lies between reading the two clocks, no jump."""
+    return earliest if earliest - begin >= 1.0 else begin
+
+
+def has_caps(caps: WaitingSettings) -> bool:
+    """Whether spending is limited at all."""
+    return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))

@@ -1,0 +1,1 @@
+"""What a poll of Slurm shows, and what of it is ours."""

@@ -1,0 +1,209 @@
+"""What hedges may use in a day or month, live: reserved before they start, settled when they have ended.
+
+Each look at Slurm shows which hedges are in the cloud and what they have used. `advisor serve` is told what
+is left and promises no more; one whose worst case is not left all the same (its promise was forgotten by a
+restart) is brought back. What is reserved and used is on disk before it is told.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.hedge.hedge_budget import ENDING_SECONDS, Budget, period_end, period_of
+from advisor.decide.hedge.hedge_offer import worst_core_seconds
+from advisor.decide.submission.demand import boot_seconds, cores_billed, usd_per_core_hour
+from advisor.files.state_file import StateFile
+from advisor.model.advice import Capacity, Hedge, HedgeKind
+from advisor.model.errors import AdvisorError
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
+from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
+
+log = structlog.get_logger(__name__)
+
+_MORE_SECONDS: Final = 600.0
+"""A hedge that boots longer than was reckoned with reserves so much more."""
+
+
+class HedgeBudget:
+    """Keeps the budget. Safe to be used by several threads.
+
+    Parameters
+    ----------
+    settings : Settings
+        The number, and its period.
+    state : StateFile
+        Where it outlives the process.
+    """
+
+    def __init__(self, settings: Settings, state: StateFile) -> None:
+        self._settings = settings
+        self._state = state
+        self._lock = threading.Lock()
+        self._budget = Budget(0.0)
+        self._cores: dict[str, float] = {}
+        self._used: dict[str, float] = {}
+        self._period, self._looked, self._now, self._dearest = "", 0.0, 0.0, 0.0
+        self._is_saved, self._is_lost, self._lost_in = True, False, ""
+        if self.is_set:
+            self._take_up()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a budget."""
+        return self._settings.hedge.has_budget
+
+    @property
+    def left_core_seconds(self) -> float | None:
+        """Core-seconds neither used nor reserved; None without a budget. 0 while it can't be written down."""
+        if not self.is_set:
+            return None
+        with self._lock:
+            return max(0.0, self._budget.left) if self._is_saved else 0.0
+
+    @property
+    def unspent(self) -> tuple[float, float]:
+        """Core-seconds not used in this period, and seconds until it ends."""
+        with self._lock:
+            return self._budget.unspent, period_end(self._period) - self._now if self._period else math.inf
+
+    def report(self) -> Mapping[str, float]:
+        """What `advisor status` shows, core-hours."""
+        if not self.is_set:
+            return {}
+        with self._lock:
+            budget = self._budget
+            return {
+                "core_hours": budget.core_seconds / 3600.0,
+                "used_core_hours": budget.spent / 3600.0,
+                "left_core_hours": max(0.0, budget.left) / 3600.0,
+            }
+
+    def saw(self, snapshot: SlurmSnapshot, cloud: CloudState) -> None:
+        """Take in a look: what hedges have used, which have ended, which have come."""
+        if not self.is_set:
+            return
+        with self._lock:
+            self._begin_period(snapshot.time, cloud)
+            seen = set[str]()
+            for queued in snapshot.jobs:
+                if (found := self._hedged(queued)) is not None:
+                    seen.add(found[0])
+                    self._follow(*found, queued, cloud)
+            for key in {*map(str, self._budget.keys()), *self._cores} - seen:
+                self._budget.settle(key)
+                self._cores.pop(key, None)
+                self._used.pop(key, None)
+            self._looked = snapshot.time
+            self._save()
+
+    def may_go_on(self, advice_id: str) -> bool:
+        """Whether a hedge may use the cloud until the next round; one without a reservation may not."""
+        if not self.is_set:
+            return True
+        with self._lock:
+            if advice_id not in self._cores:  # no look has shown it yet
+                return True
+            soon = self._used[advice_id] + self._cores[advice_id] * ENDING_SECONDS
+            if soon <= self._budget.reserved(advice_id):
+                return True
+            return self._reserve(advice_id, soon + self._cores[advice_id] * _MORE_SECONDS)
+
+    def may_stay(self, advice_id: str, seconds: float | None) -> bool:
+        """Whether a hedge may stay in the cloud for good, for so many seconds more at most."""
+        if not self.is_set:
+            return True
+        with self._lock:
+            if seconds is None or advice_id not in self._cores:
+                return False
+            return self._reserve(
+                advice_id, self._used[advice_id] + self._cores[advice_id] * (seconds + ENDING_SECONDS)
+            )
+
+    def _reserve(self, key: str, core_seconds: float) -> bool:
+        if not self._budget.reserve(key, core_seconds):
+            return False
+        self._save()
+        return self._is_saved
+
+    def _follow(self, key: str, hedge: Hedge, queued: QueuedJob, cloud: CloudState) -> None:
+        cores = float(cores_billed(queued.job, cloud))
+        self._cores[key] = max(cores, self._cores.get(key, 0.0))
+        used = self._used.get(key, 0.0)
+        # while its node boots, too: Slurm lets it start anew when it is up
+        if queued.state in (RUNNING, CONFIGURING) and queued.start_time is not None:
+            used += self._cores[key] * max(0.0, self._now - max(self._looked, queued.start_time))
+        self._used[key] = used
+        self._budget.use(key, used)
+        worst = worst_core_seconds(hedge, queued.job, cloud, boot_seconds(cloud, self._settings))
+        if not self._budget.reserved(key) and not self._budget.reserve(key, worst):
+            log.warning("hedge.no_budget", job=queued.job.job_id, core_hours=worst / 3600.0)
+
+    def _hedged(self, queued: QueuedJob) -> tuple[str, Hedge] | None:
+        if self._settings.cluster.burst_partition not in queued.partitions:
+            return None
+        advice = parse_admin_comment(queued.admin_comment)
+        if advice is None or advice.hedge is None or advice.hedge.kind is not HedgeKind.HEDGE:
+            return None
+        return advice.advice_id, advice.hedge
+
+    def _begin_period(self, now: float, cloud: CloudState) -> None:
+        hedge = self._settings.hedge
+        period = period_of(now, hedge.budget_period)
+        self._now = now
+        price = usd_per_core_hour(Capacity.ON_DEMAND, cloud, self._settings)
+        is_new = period != self._period
+        # never more core-hours for the money than at the dearest price of the period
+        self._dearest = price if is_new else max(self._dearest, price)
+        core_seconds = hedge.budget_core_seconds(self._dearest)
+        if is_new:
+            self._period = period
+            self._budget.begin(core_seconds)
+        self._is_lost &= self._lost_in in ("", period)
+        self._lost_in = period if self._is_lost else ""
+        self._budget.core_seconds = 0.0 if self._is_lost else core_seconds
+
+    def _save(self) -> None:
+        try:
+            self._state.write(
+                {
+                    "period": self._period,
+                    "lost_in": self._lost_in,
+                    "looked": self._looked,
+                    "dearest": self._dearest,
+                    "cores": self._cores,
+                    "used": self._used,
+                    **self._budget.as_plain(),
+                }
+            )
+            self._is_saved = True
+        except OSError as error:
+            if self._is_saved:
+                log.warning("hedge.budget_not_saved", file=str(self._state.path), error=error.strerror)
+            self._is_saved = False
+
+    def _take_up(self) -> None:
+        try:
+            content = self._state.load()
+            if content is None:
+                return
+            self._period, self._lost_in = str(content["period"]), str(content.get("lost_in", ""))
+            self._is_lost = bool(self._lost_in)
+            self._looked, self._dearest = float(content["looked"]), float(content["dearest"])
+            self._budget.take_up(content["spent"], content["hedges"])
+            self._cores = {str(key): float(cores) for key, cores in content["cores"].items()}
+            self._used = {key: float(content["used"][key]) for key in self._cores}
+            period_end(self._period)
+        except (AdvisorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            # what was used is not known: nothing is left until the period ends
+            self._state.set_aside(f"{type(error).__name__}: {error}")
+            self._is_lost = True
+            self._period, self._lost_in, self._budget = "", "", Budget(0.0)
+            self._cores, self._used = {}, {}
+            self._save()  # without a period, so that the next start does not take it for a first one

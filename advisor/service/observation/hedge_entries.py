@@ -1,0 +1,214 @@
+"""Jobs that keep a place on-premise, and how far each is: written down before anything is done about them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+
+from advisor.files.state_file import StateFile
+
+log = structlog.get_logger(__name__)
+
+_MOST: Final = 20_000
+_MAX_ENDED: Final = 20_000
+
+
+class Phase(enum.StrEnum):
+    """How far a hedge is."""
+
+    PLACING = "placing"  # a placeholder is wanted, and may have been submitted
+    OPEN = "open"  # the job is in the cloud, its placeholder in the queue
+    RETURNING = "returning"  # the job is to be brought back, and may have been requeued
+    SETTLED = "settled"  # decided; only the placeholder may still have to go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One job and its place.
+
+    Attributes
+    ----------
+    job_id : int
+        Slurm's id; it never changes.
+    advice_id : str
+        The advice it was submitted under: the only id that is never given twice. A slurmctld that dies
+        before it wrote a job down gives that job's id to another.
+    kind : str
+        ``hedge`` or ``speculation``.
+    submitted : float
+        When the job was first submitted, epoch seconds: a requeue forgets it.
+    stop_seconds : float or None
+        Longest stay in the cloud before the slot comes; None: no limit.
+    partition : str
+        Where its place is.
+    limit_seconds : float or None
+        Its user's time limit.
+    features : tuple of str or None
+        Its user's constraint, where ours was added to it.
+    site_factor : int
+        What the job would have had on-premise.
+    phase : Phase
+        How far it is.
+    placeholder : int
+        Id of the job that keeps the place; 0: none.
+    restarts : int
+        How often the job had been requeued before we do it.
+    is_requeued : bool
+        Slurm was asked to requeue it, or is about to be.
+    is_raised : bool
+        It waits here, behind its placeholder.
+    priority : int
+        What it then had; before that, what its placeholder had when it was submitted.
+    has_slot : bool
+        Its placeholder's slot is being handed to it.
+    in_place : bool
+        It waits here, and has the age that the requeue took.
+    delay_seconds : float
+        By so much its placeholder is younger than the job, and has not yet been given for it.
+    place_processors, place_nodes : int
+        What its placeholder asked for when it was submitted; 0: not known. Its user may change it.
+    place_limit_seconds : float or None
+        Time limit of its placeholder then; None: none, or not known.
+    tries_after : float
+        Epoch seconds before which no placeholder is submitted again: the last attempt may yet succeed.
+    acted : float
+        Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
+    turn : float
+        When its turn came, epoch seconds; 0: not yet, or nobody saw it.
+    why : str
+        Why it came back, or stays.
+    """
+
+    job_id: int
+    advice_id: str
+    kind: str
+    submitted: float
+    stop_seconds: float | None
+    partition: str
+    limit_seconds: float | None
+    features: tuple[str, ...] | None
+    site_factor: int
+    phase: Phase = Phase.PLACING
+    placeholder: int = 0
+    restarts: int = 0
+    is_requeued: bool = False
+    is_raised: bool = False
+    priority: int = 0
+    has_slot: bool = False
+    in_place: bool = False
+    delay_seconds: float = 0.0
+    place_processors: int = 0
+    place_nodes: int = 0
+    place_limit_seconds: float | None = None
+    tries_after: float = 0.0
+    acted: float = 0.0
+    turn: float = 0.0
+    why: str = ""
+
+    @property
+    def fate(self) -> Fate:
+        """What is known of its wait, should it have ended now."""
+        is_kept = self.placeholder != 0 and self.phase in (Phase.OPEN, Phase.RETURNING)
+        return Fate(was_kept=is_kept, turn=self.turn or None)
+
+
+class Fate(NamedTuple):
+    """What became of a job's place by the time it ended.
+
+    Attributes
+    ----------
+    was_kept : bool
+        Its placeholder was in the queue.
+    turn : float or None
+        When its turn came, epoch seconds. None where it was kept: the turn had not come.
+    """
+
+    was_kept: bool
+    turn: float | None
+
+
+AskFate = Callable[[int, str], Fate | None]
+"""Of a job's id and its advice's; None where nothing is known of it."""
+
+
+class HedgeRecord:
+    """All kept places, on disk. Used by one thread.
+
+    Parameters
+    ----------
+    state : StateFile
+        Where they are.
+    """
+
+    def __init__(self, state: StateFile) -> None:
+        self._state = state
+        content = state.read()
+        self._kept: dict[int, Kept] = {}
+        self._ended: dict[str, Fate] = {}
+        items, counts = content.get("kept"), content.get("counts")
+        for item in items if isinstance(items, list) else ():
+            if (kept := _kept_of(item)) is not None:
+                self._kept[kept.job_id] = kept
+        self.counts: dict[str, int] = {
+            str(name): int(count)
+            for name, count in (counts.items() if isinstance(counts, dict) else ())
+            if isinstance(count, int)
+        }
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._kept
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further job is taken in."""
+        return len(self._kept) >= _MOST
+
+    def all(self) -> list[Kept]:
+        """Every job, in the order they came."""
+        return list(self._kept.values())
+
+    def put(self, kept: Kept, **changes: Any) -> Kept:
+        """Write down a job's state; when this returns it survives a power cut."""
+        kept = replace(kept, **changes)
+        self._kept[kept.job_id] = kept
+        self._write()
+        return kept
+
+    def count(self, what: str) -> None:
+        """Count something that happened; written with the next change."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def drop(self, job_id: int) -> None:
+        """Forget a job, but for its fate: accounting may take a while to tell of its end."""
+        if (kept := self._kept.pop(job_id, None)) is not None:
+            self._ended[kept.advice_id] = kept.fate
+            if len(self._ended) > _MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+            self._write()
+
+    def fate(self, job_id: int, advice_id: str) -> Fate | None:
+        """What became of an ended job's place; for any thread, and not known beyond the process."""
+        kept = self._kept.get(job_id)
+        if kept is not None and kept.advice_id == advice_id:
+            return kept.fate
+        return self._ended.get(advice_id)
+
+    def _write(self) -> None:
+        self._state.write({"kept": [asdict(kept) for kept in self._kept.values()], "counts": self.counts})
+
+
+def _kept_of(item: object) -> Kept | None:
+    """Read one job back; what an older release lacks has its default, what makes no sense is left out."""
+    try:
+        return msgspec.convert(item, Kept)
+    except msgspec.ValidationError as error:
+        log.warning("hedge.unreadable", error=str(error)[:200])
+        return None

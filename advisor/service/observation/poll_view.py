@@ -1,0 +1,63 @@
+"""What the loops last saw of Slurm, shared: one query for all of them (docs/faults.md, F29)."""
+
+from __future__ import annotations
+
+import threading
+
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import RetryLater
+from advisor.service.observation.site_view import StateLog
+from advisor.service.running.clock import Clock
+from advisor.slurm.protocol import SlurmSnapshot
+
+
+class SharedView:
+    """The last snapshot and the states of the last days.
+
+    Parameters
+    ----------
+    clock : Clock
+        Time; ages are monotonic, so that a clock that is set makes nothing old or young.
+    longest_gap_seconds : float
+        An older state is not taken for what a submission met; an older snapshot is not acted upon.
+    """
+
+    def __init__(self, clock: Clock, longest_gap_seconds: float) -> None:
+        self._clock = clock
+        self._longest_gap = longest_gap_seconds
+        self._lock = threading.Lock()
+        self._snapshot: SlurmSnapshot | None = None
+        self._seen = 0.0
+        self._states = StateLog(longest_gap_seconds)
+
+    def update(self, snapshot: SlurmSnapshot, state: ClusterState) -> None:
+        """Replace the snapshot; remember the state."""
+        with self._lock:
+            self._snapshot = snapshot
+            self._seen = self._clock.monotonic()
+            self._states.add(state)
+
+    def fresh(self) -> SlurmSnapshot:
+        """The last snapshot.
+
+        Raises
+        ------
+        RetryLater
+            There is none, or it is too old to act upon (``view.stale``).
+        """
+        with self._lock:
+            snapshot, age = self._snapshot, self._clock.monotonic() - self._seen
+        if snapshot is None or age > self._longest_gap:
+            raise RetryLater("Slurm has not been seen lately", code="view.stale")
+        return snapshot
+
+    @property
+    def looked(self) -> float:
+        """When the last look at Slurm began, monotonic seconds; what happened later it may not show."""
+        with self._lock:
+            return self._seen - (self._snapshot.seconds if self._snapshot is not None else 0.0)
+
+    def state_at(self, time: float) -> ClusterState | None:
+        """What a submission at ``time`` (epoch seconds) met; None when nobody looked."""
+        with self._lock:
+            return self._states.at(time)

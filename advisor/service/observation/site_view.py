@@ -1,0 +1,150 @@
+"""From what Slurm shows to what a decision may look at. Pure."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from advisor.model.cluster import ClusterState, Node, NodePower
+from advisor.model.errors import BadInput
+from advisor.model.settings import Settings
+from advisor.model.site import FreeNodes
+from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow
+from advisor.service.observation.placeholders import standing_for_others
+from advisor.slurm.node_sets import expand
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+
+_HAS_ROOM: Final = frozenset({"IDLE", "MIXED"})
+_TAKES_JOBS: Final = _HAS_ROOM | {"DYNAMIC_NORM"}
+_MAX_GROUPS: Final = 64
+"""Groups of free nodes told to the submit server: it goes through them while sbatch waits."""
+_REMEMBERED: Final = 120_960
+"""States kept: a week of looks every five seconds."""
+
+
+def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
+    """The on-premise queue as the submissions after this snapshot meet it.
+
+    Jobs that are held, wait for a time or for another job compete for nothing now and are left out. Nodes
+    that are down or drained have no processors to give.
+    """
+    fixed = set(settings.cluster.on_premise_partitions)
+    usable = sum(
+        node.processors
+        for node in snapshot.nodes
+        if fixed & set(node.partitions) and not (node.is_down or node.is_draining) and not node.is_cloud
+    )
+    here = [job for job in without_doubles(snapshot.jobs) if fixed & set(job.partitions)]
+    rows = (row for job in here for row in _rows(job))
+    tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
+    return tracker.state(snapshot.time)
+
+
+def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, ...]:
+    """On-premise nodes with processors that no job holds, those that are alike together.
+
+    A node that is down, drained, reserved, planned for a waiting job, powered down, or in a state nobody
+    knows has nothing to give.
+    """
+    fixed = set(settings.cluster.on_premise_partitions)
+    jobs = jobs_by_node(snapshot)
+    groups: Counter[tuple[int, int, tuple[str, ...], tuple[str, ...]]] = Counter()
+    for node in snapshot.nodes:
+        here = fixed & set(node.partitions)
+        if not here or not node.states <= _TAKES_JOBS or not node.states & _HAS_ROOM:
+            continue
+        running = jobs.get(node.name, [])
+        free = node.processors - sum(map(processors_on_a_node, running))
+        if free > 0:
+            memory = 0 if running else node.memory_mb
+            groups[free, memory, active_features(node), tuple(sorted(here))] += 1
+    return tuple(
+        FreeNodes(nodes=count, processors=free, memory_mb=memory, features=features, partitions=partitions)
+        for (free, memory, features, partitions), count in groups.most_common(_MAX_GROUPS)
+    )
+
+
+def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
+    """The queue with each job once: a placeholder stands for its job only while that is in the cloud."""
+    standing = standing_for_others(jobs)
+    if not standing:
+        return jobs
+    partitions = {queued.job.job_id: queued.partitions for queued in jobs}
+    doubles = {place for place, other in standing.items() if set(partitions[other]) & set(partitions[place])}
+    return [queued for queued in jobs if queued.job.job_id not in doubles]
+
+
+def _rows(queued: QueuedJob) -> Iterator[SnapshotRow]:
+    if not (queued.is_queued or queued.holds_processors):
+        return
+    job = queued.job
+    yield SnapshotRow(
+        key=job.job_id,
+        processors=job.processors,
+        submit_time=job.submit_time,
+        requested_time=job.requested_time,
+        start_time=queued.start_time if queued.holds_processors else None,
+        tasks=job.array_tasks,
+    )
+
+
+def burst_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[Node, ...]:
+    """Nodes of the burst partition."""
+    return tuple(node for node in snapshot.nodes if settings.cluster.burst_partition in node.partitions)
+
+
+def jobs_by_node(snapshot: SlurmSnapshot) -> dict[str, list[QueuedJob]]:
+    """Jobs that hold processors, by the nodes they are on."""
+    found: dict[str, list[QueuedJob]] = {}
+    for queued in snapshot.jobs:
+        if not (queued.holds_processors and queued.nodes):
+            continue
+        try:
+            names = expand(queued.nodes)
+        except BadInput:  # text from outside
+            continue
+        for name in names:
+            found.setdefault(name, []).append(queued)
+    return found
+
+
+def processors_on_a_node(queued: QueuedJob) -> int:
+    """Processors that a job holds on each of its nodes."""
+    return max(1, queued.job.processors // (queued.job.nodes or 1))
+
+
+def is_paid_for(node: Node) -> bool:
+    """True for a cloud node that is up or on its way: its instance costs money."""
+    return node.power in (NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN)
+
+
+def active_features(node: Node) -> tuple[str, ...]:
+    """Features the node has now; those it may have, where Slurm was not asked."""
+    return node.features if node.active_features is None else node.active_features
+
+
+class StateLog:
+    """The states of the last days, to ask later what a job met at its submission.
+
+    Not thread-safe: its owner holds a lock.
+    """
+
+    def __init__(self, longest_gap_seconds: float) -> None:
+        self._longest_gap = longest_gap_seconds
+        self._times: deque[float] = deque(maxlen=_REMEMBERED)
+        self._states: deque[ClusterState] = deque(maxlen=_REMEMBERED)
+
+    def add(self, state: ClusterState) -> None:
+        """Note a state; one from before the last one (the clock was set back) is left out."""
+        if not self._times or state.time > self._times[-1]:
+            self._times.append(state.time)
+            self._states.append(state)
+
+    def at(self, time: float) -> ClusterState | None:
+        """The last state seen at ``time``; None when nobody looked shortly before."""
+        index = bisect.bisect_right(self._times, time) - 1
+        if index < 0 or time - self._times[index] > self._longest_gap:
+            return None
+        return self._states[index]

@@ -1,0 +1,59 @@
+"""All that the portfolio sets in Slurm, and how it is taken back: when the loop ends, or by an admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.files.state_file import StateFile
+from advisor.model.cluster import Node
+from advisor.model.settings import Settings
+from advisor.service.cloud.node_weights import NodeWeights
+from advisor.service.portfolio.held_nodes import ClosedNodes
+from advisor.service.portfolio.order import OrderedJobs
+from advisor.service.running.isolating import do_all
+from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.steering import BurstSteering
+
+UNDO: Final = "advisor portfolio undo"
+"""What takes everything back while no loop runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Closed nodes, ordered jobs, weighed nodes."""
+
+    closed: ClosedNodes
+    order: OrderedJobs
+    weights: NodeWeights
+
+    @classmethod
+    def of(cls, settings: Settings, *, slurm: SlurmBackend, steering: BurstSteering) -> Means:
+        """Those of a site, with what an earlier process has set."""
+        folder, ours = settings.paths.state, settings.portfolio
+        return cls(
+            ClosedNodes(steering, lease_seconds=ours.lease_seconds),
+            OrderedJobs(
+                steering,
+                StateFile(folder / "portfolio_order.json"),
+                partition=settings.cluster.burst_partition,
+                most=ours.ordered_jobs,
+            ),
+            NodeWeights(slurm, StateFile(folder / "portfolio_weights.json")),
+        )
+
+    def let_go(self, nodes: Callable[[], Sequence[Node]]) -> None:
+        """Give Slurm everything back.
+
+        Parameters
+        ----------
+        nodes : callable
+            The burst partition's nodes as they are now.
+
+        Raises
+        ------
+        AdvisorError
+            Something could not be taken back; the rest is.
+        """
+        do_all(self.closed.let_go, self.order.let_go, lambda: self.weights.apply(nodes(), {}))

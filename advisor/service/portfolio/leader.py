@@ -1,0 +1,234 @@
+"""Which policy is in charge now, since when and why: the admin's, the champion, or selection's choice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import structlog
+
+from advisor.decide.portfolio.portfolio import Budget, Worth
+from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
+from advisor.decide.portfolio.portfolio_lead import LOYALTY
+from advisor.decide.portfolio.portfolio_options import Options
+from advisor.model.errors import BadInput
+from advisor.model.settings import Settings
+from advisor.service.portfolio.judge import Verdict, policies_of
+from advisor.service.portfolio.portfolio_view import BurstView
+from advisor.simulate.portfolio.moment import policy_named
+from advisor.simulate.portfolio.policies import RELEASE_WORDS, Release, RentingPolicy
+from advisor.simulate.portfolio.state import Rules
+
+log = structlog.get_logger(__name__)
+
+_MAX_PERIODS: Final = 16
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """The policy in charge, since when (epoch seconds), and why, in words."""
+
+    policy: RentingPolicy
+    since: float
+    why: str
+
+
+class LeaderChoice:
+    """Decides who is in charge. Used by one thread; `report` by any.
+
+    Parameters
+    ----------
+    settings : Settings
+        In force.
+    kept : mapping
+        What `as_plain` said before a restart; empty for a fresh start.
+    monotonic : callable
+        Seconds, for the budget.
+    """
+
+    def __init__(
+        self, settings: Settings, kept: Mapping[str, Any], *, monotonic: Callable[[], float]
+    ) -> None:
+        self._settings = settings.portfolio
+        self._policies = policies_of(settings)
+        self._places = {policy.name: at for at, policy in enumerate(self._policies)}
+        self._monotonic = monotonic
+        self._options = Options()
+        self._chooser: Chooser | None = None
+        self._rules: Rules | None = None
+        self._memory: Mapping[str, Any] = kept
+        self._period = self._new_period()
+        self._next_choice = -np.inf
+        self._members: frozenset[tuple[int, int]] = frozenset()
+        self._losses: dict[str, float] = {}
+        self.in_force: InForce | None = _in_force(kept.get("in_force"))
+        self.chosen: Counter[str] = Counter()
+        self.changes = 0
+        self.choice_ms = 0.0
+
+    def decide(self, sight: BurstView, verdict: Verdict | None, rules: Rules) -> InForce | None:
+        """Who is in charge now; None while nothing has been judged yet."""
+        now = sight.situation.now
+        margin = self._margin(verdict)
+        if self._settings.in_charge not in _WORDS:
+            self._put(policy_named(self._settings.in_charge), now, "portfolio.in_charge names it")
+        elif verdict is None:
+            self.in_force = None
+        elif margin is None or not sight.waiting:
+            self._lead_by_champion(verdict, now)  # what was chosen for one queue is not for the next one
+        elif self._is_due(sight):
+            self._select(sight, verdict, rules, margin)
+        return self.in_force
+
+    def _margin(self, verdict: Verdict | None) -> float | None:
+        """By how much selection must be better to leave the champion; None where the champion leads."""
+        if self._settings.in_charge == "selection":
+            return self._settings.margin
+        if self._settings.in_charge == "auto" and verdict is not None:
+            return verdict.leader
+        return None
+
+    def _lead_by_champion(self, verdict: Verdict, now: float) -> None:
+        self._put(policy_named(verdict.champion), now, f"champion: {_why_champion(verdict)}")
+        self._next_choice = -np.inf
+
+    def _is_due(self, sight: BurstView) -> bool:
+        """At the end of the period, or when a tenth of the queue came or went."""
+        members = frozenset(_members(sight))
+        changes = len(members ^ self._members)
+        has_changed = changes > 0 and 10 * changes >= len(sight.waiting)
+        return self.in_force is None or has_changed or sight.situation.now >= self._next_choice
+
+    def _select(self, sight: BurstView, verdict: Verdict, rules: Rules, margin: float) -> None:
+        champion = self._places.get(verdict.champion, 0)
+        worth = Worth.so_far(
+            verdict.charged_seconds,
+            verdict.slowdown_sum,
+            alpha=self._settings.alpha,
+            beta=self._settings.beta,
+        )
+        budget = Budget(seconds=self._settings.budget_ms / 1000.0, clock=self._monotonic)
+        chooser = self._chooser_for(rules, margin)
+        began = self._monotonic()
+        choice = chooser.choose(sight.situation, worth, budget, champion)
+        self.choice_ms = 1000.0 * (self._monotonic() - began)
+        names = [policy.name for policy in self._policies]
+        best = sorted(choice.tried.tolist(), key=lambda at: choice.loss[at])[:_SHOWN]
+        self._losses = {names[at]: float(choice.loss[at]) for at in [*best, champion]}
+        self._members = frozenset(_members(sight))
+        self._next_choice = sight.situation.now + self._period.after(choice.applied)
+        if choice.applied == champion:
+            tried = len(choice.tried)
+            why = f"selection: none of {tried} policies simulated saves {margin:.0%} of the champion's loss"
+        else:
+            saved = (
+                1.0 - choice.loss[choice.applied] / choice.loss[champion] if choice.loss[champion] else 0.0
+            )
+            why = (
+                f"selection: simulated on {len(sight.waiting):,} waiting jobs it loses {saved:.0%} less than "
+                f"the champion {verdict.champion}"
+            )
+        self._put(self._policies[choice.applied], sight.situation.now, why)
+        self.chosen[names[choice.applied]] += 1
+
+    def _chooser_for(self, rules: Rules, margin: float) -> Chooser:
+        if self._chooser is None or self._rules != rules or self._chooser.margin != margin:
+            memory = self._chooser.as_plain() if self._chooser is not None else self._memory
+            self._chooser = Chooser(
+                self._policies,
+                rules,
+                margin=margin,
+                hold_seconds=self._options.hold_seconds,
+                seed=self._options.seed,
+            )
+            self._chooser.remember(memory)
+            self._rules = rules
+        return self._chooser
+
+    def _put(self, policy: RentingPolicy, now: float, why: str) -> None:
+        before = self.in_force
+        if before is not None and before.policy == policy:
+            self.in_force = InForce(policy=policy, since=before.since, why=why)
+            return
+        self.in_force = InForce(policy=policy, since=now, why=why)
+        self.changes += before is not None
+        log.info(
+            "portfolio.policy", policy=policy.name, before=before.policy.name if before else None, why=why
+        )
+
+    def _new_period(self) -> AdaptivePeriod:
+        least = self._settings.period_seconds
+        return AdaptivePeriod(least_seconds=least, most_seconds=_MAX_PERIODS * least)
+
+    def as_plain(self) -> dict[str, Any]:
+        """What is remembered of past choices, to be written down."""
+        plain = self._chooser.as_plain() if self._chooser is not None else dict(self._memory)
+        now = self.in_force
+        return plain | {"in_force": [now.policy.name, now.since, now.why] if now is not None else None}
+
+    def report(self, verdict: Verdict | None) -> dict[str, Any]:
+        """What `advisor status` shows."""
+        now = self.in_force
+        scores = verdict.scores if verdict is not None else {}
+        best = sorted(scores, key=lambda name: -scores[name])[:_SHOWN]
+        return {
+            "policy": now.policy.name if now else None,
+            "since": now.since if now else None,
+            "why": now.why if now else "no policy has been judged yet: Slurm's own behaviour",
+            "in_charge": self._settings.in_charge,
+            "billing": self._settings.billing,
+            "release_rule": RELEASE_WORDS[Release.of_billing(self._settings.billing)],
+            "champion": verdict.champion if verdict else None,
+            "selection_margin": self._margin(verdict),
+            "judged_jobs": verdict.jobs if verdict else 0,
+            "judged_at": verdict.time if verdict else None,
+            "scores": {name: scores[name] for name in best},
+            "losses": dict(self._losses),
+            "chosen": dict(self.chosen),
+            "changes": self.changes,
+            "choice_ms": self.choice_ms,
+        }
+
+
+_WORDS: Final = frozenset({"auto", "champion", "selection"})
+
+
+def _members(sight: BurstView) -> Iterator[tuple[int, int]]:
+    """Waiting jobs, each task apart."""
+    counts: Counter[int] = Counter()
+    for queued in sight.waiting:
+        job_id = queued.job.job_id
+        counts[job_id] += 1
+        yield job_id, counts[job_id]
+
+
+def _in_force(content: Any) -> InForce | None:
+    """Who was in charge before a restart."""
+    match content:
+        case [str() as name, int() | float() as since, str() as why]:
+            try:
+                return InForce(policy=policy_named(name), since=float(since), why=why)
+            except BadInput:
+                return None
+    return None
+
+
+def _why_champion(verdict: Verdict) -> str:
+    """What the champion is the best of; the best score may be another's (`decide.portfolio_lead`)."""
+    known = f"{verdict.jobs:,} finished burst jobs" if verdict.jobs else "synthetic workloads"
+    best = max(verdict.scores, key=lambda name: verdict.scores[name], default=verdict.champion)
+    score = verdict.scores.get(verdict.champion, 0.0)
+    if best == verdict.champion or verdict.scores[best] <= score * (1.0 + LOYALTY):
+        return f"of all policies it would have done best on {known}"
+    one, other = policy_named(verdict.champion), policy_named(best)
+    if (one.order, one.backfill) == (other.order, other.backfill):
+        return f"as {best}, with as many warm nodes as would have done best on {known} themselves"
+    gain = verdict.scores[best] / score - 1.0
+    return (
+        f"it would have done best on {known} of those with its order of jobs; {best} would have done "
+        f"{gain:.0%} better, but not day by day"
+    )

@@ -1,0 +1,198 @@
+"""What the match loop tells slurmctld, and how all of it is taken back.
+
+Taking back asks neither EC2 nor any forecast: a job must not wait, nor a node lack its feature, because
+credentials have expired or the cloud has been taken out of the settings (design page 0015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from advisor.files.state_file import StateFile
+from advisor.model.cluster import Node
+from advisor.model.settings import Settings
+from advisor.service.cloud.node_weights import NodeWeights
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import active_features, burst_nodes
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import do_all
+from advisor.service.running.loops import Step
+from advisor.service.stability.steering import AskWishes, JobSteering
+from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
+
+_CHANGED: Final = "features"
+
+
+class NodeMarks:
+    """The steady feature on nodes, and that it has been changed. Used by one thread.
+
+    Parameters
+    ----------
+    slurm : SlurmBackend
+        Told.
+    state : StateFile
+        Which features are not on all the nodes that slurm.conf gives them to.
+    feature : str
+        The steady feature; empty: none.
+    """
+
+    def __init__(self, slurm: SlurmBackend, state: StateFile, feature: str) -> None:
+        self._slurm = slurm
+        self._state = state
+        self._feature = feature
+        changed = state.read().get(_CHANGED)
+        self._changed = {str(word) for word in (changed if isinstance(changed, list) else ()) if word}
+
+    @property
+    def are_changed(self) -> bool:
+        """Whether a node may lack a feature because of us."""
+        return bool(self._changed)
+
+    def of(self, nodes: Sequence[Node], feature: str | None = None) -> tuple[Node, ...]:
+        """Nodes to which slurm.conf gives the feature."""
+        word = self._feature if feature is None else feature
+        return tuple(node for node in nodes if word and word in node.features)
+
+    def move(self, given: Collection[str], dropped: Collection[str], nodes: Sequence[Node]) -> None:
+        """Give the feature to some nodes, then take it from others."""
+        by_name, feature = {node.name: node for node in nodes}, self._feature
+        if dropped and feature not in self._changed:
+            self._changed.add(feature)
+            self._save()  # first: a node without its feature of which nobody knows would stay so
+        self._set(feature, given, by_name)
+        self._set(feature, dropped, by_name, has=False)
+
+    def put_back(self, nodes: Sequence[Node], *, anyway: bool = False) -> None:
+        """Give every node its features again; forgotten only when a look shows that they have them.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+            As last seen.
+        anyway : bool
+            Also if nothing is known to be changed.
+        """
+        words = self._changed | ({self._feature} if anyway and self._feature else set())
+        for feature in sorted(words):
+            marked = {node.name: node for node in self.of(nodes, feature)}
+            lacking = [name for name, node in marked.items() if feature not in active_features(node)]
+            self._set(feature, lacking, marked)
+            if nodes and not lacking and feature in self._changed:
+                self._changed.discard(feature)
+                self._save()
+
+    def _set(
+        self, feature: str, names: Collection[str], nodes: Mapping[str, Node], *, has: bool = True
+    ) -> None:
+        """Let nodes have a feature, or not."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in sorted(names):
+            words = dict.fromkeys((*active_features(nodes[name]), feature))
+            if not has:
+                del words[feature]
+            groups.setdefault(tuple(words), []).append(name)
+        for features, group in groups.items():
+            self._slurm.update_node(group, features=features)
+
+    def _save(self) -> None:
+        self._state.keep({_CHANGED: sorted(self._changed)}, "marks.not_saved")
+
+
+class StabilityMeans:
+    """Weights and features of nodes, wishes of jobs. Used by one thread.
+
+    Parameters
+    ----------
+    settings : Settings
+        Section ``matching``.
+    slurm : SlurmBackend
+        Told.
+    jobs : AskWishes
+        What jobs wish already.
+    view : SharedView
+        Nodes and jobs.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(
+        self, settings: Settings, *, slurm: SlurmBackend, jobs: AskWishes, view: SharedView, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._view = view
+        state, matching = settings.paths.state, settings.matching
+        self.weights = NodeWeights(slurm, StateFile(state / "node_weights.json"))
+        self.marks = NodeMarks(slurm, StateFile(state / "marks.json"), matching.steady_feature)
+        self.steering = JobSteering(
+            slurm=slurm,
+            jobs=jobs,
+            state=StateFile(state / "steering.json"),
+            clock=clock,
+            feature=matching.steady_feature,
+            longest_delay_seconds=matching.longest_delay_seconds,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in Slurm is ours."""
+        return self.steering.is_empty and not self.weights.count and not self.marks.are_changed
+
+    def see(self, snapshot: SlurmSnapshot) -> None:
+        """Forget what concerns jobs that are gone."""
+        pending = [queued.job.job_id for queued in snapshot.jobs if queued.state == PENDING]
+        self.steering.forget(pending, {queued.job.job_id for queued in snapshot.jobs})
+
+    def let_holds_end(self) -> None:
+        """Let go of jobs held off for long enough; without a mark of all, and let them prefer nothing."""
+        snapshot = self._view.fresh()
+        self.see(snapshot)
+        if self.marks.of(burst_nodes(snapshot, self._settings)):
+            self.steering.let_go_in_time()
+        else:
+            do_all(self.steering.let_all_go, lambda: self.steering.prefer(()))
+
+    def take_back(self) -> None:
+        """Everything as slurm.conf and the users have it."""
+        snapshot = self._view.fresh()
+        self.see(snapshot)
+        nodes = burst_nodes(snapshot, self._settings)
+        steering, weights, marks = self.steering, self.weights, self.marks
+        anyway = bool(weights.count)  # left by a release that remembered no marks: they may be ours, too
+        do_all(
+            steering.let_all_go,
+            lambda: steering.prefer(()),
+            lambda: marks.put_back(nodes, anyway=anyway),
+            lambda: weights.apply(nodes, {}),
+        )
+
+
+class TakeBackLoop:
+    """Takes back what an earlier process has left, where no match loop runs: there is no cloud any more.
+
+    Parameters
+    ----------
+    settings : Settings
+        How often it is looked.
+    means : StabilityMeans
+        What is taken back.
+    """
+
+    name = "take-back"
+
+    def __init__(self, settings: Settings, means: StabilityMeans) -> None:
+        self._settings = settings
+        self._means = means
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.match_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return () if self._means.is_empty else (Step("take back", self._means.take_back),)
+
+    def stop(self) -> None:
+        """Let nobody wait for a process that is gone."""
+        self._means.steering.let_all_go()

@@ -1,0 +1,279 @@
+"""The match loop: which cloud nodes will stay, and long jobs to them. Nothing running is ever touched.
+
+Every means is soft or bounded, is seen by every admin in Slurm's own output, and is taken back when
+``matching.enabled`` is switched off; what is left when the process dies makes nobody wait (design page 0015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from advisor.decide.matching.matching import OURS
+from advisor.decide.matching.tiers import Tier, weight_offset
+from advisor.decide.submission.capacity import is_never_spot
+from advisor.model.cluster import Node, NodePower
+from advisor.model.settings import Settings
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.node_weights import MAX_ADDED
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.observation.site_view import active_features, burst_nodes
+from advisor.service.running.clock import Clock
+from advisor.service.running.isolating import do_all
+from advisor.service.running.loops import Step
+from advisor.service.stability.actuators import StabilityMeans
+from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge
+from advisor.service.stability.stability_view import Waiting, chosen_nodes, waiting_jobs
+from advisor.service.stability.steering import AskWishes
+from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+
+_MAX_HELD: Final = 16  # jobs looked at one by one
+
+
+class MatchLoop:
+    """Weights, features, preferences.
+
+    Parameters
+    ----------
+    settings : Settings
+        Section ``matching``.
+    knowledge : StabilityKnowledge
+        What is expected of nodes.
+    slurm : SlurmBackend
+        Told.
+    jobs : AskWishes
+        What jobs wish already.
+    view : SharedView
+        Nodes and jobs.
+    said : InterruptionRecord
+        Jobs that the interruption loop places: left to it.
+    clock : Clock
+        Time.
+    """
+
+    name = "match"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        knowledge: StabilityKnowledge,
+        slurm: SlurmBackend,
+        jobs: AskWishes,
+        view: SharedView,
+        said: InterruptionRecord,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._matching = settings.matching
+        self._knowledge = knowledge
+        self._view = view
+        self._said = said
+        self._means = StabilityMeans(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
+        self._weights, self._steering = self._means.weights, self._means.steering
+        self._snapshot: SlurmSnapshot | None = None
+        self._nodes: tuple[Node, ...] = ()
+        self.outlook: Mapping[str, NodeOutlook] = {}
+
+    @property
+    def period_seconds(self) -> float:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        return self._settings.loops.match_seconds
+
+    def steps(self) -> Sequence[Step]:
+        """See :class:`~advisor.service.running.loops.Loop`."""
+        always = (Step("remember lives", self._knowledge.learn), Step("look at nodes", self.look_at_nodes))
+        if not self._matching.enabled:
+            return (*always, Step("take back", self._means.take_back))
+        return (
+            Step("let holds end", self._means.let_holds_end),
+            *always,
+            Step("weigh nodes", self.weigh_nodes),
+            Step("mark nodes", self.mark_nodes),
+            Step("steer jobs", self.steer_jobs),
+        )
+
+    def look_at_nodes(self) -> None:
+        """What is expected of each node now; the steps after this one do nothing while that is not known."""
+        self._snapshot, self._nodes = None, ()
+        if not self._knowledge.is_ready:
+            return
+        snapshot = self._view.fresh()
+        self.outlook = self._knowledge.outlook(snapshot)
+        self._nodes = burst_nodes(snapshot, self._settings)
+        self._snapshot = snapshot
+
+    # ------------------------------------------------------------------ nodes
+
+    @property
+    def _marked(self) -> tuple[Node, ...]:
+        """Nodes to which slurm.conf gives the steady feature."""
+        return self._means.marks.of(self._nodes)
+
+    def weigh_nodes(self) -> None:
+        """Order nodes that are up; of those that are powered down, ones that cost more come last.
+
+        slurmctld fills nodes that are up before it resumes one, whatever they weigh (seen on 22.05). A job
+        whose preference can't be met has none any more: it must not be resumed on-demand for that.
+        """
+        if self._snapshot is None:
+            return
+        steady_last = bool(self._marked)
+        added = {
+            node.name: weight_offset(self.outlook[node.name].survives, steady_last=steady_last)
+            if node.name in self.outlook
+            else MAX_ADDED
+            for node in self._nodes
+            if node.name in self.outlook or is_never_spot(node.features)
+        }
+        self._weights.apply(self._nodes, added)
+
+    def mark_nodes(self) -> None:
+        """Take the steady feature from nodes that are not, and give it to those that are.
+
+        One node has it at any moment: slurmctld refuses a submission that names a feature of no node, be it
+        by ``--prefer`` only. So it is given first, also to those that seem to have it, and taken then.
+        """
+        marked = self._marked
+        if self._snapshot is None or not marked:
+            return
+        feature = self._matching.steady_feature
+        holders = {node.name for node in marked if feature in active_features(node)}
+        steady = self._steady_nodes() & {node.name for node in marked}
+        wanted = steady or {self._best_holder(marked, holders)}
+        dropped = holders - wanted
+        given = wanted if dropped else wanted - holders
+        self._means.marks.move(given, dropped, marked)
+
+    def _steady_nodes(self) -> set[str]:
+        return {
+            name for name, item in self.outlook.items() if item.tier.is_steady and not item.node.is_draining
+        }
+
+    def _best_holder(self, marked: Sequence[Node], holders: Collection[str]) -> str:
+        """Where no node that is up is steady: the likeliest to stay, else one that has the feature."""
+        up = [item for node in marked if (item := self.outlook.get(node.name)) and not item.node.is_draining]
+        if up:
+            return max(up, key=lambda item: (item.survives or 0.0, item.node.name)).node.name
+        return min(holders, default=marked[0].name)
+
+    # ------------------------------------------------------------------ jobs
+
+    def steer_jobs(self) -> None:
+        """Let long jobs that wait prefer the steady nodes, and hold off those that do better to wait."""
+        if self._snapshot is None or not self._marked:
+            return
+        waiting = waiting_jobs(self._snapshot, self._settings.cluster.burst_partition)
+        shaky = {node.name for node in self._nodes} - self._steady_nodes()
+        self._means.see(self._snapshot)
+
+        def prefer() -> None:
+            if self._is_told_apart():  # else what jobs prefer does no harm, and may soon be right again
+                self._steering.prefer(self._to_steer(waiting))
+
+        do_all(prefer, lambda: self._steering.hold_off(self._to_hold(waiting), shaky))
+
+    def _is_told_apart(self) -> bool:
+        found = {item.tier.is_steady for item in self.outlook.values() if not item.node.is_draining}
+        return len(found) == 2
+
+    def _is_long(self, seconds: float) -> bool:
+        return seconds >= self._matching.long_job_seconds
+
+    def _to_steer(self, waiting: Waiting) -> list[int]:
+        """Long jobs whose best node is a steady one, or whom the match maker gives none now."""
+        if self._snapshot is None:
+            return []
+        model = self._knowledge.model()
+        chosen = chosen_nodes(self._snapshot, waiting, self.outlook, model)
+        return [
+            queued.job.job_id
+            for queued, node, seconds in zip(waiting.jobs, chosen, waiting.during, strict=True)
+            if self._is_long(seconds)
+            and queued.job.array_tasks == 1  # an array's row stands for running tasks, too
+            and (node is None or self.outlook[node].tier.is_steady)
+        ]
+
+    def _to_hold(self, waiting: Waiting) -> set[int]:
+        """Long jobs that would do better to wait for a steady node, were a shaky one free this moment.
+
+        slurmctld fills a node in the moment it is free, so this must be known before. Each job counts on
+        other cores than those held before it; while tasks ask for many more cores than there are, and while
+        a node can be resumed at once, nobody is held.
+        """
+        is_free = any(
+            node.power is NodePower.DOWN and not node.is_down and not node.is_draining and not node.is_busy
+            for node in self._nodes
+        )
+        if self._snapshot is None or is_free or not self._is_told_apart() or self._is_crowded(waiting):
+            return set()
+        shaky = [item for item in self.outlook.values() if item.tier is Tier.SHAKY]
+        freed = {max(shaky, key=lambda item: (item.survives or 0.0, item.node.name)).node.name}
+        left_to_others = self._said.to_place()
+        held: list[int] = []
+        for row in np.flatnonzero(waiting.during >= self._matching.long_job_seconds)[:_MAX_HELD]:
+            job = waiting.jobs[row].job
+            if (
+                job.array_tasks == 1
+                and job.job_id not in left_to_others
+                and self._waits(waiting, [*held, row], freed)
+            ):
+                held.append(int(row))
+        return {waiting.jobs[row].job.job_id for row in held}
+
+    def _waits(self, waiting: Waiting, rows: Sequence[int], freed: Collection[str]) -> bool:
+        """Whether the last of these does better to wait."""
+        if self._snapshot is None:
+            return False
+        some = Waiting(
+            jobs=tuple(waiting.jobs[row] for row in rows),
+            cores=waiting.cores[rows],
+            during=waiting.during[rows],
+        )
+        fits = any(
+            item.node.processors >= some.cores[-1] for item in self.outlook.values() if item.tier.is_steady
+        )
+        rules = replace(OURS, keeps_busy=False)  # asked of the whole queue before
+        model = self._knowledge.model()
+        chosen = chosen_nodes(self._snapshot, some, self.outlook, model, freed=freed, rules=rules)
+        return fits and chosen[-1] is None
+
+    def _is_crowded(self, waiting: Waiting) -> bool:
+        total = sum(item.node.processors for item in self.outlook.values() if not item.node.is_draining)
+        return float(waiting.cores.sum()) > OURS.backlog * total
+
+    # ------------------------------------------------------------------ telling
+
+    def stop(self) -> None:
+        """Let nobody wait for a process that is gone."""
+        self._steering.let_all_go()
+
+    def gauges(self) -> dict[str, tuple[float, str]]:
+        """For the metrics."""
+        steady = sum(item.tier.is_steady for item in self.outlook.values())
+        return {
+            "cloud_nodes_steady": (float(steady), "Cloud nodes that are up and expected to stay."),
+            "cloud_nodes_shaky": (float(len(self.outlook) - steady), "Cloud nodes that are up and are not."),
+            "jobs_steered": (float(self._steering.steered), "Long jobs told to prefer steady nodes."),
+            "jobs_held_off": (float(self._steering.held_off), "Jobs held off shaky nodes for a while."),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """For `advisor status` and `advisor nodes`."""
+        counts = {tier.value: 0 for tier in Tier}
+        for item in self.outlook.values():
+            counts[item.tier.value] += 1
+        return {
+            "enabled": self._matching.enabled,
+            "by": "features" if self._marked else "weights",
+            "horizon_seconds": self._matching.horizon_seconds,
+            "nodes": counts,
+            "jobs_steered": self._steering.steered,
+            "jobs_held_off": self._steering.held_off,
+            "steered_now": sorted(self._steering.now_steered),
+            "held_off_now": sorted(self._steering.now_held),
+            "pools": self._knowledge.table(),
+        }

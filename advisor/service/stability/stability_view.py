@@ -1,0 +1,111 @@
+"""The queue and the nodes as the match maker sees them: the same records as in the replay. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.matching.matching import NOWHERE, OURS, MatchRules, match
+from advisor.model.node_view import NODE_SIGHT, NodeView
+from advisor.predict.survival.pool_survival import PoolSurvival
+from advisor.service.cloud.money import expected_seconds
+from advisor.service.observation.site_view import jobs_by_node, processors_on_a_node
+from advisor.service.stability.outlook import NodeOutlook
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+
+_MAX_TASKS = 1000  # of one look: the match maker itself decides on some dozens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """Waiting jobs of one node each, in the queue's order: rows of squeue, processors, expected seconds."""
+
+    jobs: tuple[QueuedJob, ...]
+    cores: NDArray[np.int64]
+    during: NDArray[np.float64]
+
+
+def waiting_jobs(snapshot: SlurmSnapshot, partition: str) -> Waiting:
+    """What waits in the burst partition for one node; wider jobs are not of the match maker's kind."""
+    jobs = tuple(
+        queued
+        for queued in snapshot.jobs
+        if queued.is_queued and partition in queued.partitions and (queued.job.nodes or 1) == 1
+    )[:_MAX_TASKS]
+    return Waiting(
+        jobs=jobs,
+        cores=np.array([queued.job.processors for queued in jobs], np.int64),
+        during=np.array([max(1.0, expected_seconds(queued)) for queued in jobs], np.float64),
+    )
+
+
+def observed_node(
+    snapshot: SlurmSnapshot, nodes: Sequence[NodeOutlook], freed: Collection[str] = ()
+) -> NodeView:
+    """Nodes and what runs on them.
+
+    Parameters
+    ----------
+    snapshot : SlurmSnapshot
+        Which jobs are where.
+    nodes : sequence of NodeOutlook
+        A row each.
+    freed : collection of str
+        Nodes to be looked at as if they were free: what would be decided the moment they are.
+    """
+    records = np.zeros(len(nodes), NODE_SIGHT)
+    remaining: list[float] = []
+    held: list[int] = []
+    on_node = jobs_by_node(snapshot)
+    for row, outlook in enumerate(nodes):
+        node = outlook.node
+        running = [] if node.name in freed else sorted(_ends(on_node.get(node.name, []), snapshot.time))
+        used = min(node.processors, sum(cores for _, cores in running))
+        records[row] = (
+            outlook.age,
+            node.processors,
+            node.processors - used,
+            0,
+            int(not node.is_draining),
+            len(remaining),
+            len(running),
+        )
+        remaining += [seconds for seconds, _ in running]
+        held += [cores for _, cores in running]
+    return NodeView(records, np.array(remaining, np.float64), np.array(held, np.int64))
+
+
+def _ends(jobs: Sequence[QueuedJob], now: float) -> list[tuple[float, int]]:
+    """When each job on a node is expected to end, from now, and the processors it has there."""
+    found = []
+    for queued in jobs:
+        elapsed = max(0.0, now - queued.start_time) if queued.start_time is not None else 0.0
+        left = expected_seconds(queued) - elapsed
+        # one that overruns is not "about to end any moment": it has proven that nothing is known of it
+        found.append((left if left > 0.0 else max(60.0, elapsed), processors_on_a_node(queued)))
+    return found
+
+
+def chosen_nodes(
+    snapshot: SlurmSnapshot,
+    waiting: Waiting,
+    outlook: Mapping[str, NodeOutlook],
+    model: PoolSurvival,
+    *,
+    freed: Collection[str] = (),
+    rules: MatchRules = OURS,
+) -> list[str | None]:
+    """For each waiting job the node it is best started on now, or None: it does better to wait.
+
+    The match maker itself (`advisor.decide.matching.matching.match`), as in the replay.
+    """
+    nodes = list(outlook.values())
+    if not nodes or not waiting.jobs:
+        return [None] * len(waiting.jobs)
+    stability = model.of_nodes([item.pool for item in nodes])
+    sight = observed_node(snapshot, nodes, freed)
+    rows = match(sight, waiting.cores, waiting.during, stability, rules)
+    return [None if row == NOWHERE else nodes[row].node.name for row in rows]

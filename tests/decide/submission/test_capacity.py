@@ -1,0 +1,58 @@
+"""Question 4: reserved, spot, on-demand, nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.decide.explanation.reasons import Reason
+from advisor.model import Capacity, Placement, Verdict
+from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings
+
+
+@pytest.mark.parametrize(
+    ("job", "cloud", "sections", "capacity"),
+    [
+        ({}, {}, {}, Capacity.SPOT),
+        ({}, {"reserved_free_nodes": 1, "processors_per_node": 4}, {}, Capacity.RESERVED),
+        ({"processors": 5}, {"reserved_free_nodes": 1, "processors_per_node": 4}, {}, Capacity.SPOT),
+        ({"processors": 2}, {"reserved_free_nodes": 1}, {}, Capacity.SPOT),  # size unknown: doubt
+        ({"processors": 1}, {"reserved_free_nodes": 1}, {}, Capacity.RESERVED),
+        ({"array_tasks": 3}, {"reserved_free_nodes": 3, "processors_per_node": 4}, {}, Capacity.RESERVED),
+        ({"array_tasks": 3}, {"reserved_free_nodes": 2, "processors_per_node": 4}, {}, Capacity.SPOT),
+        ({"requeue": True}, {}, {"cluster": {"requeue_default": False}}, Capacity.SPOT),
+        ({"requeue": False}, {}, {}, Capacity.ON_DEMAND),
+        ({"requeue": False}, {"reserved_free_nodes": 9}, {}, Capacity.RESERVED),
+        ({}, {}, {"cluster": {"requeue_default": False}}, Capacity.ON_DEMAND),
+        ({}, {"spot_open": False}, {}, Capacity.ON_DEMAND),
+        ({}, {}, {"capacity": {"use_spot": False}}, Capacity.ON_DEMAND),
+        ({}, {}, {"capacity": {"spot_max_run_seconds": 3600.0}}, Capacity.ON_DEMAND),  # s*r = 1.04 * 3600 s
+        ({}, {}, {"capacity": {"spot_max_run_seconds": 3800.0}}, Capacity.SPOT),
+        ({}, {"on_demand_open": False}, {}, Capacity.SPOT),
+        ({"requeue": False}, {"on_demand_open": False}, {}, None),
+        ({}, {"on_demand_open": False, "spot_open": False}, {}, None),
+        ({}, {"on_demand_open": False, "spot_open": False, "reserved_free_nodes": 4}, {}, Capacity.RESERVED),
+        ({}, {"protected": "ten boots failed", "reserved_free_nodes": 4}, {}, None),
+    ],
+)
+def test_the_order_of_capacity(job, cloud, sections, capacity):
+    advice = ask(make_job(**job), cloud=make_cloud(**cloud), settings=make_settings(**sections))
+    assert advice.capacity is capacity
+    assert advice.prefer == ((capacity.value,) if capacity else ())
+    assert advice.placement is (Placement.BURST if capacity else Placement.ON_PREMISE)
+    assert (advice.answers[3].verdict is Verdict.YES) == (capacity is not None)
+
+
+def test_an_unknown_run_time_keeps_a_job_off_spot():
+    settings = make_settings(placement={"overhead_per_processor": 0.0})
+    assert ask(estimates=make_estimates(run=NAN), settings=settings).capacity is Capacity.ON_DEMAND
+
+
+def test_protected_mode_says_why():
+    advice = ask(cloud=make_cloud(protected="ten boots failed"))
+    assert advice.decisive.reason == Reason.PROTECTED
+    assert advice.decisive.detail == "ten boots failed"
+    assert advice.partition is None
+
+
+def test_features_are_not_preferred_where_the_site_does_not_want_it():
+    assert ask(settings=make_settings(capacity={"prefer_features": False})).prefer == ()

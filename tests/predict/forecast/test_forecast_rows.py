@@ -1,0 +1,142 @@
+"""Forecasts of a log's jobs, and the advisor's rule on them: nothing is known before it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.decide.submission.proven_rows import sent_by_the_advisor
+from advisor.model import JobTable
+from advisor.model.settings import PlacementSettings
+from advisor.predict.forecast.calibration import GRACE_SECONDS
+from advisor.predict.forecast.distribution import BINS, ForestSettings
+from advisor.predict.forecast.forecast_rows import ForecastColumns, ForecastOptions, forecast_rows
+from advisor.predict.knn.tracker import states_of
+
+OPTIONS = ForecastOptions(first=200, retrain_jobs=100, forests=2, forest=ForestSettings(trees=3))
+
+
+def make_log(n: int = 500, seed: int = 0) -> JobTable:
+    generator = np.random.default_rng(seed)
+    user = generator.integers(0, 5, n)
+    return JobTable(
+        job_id=np.arange(n),
+        submit=np.cumsum(generator.integers(0, 60, n)).astype(np.float64),
+        wait=np.round(400.0 * user * generator.lognormal(0, 0.2, n)),
+        run=np.round(100.0 * (user + 1) * generator.lognormal(0, 0.2, n)) + 1.0,
+        processors=generator.integers(1, 9, n),
+        requested_time=np.where(user == 4, np.nan, 150.0 * (user + 1)),
+        user=user,
+        group=np.zeros(n, np.int64),
+        queue=np.zeros(n, np.int64),
+        status=np.ones(n, np.int64),
+        total_processors=64,
+        name="habits",
+    )
+
+
+@pytest.fixture(scope="module")
+def forecast() -> dict[str, ForecastColumns]:
+    table = make_log()
+    return forecast_rows(table, np.arange(len(table)), OPTIONS)
+
+
+def test_the_first_jobs_are_only_learned_from(forecast) -> None:
+    for columns in forecast.values():
+        assert np.isnan(columns.mean[:200]).all()
+        assert np.isfinite(columns.mean[200:]).all()
+
+
+def test_nobody_runs_longer_than_allowed(forecast) -> None:
+    table, run = make_log(), forecast["run"]
+    limited = np.flatnonzero(np.isfinite(table.requested_time) & np.isfinite(run.mean))
+    limit = table.requested_time[limited]
+    assert np.all(run.mean[limited] <= limit)
+    assert np.all(run.quantiles[limited] <= limit[:, None])
+    assert run.calibration.state[2] == 0.0, "the site enforces it"
+    assert np.all(run.upper[limited] <= limit + GRACE_SECONDS)
+
+
+def test_habits_are_seen(forecast) -> None:
+    table, wait = make_log(), forecast["wait"]
+    known = np.isfinite(wait.mean)
+    error = np.abs(wait.mean - table.wait)[known].mean()
+    assert error < 0.5 * np.abs(table.wait[known] - table.wait[known].mean()).mean()
+
+
+def test_what_is_not_known_yet_changes_no_forecast(forecast) -> None:
+    table = make_log()
+    row = 330
+    now = table.submit[300]  # the forests in force at row 330 were grown at row 300
+    wait, run = table.wait.copy(), table.run.copy()
+    wait[table.start > table.submit[row]] += 5_000.0
+    run[table.end > table.submit[row]] += 9_000.0
+    changed = forecast_rows(replace(table, wait=wait, run=run), np.arange(len(table)), OPTIONS)
+    assert now <= table.submit[row]
+    for target in ("wait", "run"):
+        for name in ("mean", "quantiles", "lower", "upper"):
+            before, after = (getattr(columns[target], name)[:row] for columns in (forecast, changed))
+            np.testing.assert_array_equal(before, after)
+
+
+def test_progress_is_told() -> None:
+    told: list[int] = []
+    table = make_log(430)
+    forecast_rows(table, np.arange(430), OPTIONS, tick=told.append)
+    assert told == [100, 100, 30]
+
+
+def perfect(table: JobTable) -> dict[str, ForecastColumns]:
+    def columns(times) -> ForecastColumns:
+        return ForecastColumns(
+            rows=np.arange(len(table)),
+            mean=times,
+            quantiles=np.repeat(times[:, None], 20, axis=1),
+            mass=np.zeros((len(times), BINS)),
+            variance=np.zeros(len(times)),
+            lower=times,
+            upper=times,
+        )
+
+    return {"wait": columns(table.wait), "run": columns(table.run)}
+
+
+def make_placement(**fields) -> PlacementSettings:
+    bold = {"margin": 1.0, "record_deviations": 0.0, "record_discount": 0.0}
+    return PlacementSettings.model_validate(
+        {"rule": "advisor", "use_cutoff": False, "boot_seconds": 0.0, "stay_where_room": False}
+        | bold
+        | fields
+    )
+
+
+def test_with_perfect_forecasts_and_no_stakes_the_rule_is_the_clairvoyant() -> None:
+    table = make_log()
+    placement = make_placement(overhead_per_processor=0.0, baseline=1.0)
+    sent = sent_by_the_advisor(table, states_of(table), perfect(table), placement)
+    np.testing.assert_array_equal(sent, table.wait > 0)
+
+
+def test_nothing_is_moved_before_a_record_is_earned_and_most_is_after() -> None:
+    table = make_log()
+    placement = make_placement(overhead_per_processor=0.05, stake_share=1.0, exposure_share=10.0)
+    sent = sent_by_the_advisor(table, states_of(table), perfect(table), placement)
+    gains = table.wait > 0.05 * table.processors * table.run
+    first_known = (table.end[gains]).min()
+    assert not sent[table.submit <= first_known].any()
+    assert not sent[~gains].any()
+    late = table.submit > table.submit[250]
+    assert sent[gains & late].mean() > 0.95
+
+
+def test_jobs_without_a_forecast_stay() -> None:
+    table = make_log()
+    forecasts = perfect(table)
+    forecasts["wait"].mean[::2] = np.nan
+    sent = sent_by_the_advisor(
+        table, states_of(table), forecasts, make_placement(overhead_per_processor=0.0, baseline=1.0)
+    )
+    assert not sent[::2].any()
+    assert sent[1::2].any()

@@ -1,0 +1,29 @@
+"""What is kept of a category's numbers is what they say afresh."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.predict.forecast._placement_lags import Lags, back, mean, median
+
+LENGTH = 3
+
+
+def _summary(lags: tuple[float, ...]) -> tuple[float, ...]:
+    return back(lags, 1), back(lags, 2), mean(lags), mean(lags, 2), median(lags) if lags else -2.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.floats(0, 1e6)), max_size=40))
+def test_a_kept_summary_is_the_one_worked_out_anew(steps: list[tuple[bool, int, float]]) -> None:
+    lags = Lags(LENGTH, _summary)
+    plain: dict[int, list[float]] = defaultdict(list)
+    for adds, category, number in steps:
+        if adds:
+            lags.add(category, number)
+            plain[category].append(number)
+        found = struct.unpack("=5d", lags.of(category))
+        assert found == _summary(tuple(plain[category][-LENGTH:]))

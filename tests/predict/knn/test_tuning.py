@@ -1,0 +1,255 @@
+"""Fitness and genetic search."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+from advisor.predict import heom
+from advisor.predict.heom import Case
+from advisor.predict.knn.features import Encoder, FeatureSchema
+from advisor.predict.knn.fitness import NAN_PENALTY, Fitness, SearchSpace, TuningProblem
+from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.tracker import states_of
+from advisor.predict.knn.tuning import GeneticSettings, TuningState, tune
+
+SCHEMA = FeatureSchema("test", ("user", "requested_time", "queue_size"))
+QUICK = GeneticSettings(population=16, generations=8)
+
+
+def problem_of(cases=400, entries=60, seed=1):
+    """Labels follow the user and the request; the queue's size is noise that misleads."""
+    generator = np.random.default_rng(seed)
+    rows = cases + entries
+    features = np.column_stack(
+        [generator.integers(0, 6, rows), generator.random(rows), generator.random(rows)]
+    )
+    labels = 100.0 * features[:, 0] + 1000.0 * features[:, 1] ** 2 + generator.normal(0, 5.0, rows)
+    return TuningProblem(
+        cases=features[:cases],
+        labels=labels[:cases],
+        times=np.arange(float(cases)),
+        job_ids=np.arange(cases),
+        queries=np.ascontiguousarray(features[cases:]),
+        truths=labels[cases:],
+        schema=SCHEMA,
+    )
+
+
+@pytest.mark.parametrize("s", [30, 250, 1000])
+def test_fitness_is_the_error_of_the_estimator(s):
+    problem = problem_of()
+    parameters = KnnParameters(5, 0.4, s, (1.0, 2.0, 0.5))
+    estimator = KnnEstimator(parameters, SCHEMA)
+    estimator.add_many(problem.cases, problem.labels, times=problem.times, job_ids=problem.job_ids)
+    expected = estimator.estimate_many(problem.queries).seconds
+    fitness = Fitness(problem)
+    assert fitness.predict(parameters).tolist() == expected.tolist()
+    assert fitness(parameters) == pytest.approx(heom.rmse(expected.tolist(), problem.truths.tolist()))
+
+
+def test_fitness_by_the_definition():
+    problem = problem_of(cases=40, entries=5)
+    cases = [
+        Case(row, label, time, job)
+        for row, label, time, job in zip(
+            problem.cases.tolist(), problem.labels, problem.times, problem.job_ids, strict=True
+        )
+    ]
+    weights = (1.0, 2.0, 0.5)
+    guesses = [
+        heom.estimate(
+            heom.nearest(query, cases[-25:], k=4, nominal=(True, False, False), weights=weights), 0.6
+        )
+        for query in problem.queries.tolist()
+    ]
+    expected = heom.rmse(guesses, problem.truths.tolist())
+    assert Fitness(problem)(KnnParameters(4, 0.6, 25, weights)) == pytest.approx(expected)
+
+
+def test_estimates_that_are_nan_are_penalised_by_their_share():
+    fitness = Fitness(problem_of())
+    few, many = (fitness(KnnParameters(1, omega, 400, (1.0, 1.0, 1.0))) for omega in (0.004, 0.0001))
+    assert NAN_PENALTY < few < many <= 2 * NAN_PENALTY
+
+
+def test_search_space_goes_there_and_back():
+    space = SearchSpace(k=(1, 64), omega=(0.02, 5.0), s=(100, 10_000))
+    parameters = KnnParameters(16, 0.5, 5000, (0.25, 1.0, 0.0))
+    again = space.decode(space.encode(parameters))
+    assert (again.k, again.s, again.weights) == (16, 5000, parameters.weights)
+    assert again.omega == pytest.approx(0.5)
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        found = space.decode(generator.random(6))
+        assert 1 <= found.k <= 64
+        assert 0.0199 <= found.omega <= 5.001
+        assert 100 <= found.s <= 10_000
+
+
+def test_weights_above_1_are_scaled_with_omega():
+    problem = problem_of()
+    parameters = KnnParameters(5, 1.0, 400, (1.0, 4.0, 2.0))
+    space = SearchSpace().within(problem)
+    again = space.decode(space.encode(parameters))
+    assert max(again.weights) == 1.0
+    assert again.omega == pytest.approx(0.5)
+    fitness = Fitness(problem)
+    assert fitness(again) == pytest.approx(fitness(parameters))
+
+
+def test_space_is_cut_to_the_knowledge_base():
+    space = SearchSpace().within(problem_of(cases=20))
+    assert space.s == (20, 20)
+    assert space.k == (1, 20)
+    assert space.decode(np.ones(6)).s == 20
+
+
+def test_tuning_finds_what_matters():
+    problem = problem_of()
+    result = tune(problem, generator=np.random.default_rng(4), settings=QUICK)
+    assert result.rmse_after < 0.6 * result.rmse_before
+    assert Fitness(problem)(result.parameters) == result.rmse_after
+    user, request, noise = result.parameters.weights
+    assert noise < min(user, request)
+    fresh = problem_of(seed=2)
+    assert Fitness(fresh)(result.parameters) < Fitness(fresh)(KnnParameters.untuned(SCHEMA))
+
+
+def test_never_worse_than_the_parameters_in_force():
+    problem = problem_of()
+    good = tune(problem, generator=np.random.default_rng(4), settings=QUICK).parameters
+    short = GeneticSettings(population=4, generations=1)
+    again = tune(problem, generator=np.random.default_rng(5), start=good, settings=short)
+    assert again.rmse_after <= again.rmse_before * (1 + 1e-9)
+
+
+def test_best_never_gets_worse_and_every_generation_is_told():
+    states = []
+    result = tune(problem_of(), generator=np.random.default_rng(4), settings=QUICK, progress=states.append)
+    assert [state.generation for state in states] == list(range(QUICK.generations + 1))
+    assert np.all(np.diff(result.state.history) <= 0)
+    assert len(result.state.history) == QUICK.generations + 1
+    for state in states:
+        assert np.all(np.diff(state.fitness) >= 0)
+        assert state.population.shape == (16, 6)
+
+
+def test_same_seed_same_result():
+    one, two, other = (
+        tune(problem_of(), generator=np.random.default_rng(seed), settings=QUICK) for seed in (4, 4, 5)
+    )
+    assert np.array_equal(one.state.population, two.state.population)
+    assert not np.array_equal(one.state.population, other.state.population)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stopped_after", [0, 3, 8])
+def test_resumed_search_ends_where_the_uninterrupted_one_does(stopped_after):
+    problem = problem_of()
+    whole = tune(problem, generator=np.random.default_rng(4), settings=QUICK)
+    kept = {}
+
+    def stop(state):
+        if state.generation == stopped_after:
+            kept.update(state.to_arrays())
+            raise Stop
+
+    with pytest.raises(Stop):
+        tune(problem, generator=np.random.default_rng(4), settings=QUICK, progress=stop)
+    resumed = tune(
+        problem,
+        generator=np.random.default_rng(99),  # overwritten by the checkpoint's
+        settings=QUICK,
+        resume=TuningState.from_arrays(kept),
+    )
+    assert np.array_equal(resumed.state.population, whole.state.population)
+    assert np.array_equal(resumed.state.history, whole.state.history)
+    assert resumed.parameters.weights == whole.parameters.weights
+    assert resumed.rmse_before == whole.rmse_before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda arrays: arrays.pop("fitness"),
+        lambda arrays: arrays.update(scalars=np.zeros(5)),
+        lambda arrays: arrays.update(generator=np.zeros(2, np.uint64)),
+        lambda arrays: arrays.update(fitness=np.zeros(3)),
+        lambda arrays: arrays.update(population=np.zeros((16, 99))),
+    ],
+)
+def test_damaged_checkpoints_are_refused(damage):
+    arrays = tune(
+        problem_of(),
+        generator=np.random.default_rng(4),
+        settings=GeneticSettings(population=16, generations=0),
+    ).state.to_arrays()
+    damage(arrays)
+    with pytest.raises(BadInput, match="checkpoint"):
+        tune(
+            problem_of(),
+            generator=np.random.default_rng(4),
+            settings=QUICK,
+            resume=TuningState.from_arrays(arrays),
+        )
+
+
+def test_other_generators_are_refused():
+    generator = np.random.Generator(np.random.MT19937(1))
+    with pytest.raises(BadInput, match="MT19937"):
+        tune(problem_of(), generator=generator, settings=QUICK)
+
+
+def test_published_settings():
+    settings = GeneticSettings()
+    assert (settings.population, settings.generations, settings.elite) == (50, 100, 3)
+    assert (settings.crossover, settings.mutation, settings.elitism) == (0.8, 0.1, 0.05)
+
+
+def log(jobs=100):
+    codes = np.ones(jobs, np.int64)
+    return JobTable(
+        job_id=np.arange(jobs),
+        submit=10.0 * np.arange(jobs),
+        wait=np.where(np.arange(jobs) % 10 == 0, -1.0, 25.0),
+        run=np.where(np.arange(jobs) % 7 == 0, 0.0, 200.0),
+        processors=codes,
+        requested_time=np.full(jobs, 300.0),
+        user=codes,
+        group=codes,
+        queue=codes,
+        status=codes,
+        total_processors=64,
+    )
+
+
+@pytest.mark.parametrize(("target", "delay"), [("wait", 25.0), ("run", 225.0)])
+def test_problem_knows_only_what_was_known(target, delay):
+    table = log()
+    problem = TuningProblem.from_log(table, states_of(table), Encoder(), target, at=80, entries=10)
+    usable = [row for row in range(80) if row % 7 and (target == "run" or row % 10)]
+    test = usable[-10:]
+    assert problem.queries[:, 3].tolist() == [10.0 * row for row in test]
+    now = 10.0 * test[0]
+    assert problem.times.max() < now
+    slack = now - problem.times.max()
+    assert slack <= 30.0  # and of what was known, the newest is there
+    assert np.all(np.diff(problem.times) >= 0)
+    assert delay in problem.times - 10.0 * problem.job_ids
+    assert set(problem.labels) <= {25.0, 200.0}
+    assert not math.isnan(problem.truths.sum())
+
+
+@pytest.mark.parametrize(("jobs", "entries"), [(0, 10), (5, 10), (12, 10)])
+def test_too_short_a_history_is_refused(jobs, entries):
+    table = log(jobs)
+    with pytest.raises(BadInput, match="advisor ingest"):
+        TuningProblem.from_log(table, states_of(table), Encoder(), "run", entries=entries)

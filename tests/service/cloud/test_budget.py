@@ -1,0 +1,436 @@
+"""Caps hold whatever is asked for, in whatever order, however often the advisor is restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from structlog.testing import capture_logs
+
+from advisor.files.state_file import StateFile
+from advisor.model.errors import TellAdmin
+from advisor.model.settings import WaitingSettings
+from advisor.service.cloud.budget import SpendingBudget
+from advisor.service.cloud.budget_records import RunningNode, Wish
+from tests.service.doubles import Hands
+
+HOUR = 3600.0
+CENT = 0.01
+
+
+@dataclass
+class Node:
+    """A node as it really is: when it was launched and how long its job really takes."""
+
+    number: int
+    account: str
+    usd_per_hour: float
+    launched: float
+    ends: float
+    predicted_usd: float
+    boots_until: float
+
+    @property
+    def name(self) -> str:
+        return f"burst{self.number}"
+
+    def cost(self, until: float) -> float:
+        return max(0.0, min(until, self.ends) - self.launched) / HOUR * self.usd_per_hour
+
+    def seen(self, now: float) -> RunningNode:
+        left = max(0.0, self.predicted_usd - self.cost(now))
+        return RunningNode(
+            instance_id=f"i-{self.number}",
+            node=self.name,
+            usd_per_hour=self.usd_per_hour,
+            launch_time=self.launched,
+            shares={self.account: 1.0} if now >= self.boots_until else {},
+            left_usd=left if now >= self.boots_until else None,
+        )
+
+
+class Spending(RuleBasedStateMachine):
+    """Bursts of launches, jobs that run shorter or longer than predicted, crashes at any moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.hands = Hands(wall=1_800_000_000.0 - 1_800_000_000.0 % 86400.0 + 60.0)
+        self.nodes: list[Node] = []
+        self.number = 0
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @initialize(cap=st.floats(0.5, 20.0), share=st.floats(0.1, 1.0))
+    def begin(self, cap: float, share: float) -> None:
+        self.caps = WaitingSettings(daily_cap_usd=cap, account_daily_cap_usd={"physics": share * cap})
+        self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        self.budget = budget_in(Path(self.folder.name), self.hands)
+
+    @rule(
+        wanted=st.integers(1, 30),
+        account=st.sampled_from(["physics", "biology", ""]),
+        predicted=st.floats(60.0, 4 * HOUR),
+        really=st.floats(0.2, 3.0),
+        crashes=st.integers(0, 1),
+    )
+    def burst(self, wanted: int, account: str, predicted: float, really: float, crashes: int) -> None:
+        now, usd = self.hands.wall, predicted / HOUR * 0.17
+        numbers = range(self.number + 1, self.number + 1 + wanted)
+        self.number += wanted
+        wishes = [
+            Wish(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17) for number in numbers
+        ]
+        refused = self.budget.promise(wishes, self.caps)
+        if crashes:
+            self.restart()  # after the promises were written, before anything else is known
+        for number in numbers:
+            if f"burst{number}" in refused:
+                continue
+            node = Node(
+                number=number,
+                account=account,
+                usd_per_hour=0.17,
+                launched=now,
+                ends=now + really * predicted,
+                predicted_usd=usd,
+                boots_until=now + 50.0,
+            )
+            self.nodes.append(node)
+
+    @rule(seconds=st.floats(1.0, 1200.0))
+    def time_goes_by(self, seconds: float) -> None:
+        self.hands.pass_by(seconds)
+        self.look()
+
+    @rule(seconds=st.floats(600.0, 3 * HOUR))
+    def the_advisor_is_away(self, seconds: float) -> None:
+        self.look()
+        self.hands.pass_by(seconds)
+        self.restart()
+        self.look()
+
+    def look(self) -> None:
+        now = self.hands.wall
+        alive = [node for node in self.nodes if node.ends > now]
+        self.budget.release([node.name for node in self.nodes if node.ends <= now], launched=True)
+        self.budget.count([node.seen(now) for node in alive])
+
+    def overrun(self, account: str | None = None) -> float:
+        """What jobs cost beyond what was predicted of them."""
+        return sum(
+            max(0.0, node.cost(self.hands.wall) - node.predicted_usd)
+            for node in self.nodes
+            if account in (None, node.account)
+        )
+
+    @invariant()
+    def spending_stays_under_the_cap_and_what_running_jobs_overrun(self) -> None:
+        if not hasattr(self, "caps"):
+            return
+        day = self.hands.wall - self.hands.wall % 86400.0
+        if any(node.launched < day for node in self.nodes):
+            return  # the day has ended: the next one has a cap of its own
+        spent = sum(node.cost(self.hands.wall) for node in self.nodes)
+        assert spent <= self.caps.daily_cap_usd + self.overrun() + CENT
+        mine = sum(node.cost(self.hands.wall) for node in self.nodes if node.account == "physics")
+        assert mine <= self.caps.account_daily_cap_usd["physics"] + self.overrun("physics") + CENT
+
+
+Spending.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestSpending = Spending.TestCase
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+def budget_in(folder: Path, hands: Hands) -> SpendingBudget:
+    """A budget; at the first start nothing has been spent."""
+    budget = SpendingBudget(StateFile(folder / "budget.json"), hands.clock)
+    if not list(folder.glob("budget.json*")):
+        budget.rebuild([], [], [])
+    return budget
+
+
+def running(node: str = "burst1", **changes: object) -> RunningNode:
+    values = {"instance_id": f"i-{node}", "node": node, "usd_per_hour": 1.0, "launch_time": 1_800_000_000.0}
+    return RunningNode(**(values | changes))  # type: ignore[arg-type]
+
+
+def wish(node: str, usd: float) -> Wish:
+    return Wish(node=node, account="physics", usd=usd, usd_per_hour=1.0)
+
+
+def test_a_shared_node_is_paid_for_by_its_jobs_processors(tmp_path: Path, hands: Hands) -> None:
+    budget = budget_in(tmp_path, hands)
+    hands.pass_by(HOUR)
+    budget.count([running(shares={"physics": 0.75, "": 0.25})])
+    total, by_account = budget.spent_today()
+    assert total == pytest.approx(1.0)
+    assert dict(by_account) == {"physics": pytest.approx(0.75)}
+
+
+def test_hours_the_advisor_was_away_are_counted(tmp_path: Path, hands: Hands) -> None:
+    budget_in(tmp_path, hands).count([running()])
+    hands.pass_by(5 * HOUR)
+    again = budget_in(tmp_path, hands)
+    again.count([running()])
+    assert again.spent_today()[0] == pytest.approx(5.0)
+
+
+def test_f32_a_clock_that_jumps_costs_nothing(tmp_path: Path, hands: Hands) -> None:
+    budget = budget_in(tmp_path, hands)
+    budget.count([running()])
+    assert budget.spent_today()[0] == pytest.approx(1 / 60), "EC2 bills a minute at least"
+    hands.wall += HOUR
+    budget.count([running()])
+    assert budget.spent_today()[0] == pytest.approx(1 / 60)
+    hands.wall -= 2 * HOUR
+    budget.count([running()])
+    hands.pass_by(HOUR)
+    budget.count([running()])
+    assert budget.spent_today()[0] == pytest.approx(1.0 + 1 / 60)
+
+
+def test_f32_two_clocks_are_never_read_at_the_same_moment(tmp_path: Path, hands: Hands) -> None:
+    """What a node costs at one price stays one stretch, to its end: else the history gets one each round."""
+    budget = budget_in(tmp_path, hands)
+    launched = hands.wall
+    for later in (0.0, 1e-5, 0.0, 2e-3, 1e-6):
+        hands.pass_by(600.0)
+        hands.monotonic -= later
+        budget.count([running(launch_time=launched)])
+    hands.pass_by(15.0)
+    hands.monotonic -= 1e-4
+    budget.release(["burst1"], launched=True)
+    budget.count([])
+    assert [(piece.since, piece.until) for piece in budget.paid()] == [(launched, hands.wall)]
+    assert budget.spent_today()[0] == pytest.approx(3015 / HOUR)
+
+
+def test_a_promise_is_kept_over_a_restart_and_given_up_when_no_node_comes(
+    tmp_path: Path, hands: Hands
+) -> None:
+    caps = WaitingSettings(daily_cap_usd=1.0)
+    assert budget_in(tmp_path, hands).promise([wish("burst1", 0.8)], caps) == {}
+    budget = budget_in(tmp_path, hands)
+    assert "0.80 USD of 1.00" in budget.promise([wish("burst2", 0.8)], caps)["burst2"]
+    assert budget.promise([wish("burst1", 0.9)], caps) == {}  # the same node, asked for again
+    hands.pass_by(1000.0)
+    budget.count([])
+    assert budget.promise([wish("burst2", 0.8), wish("burst3", 0.8)], caps).keys() == {"burst3"}
+
+
+def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path: Path, hands: Hands) -> None:
+    budget = budget_in(tmp_path, hands)
+    caps = WaitingSettings(daily_cap_usd=1.0)
+    budget.promise([wish("burst1", 0.5), wish("burst2", 0.1), wish("burst3", 0.2)], caps)
+    hands.pass_by(HOUR / 4)
+    budget.release(["burst1", "burst2"], launched=True)
+    budget.release(["burst3"], launched=False)  # EC2 gave no instance
+    assert budget.spent_today()[0] == pytest.approx(0.25 + 0.1)
+    assert budget.exposure_today()[1][0] == 0.0
+
+
+def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:
+    budget = SpendingBudget(StateFile(tmp_path / "missing" / "budget.json"), hands.clock)
+    with pytest.raises(TellAdmin, match="nothing is launched"):
+        budget.promise([wish("burst1", 0.1)], WaitingSettings(daily_cap_usd=1.0))
+    assert budget.promise([wish("burst1", 0.1)], WaitingSettings()) == {}
+
+
+def test_a_new_day_begins_at_nothing_and_the_old_one_is_kept(tmp_path: Path, hands: Hands) -> None:
+    budget = budget_in(tmp_path, hands)
+    hands.pass_by(HOUR)
+    budget.count([running()])
+    hands.pass_by(86400.0)
+    assert budget.spent_today()[0] == 0.0
+    assert sum(sum(day.values()) for day in budget.days().values()) == pytest.approx(1.0)
+
+
+def test_hours_away_over_midnight_go_to_their_own_days(tmp_path: Path, hands: Hands) -> None:
+    """Yesterday's money must not use up today's cap."""
+    hands.pass_by(-1_800_000_000.0 % 86_400.0 - HOUR)  # an hour before midnight
+    budget_in(tmp_path, hands).count([running(launch_time=hands.wall)])
+    hands.pass_by(51 * HOUR)
+    again = budget_in(tmp_path, hands)
+    again.count([running(launch_time=hands.wall - 51 * HOUR)])
+    assert [sum(day.values()) for _, day in sorted(again.days().items())] == pytest.approx(
+        [1.0, 24.0, 24.0, 2.0]
+    )
+    assert again.spent_today()[0] == pytest.approx(2.0)
+
+
+# ---------------------------------------------------------------------- D5: what was kept is damaged or gone
+
+CAP = WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0})
+NOON = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0 + 43_200.0
+
+
+@pytest.fixture
+def spent(tmp_path: Path, hands: Hands) -> Path:
+    """2 dollars were spent by physics for a node that runs, 1 by biology for one that has ended."""
+    hands.wall = NOON
+    budget = budget_in(tmp_path, hands)
+    first = running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)
+    hands.pass_by(HOUR)
+    budget.count([first, running("burst2", launch_time=NOON, shares={"biology": 1.0}, left_usd=0.0)])
+    budget.release(["burst2"], launched=True)
+    for hours in (1.0, 0.001):
+        hands.pass_by(hours * HOUR)
+        budget.count([first])
+    assert budget.spent_today()[0] == pytest.approx(3.0, abs=0.01)
+    return tmp_path
+
+
+def damage(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:40])
+
+
+def exposures(budget: SpendingBudget) -> dict[str, float]:
+    total, by_account = budget._exposure()
+    return {"all": total, **by_account}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"days":{"2027-01-15"',
+        b"[]",
+        b"{}" * 5,
+        b'{"days":{"2027-01-15":{"physics":-1}},"seen":{},"promises":{},"paid":[]}',
+        b'{"days":{},"seen":{"i-1":7},"promises":{},"paid":[]}',
+        b'{"days":{},"seen":{},"promises":{},"paid":[7]}',
+        b'{"days":7,"seen":{},"promises":{},"paid":[]}',
+        b'{"days":{},"seen":{},"promises":{"burst1":{"usd":NaN,"time":1,"usd_per_hour":1}},"paid":[]}',
+        b"\xff\xfe",
+    ],
+)
+def test_d5_a_damaged_budget_is_said_kept_aside_and_blocks_launches(
+    spent: Path, hands: Hands, content: bytes
+) -> None:
+    (spent / "budget.json").write_bytes(content)
+    (spent / "budget.json.old").unlink()
+    with capture_logs() as logs:
+        budget = budget_in(spent, hands)
+    assert [(log["event"], log["log_level"]) for log in logs] == [("state.damaged", "error")]
+    assert (spent / "budget.json.bad").read_bytes() == content
+    assert (budget.is_damaged, budget.doubt) == (True, "budget.json was damaged")
+    for caps in (CAP, WaitingSettings()):
+        with pytest.raises(TellAdmin, match="nothing is launched"):
+            budget.promise([wish("burst3", 0.01)], caps)
+    budget.count([running()])
+    assert budget_in(spent, hands).doubt  # half of a day is written nowhere
+
+
+def test_d5_what_was_written_the_time_before_is_what_is_known(spent: Path, hands: Hands) -> None:
+    before = exposures(budget_in(spent, hands))
+    damage(spent, "budget.json")
+    budget = budget_in(spent, hands)
+    assert budget.doubt
+    assert not budget.needs_history
+    budget.rebuild([running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)], [], None)
+    assert exposures(budget) == pytest.approx(before, abs=0.01)
+    assert (budget.doubt, budget.rebuilt_today) == ("", "budget.json was damaged")
+    assert budget.promise([wish("burst3", 2.0)], CAP).keys() == {"burst3"}
+    budget.rebuild([], [], [])  # the other loop, which has found it in doubt as well
+    assert exposures(budget) == pytest.approx(before, abs=0.01)
+    assert budget.rebuilt_today == "budget.json was damaged"
+    again = budget_in(spent, hands)
+    assert (again.doubt, again.rebuilt_today) == ("", "budget.json was damaged")
+    hands.pass_by(86_400.0)
+    assert again.rebuilt_today == ""
+
+
+def test_d5_what_ran_and_was_launched_while_nobody_counted_is_counted(spent: Path, hands: Hands) -> None:
+    damage(spent, "budget.json")
+    hands.pass_by(HOUR)
+    budget = budget_in(spent, hands)
+    late = running("burst4", launch_time=hands.wall - HOUR / 2)
+    ended = [
+        running("burst5", launch_time=hands.wall - HOUR / 4),  # launched and ended meanwhile
+        running("burst2", launch_time=NOON),  # ended before: it is in the count
+    ]
+    budget.rebuild([late], ended, None)
+    # burst1 ran when it was counted last and is gone: until now
+    assert budget.spent_today()[0] == pytest.approx(3.0 + 1.0 + 0.5 + 0.25, abs=0.01)
+
+
+def test_d5_without_any_copy_the_history_says_what_was_spent(spent: Path, hands: Hands) -> None:
+    paid = budget_in(spent, hands).paid()
+    damage(spent, "budget.json", "budget.json.old")
+    hands.pass_by(HOUR)
+    budget = budget_in(spent, hands)
+    assert budget.needs_history
+    budget.rebuild([running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)], [], paid)
+    assert budget.spent_today()[0] == pytest.approx(4.0, abs=0.01)
+    # whose the three dollars were is not known: they count for each account's cap
+    assert "for account physics" in budget.promise([wish("burst3", 0.1)], CAP)["burst3"]
+    assert "physics" in budget.exhausted(CAP)[1]
+    assert sorted(path.name for path in spent.glob("*.bad")) == ["budget.json.bad", "budget.json.old.bad"]
+
+
+def test_d5_without_a_budget_what_runs_is_counted_from_its_launch(tmp_path: Path, hands: Hands) -> None:
+    """Somebody has removed it: that is no damage, but the cap must hold."""
+    hands.wall = NOON
+    budget = SpendingBudget(StateFile(tmp_path / "budget.json"), hands.clock)
+    with pytest.raises(TellAdmin, match="there was no budget"):
+        budget.promise([wish("burst3", 0.01)], CAP)
+    assert budget.promise([wish("burst3", 0.01)], WaitingSettings()) == {}  # nothing to guard
+    budget.rebuild([running(launch_time=NOON - 4 * HOUR, left_usd=0.5)], [], [])
+    assert budget.spent_today()[0] == pytest.approx(4.0)
+    assert budget.promise([wish("burst3", 1.0)], CAP).keys() == {"burst3"}
+    assert budget.rebuilt_today == ""
+
+
+def test_d5_tomorrow_no_history_is_needed(spent: Path, hands: Hands) -> None:
+    damage(spent, "budget.json", "budget.json.old")
+    budget = budget_in(spent, hands)
+    hands.pass_by(86_400.0)
+    assert budget.doubt
+    assert not budget.needs_history
+
+
+def test_d5_what_was_counted_while_the_history_could_not_be_read_stays_counted(
+    spent: Path, hands: Hands
+) -> None:
+    paid = budget_in(spent, hands).paid()
+    damage(spent, "budget.json", "budget.json.old")
+    hands.pass_by(HOUR)
+    budget = budget_in(spent, hands)
+    first = running(launch_time=NOON, shares={"physics": 1.0}, left_usd=0.5)
+    launched = hands.wall
+    for minutes in range(0, 120, 10):
+        short = [running("burst6", launch_time=launched)] if minutes <= 30 else []
+        budget.count([first, *short])
+        hands.pass_by(600.0)
+    ended = [running("burst6", launch_time=launched)]
+    for known in (paid, paid + budget.paid()):  # the learn loop may have written first
+        again = budget_in(spent, hands)
+        again.__dict__.update(
+            {**vars(budget), "_lock": again._lock, "_days": {}, "_seen": dict(budget._seen)}
+        )
+        again.rebuild([first], ended, known)
+        # 3 before, 3 hours of burst1, and 40 minutes of burst6, which was seen to be gone after them
+        assert again.spent_today()[0] == pytest.approx(3.0 + 3.0 + 40 / 60, abs=0.01)
+        of_first = [piece for piece in again.paid() if piece.instance_id == "i-burst1"]
+        assert sum(piece.until - piece.since for piece in of_first) == pytest.approx(5 * HOUR, abs=10)
+
+
+def test_d5_a_number_no_float_can_hold_is_damage(spent: Path, hands: Hands) -> None:
+    (spent / "budget.json").write_text('{"days":{"2027-01-15":{"physics":1' + "0" * 400 + "}}}")
+    assert budget_in(spent, hands).is_damaged

@@ -1,0 +1,173 @@
+"""What a look hands on: to the loops, to the submit server, to the advisor's own placement rule."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.decide.submission.cloud_queue import cloud_wait
+from advisor.ec2.prices import Prices, Quote, Reserved
+from advisor.model import ClusterState, Node
+from advisor.model.settings import PathSettings, Settings
+from advisor.model.site import TrackRecord
+from advisor.service.cloud.launch_record import CloudRecord
+from advisor.service.control.polling import PollLoop
+from advisor.service.exchange import snapshot as snapshots
+from advisor.service.observation.poll_view import SharedView
+from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+from tests.decide.cases import ask, make_job
+from tests.service.doubles import Hands, make_look, make_node, make_queued
+
+NODES = (make_node("burst1", "IDLE", "POWERED_DOWN"), make_node("burst2", "IDLE", "POWERED_DOWN"))
+
+
+class Slurm:
+    jobs: tuple[QueuedJob, ...] = ()
+
+    def snapshot(self, now: float) -> SlurmSnapshot:
+        return make_look(now, NODES, self.jobs)
+
+
+class Placement:
+    """The part of the placement loop that a look knows."""
+
+    record = TrackRecord(at_risk_seconds=7.0)
+    hedge_price = 0.5
+
+    def __init__(self) -> None:
+        self.boot_seconds: float | None = -1.0
+
+    def saw(self, _snapshot: SlurmSnapshot, _state: ClusterState, boot_seconds: float | None) -> None:
+        self.boot_seconds = boot_seconds
+
+
+def make_loop(folder: Path, placement: Any, *, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
+    parts = {
+        name: settings.pop(name) for name in ("prices", "spot_nodes", "mean_processors") if name in settings
+    }
+    hands = Hands()
+    cloud = CloudRecord(folder / "cloud.json", hands.clock)
+    for seconds in (40.0, 50.0, 60.0):
+        cloud.booted(seconds, "spot|c5.xlarge|")
+        cloud.booted(10.0 * seconds, "on-demand|c5.xlarge|")
+    return PollLoop(
+        Settings(paths=PathSettings(state=folder, run=folder), **settings),
+        slurm=Slurm(),  # type: ignore[arg-type]
+        view=SharedView(hands.clock, 60.0),
+        cloud=cloud,
+        is_open=lambda: open_now,
+        status=dict,
+        clock=hands.clock,
+        placement=placement,
+        **parts,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spot_open", "use_spot", "boot"), [(True, True, 60.0), (False, True, 600.0), (True, False, 600.0)]
+)
+def test_the_record_is_earned_with_the_boot_time_that_decisions_reckon_with(
+    tmp_path: Path, *, spot_open: bool, use_spot: bool, boot: float
+) -> None:
+    placement = Placement()
+    loop = make_loop(tmp_path, placement, open_now=(spot_open, True), capacity={"use_spot": use_spot})
+    for step in (loop.look, loop.hand_over, loop.publish):
+        step()
+    published = snapshots.read(tmp_path / "snapshot.msgpack").state
+    assert placement.boot_seconds == published.cloud.boot_seconds == boot
+    assert (published.record, published.hedge_price) == (Placement.record, Placement.hedge_price)
+
+
+def test_what_was_committed_is_not_forgotten_by_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = make_queued(7, queue="burst", admin_comment=admin_comment(ask()))
+    for jobs in ((), (moved,)):
+        monkeypatch.setattr(Slurm, "jobs", jobs)
+        loop = make_loop(tmp_path, None, open_now=(True, True))
+        for step in (loop.look, loop.publish):
+            step()
+        published = snapshots.read(tmp_path / "snapshot.msgpack").state
+        assert (published.cloud.promised_usd > 0.0) == bool(jobs)
+
+
+def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
+    loop = make_loop(tmp_path, None, open_now=(True, True))
+    usable: list[Node] = [make_node("burst1", "IDLE", features=("spot",))]
+    broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
+    cloud = loop.cloud_state([*usable, *broken])
+    assert (cloud.nodes_total, cloud.nodes_up, cloud.features) == (1, 1, ("spot",))
+
+
+@pytest.mark.parametrize(
+    ("states", "wait"),
+    [(("DOWN",), math.inf), (("IDLE", "DRAIN"), math.inf), (("IDLE", "POWERED_DOWN"), 0.0)],
+)
+def test_day_one_3_where_all_cloud_nodes_are_down_nobody_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], wait: float
+) -> None:
+    nodes = (make_node("burst1", *states), make_node("burst2", *states))
+    monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
+    loop = make_loop(tmp_path, None, open_now=(True, True))
+    for step in (loop.look, loop.publish):
+        step()
+    state = snapshots.read(tmp_path / "snapshot.msgpack").state
+    assert cloud_wait("", make_job(), 60.0, state.cloud, state.time) == wait
+
+
+def test_without_a_burst_partition_nothing_is_known_of_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site that looks at the advice first, before it has a cloud."""
+    monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, (), ()))
+    loop = make_loop(tmp_path, None, open_now=(True, True))
+    for step in (loop.look, loop.publish):
+        step()
+    assert snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.rooms == {}
+
+
+def test_seeds_r1_busy_spot_nodes_use_up_no_reserved_instance(tmp_path: Path) -> None:
+    """Four reserved, three busy spot nodes and one busy on-demand one: three are free, not none."""
+    prices = Prices(Quote(0.1), Quote(0.3), Reserved(count=4, usd_per_hour=0.1, time=1.0))
+    loop = make_loop(
+        tmp_path,
+        None,
+        open_now=(True, True),
+        prices=lambda: prices,
+        spot_nodes=lambda: {"burst1", "burst2", "burst3"},
+    )
+    busy = [make_node(f"burst{number}", "ALLOCATED") for number in range(1, 5)]
+    idle = make_node("burst5", "IDLE")
+    assert loop.cloud_state([*busy, idle]).reserved_free_nodes == 3
+    # one of which nobody knows what it is counts as on-demand; a drained one has its job all the same
+    unknown = make_node("burst6", "MIXED", "DRAIN")
+    assert loop.cloud_state([*busy, idle, unknown]).reserved_free_nodes == 2
+
+
+@pytest.mark.parametrize(("setting", "listed", "free"), [(0, 4, 4), (6, 4, 6), (2, None, 2)])
+def test_seeds_r1_discovered_reservations_count_in_decisions(
+    tmp_path: Path, setting: int, listed: int | None, free: int
+) -> None:
+    """Bills went by what EC2 lists, decisions by the setting alone."""
+    found = None if listed is None else Reserved(count=listed, usd_per_hour=0.1, time=1.0)
+    prices = Prices(Quote(0.1), Quote(0.3), found)
+    loop = make_loop(
+        tmp_path, None, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
+    )
+    assert loop.cloud_state(NODES).reserved_free_nodes == free
+
+
+@pytest.mark.parametrize(("mean", "price"), [(None, None), (40.0, 2.6)])
+def test_a_second_of_waiting_is_worth_a_share_of_the_mean_job(
+    tmp_path: Path, mean: float | None, price: float | None
+) -> None:
+    loop = make_loop(tmp_path, None, open_now=(True, True), mean_processors=lambda: mean)
+    for step in (loop.look, loop.publish):
+        step()
+    assert snapshots.read(tmp_path / "snapshot.msgpack").state.waiting_price == (
+        None if price is None else pytest.approx(price)
+    )

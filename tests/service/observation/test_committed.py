@@ -1,0 +1,58 @@
+"""Money of moved jobs that wait for a node is not forgotten between the answer and the launch."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from advisor.decide.explanation.admin_comment import admin_comment
+from advisor.model import Capacity, CloudState
+from advisor.service.observation.committed import with_committed
+from advisor.slurm.protocol import QueuedJob
+from tests.decide.cases import ask, make_job, make_settings
+from tests.service.doubles import make_queued
+
+SETTINGS = make_settings(cluster={"default_mode": "act"})
+CLOUD = CloudState(
+    boot_seconds=600.0,
+    spot_usd_per_core_hour=0.1,
+    on_demand_usd_per_core_hour=0.3,
+    processors_per_node=4,
+    reserved_free_nodes=5,
+    spent_today_usd=2.0,
+)
+
+
+def waits(job_id: int, capacity: Capacity = Capacity.SPOT, **changes: object) -> QueuedJob:
+    advice = replace(ask(), capacity=capacity)
+    assert advice.partition == "burst"
+    fields = {"queue": "burst", "processors": 4, "account": "law", "admin_comment": admin_comment(advice)}
+    return make_queued(job_id, **(fields | changes))
+
+
+def test_what_waits_counts_until_its_node_is_launched() -> None:
+    run = ask().number("predicted_cloud_run")
+    assert run is not None
+    usd = 4 * (600.0 + run) / 3600.0 * 0.1
+    found = with_committed(CLOUD, [waits(1), waits(2, array_tasks=3, account=None)], SETTINGS)
+    assert (found.spent_today_usd, found.promised_usd) == (2.0, pytest.approx(4 * usd, rel=1e-3))
+    assert found.promised_by_account["law"] == pytest.approx(usd, rel=1e-3)
+    assert found.reserved_free_nodes == 5
+
+
+def test_reserved_nodes_are_taken_by_who_waits_for_them() -> None:
+    found = with_committed(CLOUD, [waits(1, Capacity.RESERVED, processors=8)], SETTINGS)
+    assert (found.reserved_free_nodes, found.promised_usd) == (3, 0.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"state": "CONFIGURING"},  # its node is promised its money
+        {"queue": "onprem", "partitions": ("onprem",)},
+        {"admin_comment": ""},
+        {"admin_comment": admin_comment(ask(make_job(queue="burst", explicit_partition=True)))},
+    ],
+)
+def test_nobody_else_counts(other: dict[str, object]) -> None:
+    assert with_committed(CLOUD, [waits(1, **other)], SETTINGS) is CLOUD

@@ -1,0 +1,129 @@
+"""What is written down about places survives; what makes no sense in it hurts nobody."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from advisor.files.state_file import StateFile
+from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
+
+KEPT = st.builds(
+    Kept,
+    job_id=st.integers(1, 20),
+    advice_id=st.text(max_size=20),
+    kind=st.sampled_from(["hedge", "speculation"]),
+    submitted=st.floats(0, 2e9),
+    stop_seconds=st.one_of(st.none(), st.floats(1, 1e6)),
+    partition=st.just("onprem"),
+    limit_seconds=st.one_of(st.none(), st.floats(60, 1e6)),
+    features=st.one_of(st.none(), st.lists(st.text(max_size=5), max_size=3).map(tuple)),
+    site_factor=st.integers(0, 10_000),
+    phase=st.sampled_from(Phase),
+    placeholder=st.integers(0, 1000),
+    has_slot=st.booleans(),
+)
+
+
+class RecordMachine(RuleBasedStateMachine):
+    """A record that is read anew at any moment says what it said before."""
+
+    @initialize()
+    def begin(self) -> None:
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = StateFile(Path(self.folder.name) / "places.json")
+        self.record, self.expected = HedgeRecord(self.file), dict[int, Kept]()
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @rule(kept=KEPT)
+    def put(self, kept: Kept) -> None:
+        self.record.put(kept)
+        self.expected[kept.job_id] = kept
+
+    @rule(kept=KEPT, phase=st.sampled_from(Phase))
+    def change(self, kept: Kept, phase: Phase) -> None:
+        self.expected[kept.job_id] = self.record.put(kept, phase=phase, why="changed")
+        assert self.expected[kept.job_id].phase is phase
+
+    @rule(job_id=st.integers(1, 20))
+    def drop(self, job_id: int) -> None:
+        self.record.drop(job_id)
+        self.expected.pop(job_id, None)
+
+    @rule()
+    def crash(self) -> None:
+        self.record = HedgeRecord(self.file)
+
+    @invariant()
+    def says_what_was_put(self) -> None:
+        assert {kept.job_id: kept for kept in self.record.all()} == self.expected
+        assert len(self.record) == len(self.expected)
+
+
+TestRecord = RecordMachine.TestCase
+TestRecord.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+
+
+@given(
+    junk=st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["kept", "job_id", "phase", "counts"]), inner, max_size=3)
+        ),
+        max_leaves=8,
+    )
+)
+@settings(deadline=None, max_examples=50)
+def test_junk_is_left_out(tmp_path_factory, junk: object) -> None:
+    path = tmp_path_factory.mktemp("record") / "places.json"
+    good = asdict(
+        Kept(
+            job_id=7,
+            advice_id="a",
+            kind="hedge",
+            submitted=1.0,
+            stop_seconds=None,
+            partition="onprem",
+            limit_seconds=None,
+            features=("x",),
+            site_factor=0,
+        )
+    )
+    path.write_text(json.dumps({"kept": [junk, good], "counts": {"a": junk, "b": 2}}))
+    record = HedgeRecord(StateFile(path))
+    assert 7 in record
+    assert record.counts["b"] == 2
+    path.write_text(json.dumps(junk))
+    assert HedgeRecord(StateFile(path)).all() is not None
+
+
+def test_counts_are_kept(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "places.json")
+    record = HedgeRecord(file)
+    record.count("brought_back")
+    record.drop(1)  # nothing there: nothing written
+    assert HedgeRecord(file).counts == {}
+    record.put(
+        Kept(
+            job_id=1,
+            advice_id="a",
+            kind="hedge",
+            submitted=0.0,
+            stop_seconds=None,
+            partition="p",
+            limit_seconds=None,
+            features=None,
+            site_factor=0,
+        )
+    )
+    assert HedgeRecord(file).counts == {"brought_back": 1}
