@@ -23,8 +23,9 @@ from advisor.decide.matching.matching import (
     most_stable,
 )
 from advisor.model.node_view import NODE_SIGHT, NodeView
+from advisor.predict.survival import _hazard
 from advisor.predict.survival._hazard import AGES
-from advisor.predict.survival.survival import Stability, _hazard
+from advisor.predict.survival.survival import Stability
 
 HOUR = 3600.0
 
