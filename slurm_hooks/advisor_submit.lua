@@ -93,157 +93,38 @@ local has_socket, socket = pcall(require, "socket")
 local has_unix, unix = pcall(require, "socket.unix")
 if not (has_socket and has_unix) then log("error", "lua-socket is missing: no advice will be asked for") end
 
--- -------------------------------------------------------------------------- JSON, flat objects: the request;
--- and the answer of a server that knows no other, or that refuses
+-- ------------------------------------------------------------------------------ the two lines
 
+-- The question is one line of JSON. What JSON escapes in it:
 local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
 
 local function escaped(char)
   return ESCAPES[char] or ("\\u%04x"):format(char:byte())
 end
 
-local function utf8_bytes(code)
-  if code < 0x80 then return string.char(code) end
-  local tail = string.char(0x80 + code % 0x40)
-  code = math.floor(code / 0x40)
-  if code < 0x20 then return string.char(0xC0 + code) .. tail end
-  tail = string.char(0x80 + code % 0x40) .. tail
-  code = math.floor(code / 0x40)
-  if code < 0x10 then return string.char(0xE0 + code) .. tail end
-  return string.char(0xF0 + math.floor(code / 0x40), 0x80 + code % 0x40) .. tail
-end
-
-local UNESCAPES = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
-
-local found_wrong_escape = false
-local KNOWN_ESCAPES = setmetatable({}, {__index = function() found_wrong_escape = true end})
-for char, meaning in pairs(UNESCAPES) do KNOWN_ESCAPES[char] = meaning end
-
-local function decode_with_codes(text)
-  local parts, at = {}, 1
-  while true do
-    local backslash = text:find("\\", at, true)
-    if not backslash then
-      parts[#parts + 1] = text:sub(at)
-      return table.concat(parts)
-    end
-    parts[#parts + 1] = text:sub(at, backslash - 1)
-    local char = text:sub(backslash + 1, backslash + 1)
-    if char == "u" then
-      local code = tonumber(text:match("^%x%x%x%x", backslash + 2) or "", 16)
-      at = backslash + 6
-      if code and code >= 0xD800 and code < 0xDC00 then
-        local low = tonumber(text:match("^\\u(%x%x%x%x)", at) or "", 16)
-        if not low or low < 0xDC00 or low > 0xDFFF then return nil end
-        code, at = 0x10000 + (code - 0xD800) * 0x400 + (low - 0xDC00), at + 6
-      elseif code and code >= 0xDC00 and code < 0xE000 then
-        return nil
-      end
-      if not code then return nil end
-      parts[#parts + 1] = utf8_bytes(code)
-    else
-      if not UNESCAPES[char] then return nil end
-      parts[#parts + 1] = UNESCAPES[char]
-      at = backslash + 2
-    end
-  end
-end
-
--- text between quotes -> string, or nil when an escape is wrong
-local function decode_string(text)
-  if text:find("\\u", 1, true) then return decode_with_codes(text) end
-  found_wrong_escape = false
-  local decoded = text:gsub("\\(.)", KNOWN_ESCAPES)
-  if found_wrong_escape then return nil end
-  return decoded
-end
-
--- position of the opening quote -> what stands between the quotes, position after the closing one
-local function scan_raw(line, at)
-  local raw, after = line:match('^"(.-[^\\])"()', at)
-  -- without an escaped backslash in it, a quote after a backslash is an escaped one
-  if raw and not raw:find("\\\\", 1, true) then return raw, after end
-  local quote = at
-  repeat
-    quote = line:find('"', quote + 1, true)
-    if not quote then return nil end
-    local backslashes = 0
-    while line:byte(quote - 1 - backslashes) == 92 do backslashes = backslashes + 1 end
-  until backslashes % 2 == 0
-  return line:sub(at + 1, quote - 1), quote + 1
-end
-
--- position of the opening quote -> string, position after the closing quote
-local function scan_string(line, at)
-  local value, after = line:match('^"([^"\\%c]*)"()', at)
-  if value or line:byte(at) ~= 34 then return value, after end
-  value, after = scan_raw(line, at)
-  value = value and decode_string(value) -- control characters: judged in what is to be set
-  if not value then return nil end -- no position either: a bad string is not a null
-  return value, after
-end
-
-local LITERALS = {["true"] = true, ["false"] = false}
-
-local function scan_value(line, at)
-  if line:byte(at) == 34 then return scan_string(line, at) end
-  local word = line:match("^%l+", at)
-  if word == "null" then return nil, at + 4 end
-  if word then
-    if LITERALS[word] == nil then return nil end
-    return LITERALS[word], at + #word
-  end
-  local digits = line:match("^%-?%d+%.?%d*[eE]?[+-]?%d*", at)
-  local number = digits and tonumber(digits)
-  if not number or number ~= number or number == math.huge or number == -math.huge then return nil end
-  return number, at + #digits
-end
-
--- one flat object of strings, numbers, booleans and nulls -> table; anything else -> nil
-local function decode(line)
-  local at = line:match("^%s*{%s*()")
-  if not at then return nil end
-  local object = {}
-  if line:match("^}%s*$", at) then return object end
-  for _ = 1, 64 do
-    local key, after = line:match('^%s*"([^"\\%c]*)"%s*:%s*()', at) -- no name of ours needs an escape
-    if not key then return nil end
-    local value, mark
-    value, after = scan_value(line, after)
-    if not after then return nil end
-    object[key] = value
-    mark, at = line:match("^%s*([,}])()", after)
-    if mark == "}" then return line:match("^%s*$", at) and object end
-    if not mark then return nil end
-  end
-  return nil
-end
-
--- The compact answer, which the server gives to who asks for it: no quotes, no escapes, fields by place, ""
--- for what is not to be set. One match tells that it is whole and free of control characters; a newer server
--- may say more at the end. Reading JSON instead cost as much as all the rest of this file.
+-- The answer is one line of fields by place, without quotes and escapes; "" is a field that is not to be set.
+-- One match tells that it is whole and free of control characters. A newer server may say more at the end.
 local TEXT, SIGNED, COUNT = "\t([^%c]*)", "\t(%-?%d*)", "\t(%d*)"
-local COMPACT = "^(%d+)" .. COUNT .. TEXT:rep(3) .. SIGNED .. COUNT:rep(2) .. TEXT:rep(2) .. "[\t\n]"
+local ANSWER = "^(%d+)" .. COUNT .. TEXT:rep(4) .. SIGNED .. COUNT:rep(2) .. TEXT:rep(2) .. "[\t\n]"
 
 local function unless_empty(value)
   if value ~= "" then return value end
   return nil
 end
 
-local compact = {ok = true, is_compact = true} -- one table for all: see `parts`
+local reply = {} -- one table for all: see `parts`
 
-local function decode_compact(line)
-  local v, seq, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
-    = match(line, COMPACT)
+local function decode(line)
+  local v, seq, refusal, partition, features, prefer, site_factor, nice, time_limit, message, admin_comment
+    = match(line, ANSWER)
   if not v or site_factor == "-" then return nil end
-  local answer = compact
-  answer.v, answer.seq = tonumber(v), tonumber(seq)
-  answer.partition, answer.features = unless_empty(partition), unless_empty(features)
-  answer.prefer = unless_empty(prefer)
-  answer.site_factor, answer.nice = tonumber(site_factor), tonumber(nice) -- of "" it is nil
-  answer.time_limit = tonumber(time_limit)
-  answer.message, answer.admin_comment = unless_empty(message), unless_empty(admin_comment)
-  return answer
+  reply.v, reply.seq, reply.refusal = tonumber(v), tonumber(seq), unless_empty(refusal)
+  reply.partition, reply.features = unless_empty(partition), unless_empty(features)
+  reply.prefer = unless_empty(prefer)
+  reply.site_factor, reply.nice = tonumber(site_factor), tonumber(nice) -- of "" it is nil
+  reply.time_limit = tonumber(time_limit)
+  reply.message, reply.admin_comment = unless_empty(message), unless_empty(admin_comment)
+  return reply
 end
 
 -- ------------------------------------------------------------------- one bounded exchange
@@ -302,36 +183,12 @@ local function receive(client, count, deadline)
   return text, err, partial
 end
 
--- A server that does not say how long its answer is: receive("*l") reads without limit, so this waits for one
--- byte and takes what has arrived
-local function receive_line(client, deadline, first)
-  local parts, size = {}, 0
-  while size < ANSWER_BYTES do
-    if not first then
-      local one, err = receive(client, 1, deadline)
-      if not one then return nil, err end
-      first = one
-    end
-    client:settimeout(0, "t")
-    local rest, _, partial = client:receive(ANSWER_BYTES - size)
-    client:settimeout(MAX_SECONDS, "t")
-    local chunk = first .. (rest or partial or "")
-    first = nil
-    size = size + #chunk
-    parts[#parts + 1] = chunk
-    local newline = chunk:find("\n", 1, true)
-    if newline == #chunk then return #parts == 1 and chunk or table.concat(parts) end
-    if newline then return nil, "more than one line" end
-  end
-  return nil, "answer too long"
-end
-
--- "=" and five digits say how long the line is that follows: it is all that is read
+-- "=" and five digits say how long the line is that follows: nothing beyond it is read
 local function receive_answer(client, deadline)
   local head, err = receive(client, 6, deadline)
   if not head then return nil, err end
   local size = tonumber(match(head, "^=(%d%d%d%d%d)$"))
-  if not size then return receive_line(client, deadline, head) end
+  if not size then return nil, "not an answer" end
   if size > ANSWER_BYTES then return nil, "answer too long" end
   local line
   line, err = receive(client, size, deadline)
@@ -343,7 +200,7 @@ local function exchange(line)
   local deadline = gettime() + BUDGET
   local left = BUDGET
   while true do
-    local kept, err, answer = connection ~= nil, nil, nil
+    local kept, err, received = connection ~= nil, nil, nil
     if not kept then
       connection, err = connect(deadline)
       left = remaining(deadline)
@@ -352,11 +209,11 @@ local function exchange(line)
     if left then
       if left < MAX_SECONDS then connection:settimeout(left, "t") end
       local sent, failure = connection:send(line)
-      if sent then answer, err = receive_answer(connection, deadline) else err = failure end
+      if sent then received, err = receive_answer(connection, deadline) else err = failure end
     else
       err = "timeout"
     end
-    if answer then return answer end
+    if received then return received end
     drop() -- never reuse a connection on which an answer may still arrive
     -- a kept connection that the server closed (it was restarted) is opened again, once
     if not kept or err ~= "closed" and not tostring(err):find("[Pp]ipe") then return nil, err end
@@ -585,7 +442,7 @@ local function look_at_configuration(part_list)
   note_configuration()
 end
 
-local HEAD = ('{"v":%d,"op":"advise","compact":true,"framed":true,"seq":'):format(PROTOCOL)
+local HEAD = ('{"v":%d,"op":"advise","seq":'):format(PROTOCOL)
 
 -- A submission as one line, or nil and what is too long in it. Every name costs slurmctld a search through
 -- its hundred field names, so each is read once, and only what the server looks at.
@@ -653,43 +510,24 @@ local NUMBER_LIMITS = {
 local function unfit_field(answer)
   for i = 1, #TEXT_LIMITS, 3 do
     local value, pattern = answer[TEXT_LIMITS[i]], TEXT_LIMITS[i + 2]
-    if value ~= nil and (type(value) ~= "string" or #value == 0 or #value > TEXT_LIMITS[i + 1]
-      or pattern and not find(value, pattern)) then
+    if value and (#value > TEXT_LIMITS[i + 1] or pattern and not find(value, pattern)) then
       return TEXT_LIMITS[i]
     end
   end
   for i = 1, #NUMBER_LIMITS, 3 do
     local value = answer[NUMBER_LIMITS[i]]
-    if value ~= nil and (type(value) ~= "number" or value ~= floor(value)
-      or value < NUMBER_LIMITS[i + 1] or value > NUMBER_LIMITS[i + 2]) then
+    if value and (value < NUMBER_LIMITS[i + 1] or value > NUMBER_LIMITS[i + 2]) then
       return NUMBER_LIMITS[i]
     end
   end
   return nil
 end
 
-local function field_with_control(answer)
-  for _, limits in ipairs({TEXT_LIMITS, NUMBER_LIMITS}) do
-    for i = 1, #limits, 3 do
-      local value = answer[limits[i]]
-      if value ~= nil and tostring(value):find("%c") then return limits[i] end
-    end
-  end
+-- nil, or why an answer is none to the question asked: that is a failure of the server's
+local function fault_of(answer)
+  if answer.v ~= PROTOCOL then return "protocol version" end
+  if answer.seq ~= sequence then return answer.refusal or "answer to another question" end
   return nil
-end
-
--- The answer; or nil and what is wrong with it; or the answer and which field of it cannot be set. The last
--- is no failure of the server's: fields repeat words of the user's own, who must not open
--- the breaker for all.
-local function judge(answer)
-  if answer.v ~= PROTOCOL then return nil, "protocol version" end
-  if answer.seq ~= sequence then return nil, "answer to another question" end
-  if type(answer.ok) ~= "boolean" then return nil, "neither ok nor refused" end
-  if not answer.is_compact then
-    local bad = field_with_control(answer)
-    if bad then return nil, "bad " .. bad end
-  end
-  return answer, nil, unfit_field(answer)
 end
 
 local function is_listed(list, name)
@@ -805,20 +643,24 @@ local function ask(job, part_list)
   end
   local raw, err = exchange(line)
   if not raw then return nil, err end
-  local answer, unfit = decode_compact(raw) or decode(raw), nil
-  if answer then answer, err, unfit = judge(answer) else err = "not an answer" end
-  if not answer then
+  local answer = decode(raw)
+  err = not answer and "not an answer" or fault_of(answer)
+  if err then
     drop()
     return nil, err
   end
   breaker.success()
+  if answer.refusal then
+    log("info", "no advice: the server says " .. answer.refusal)
+    return nil
+  end
+  -- no failure of the server's: fields repeat words of the user's own, who must not open the breaker for all
+  local unfit = unfit_field(answer)
   if unfit then
     log("info", "job left alone: " .. unfit .. " of the answer cannot be set")
     return nil
   end
-  if answer.ok then return answer end
-  log("info", "no advice: the server says " .. tostring(answer.error))
-  return nil
+  return answer
 end
 
 local is_on = settings.enabled and has_socket and has_unix

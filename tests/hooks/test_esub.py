@@ -26,9 +26,16 @@ from hypothesis import strategies as st
 
 from advisor.model import Job
 from advisor.service.exchange import snapshot
-from advisor.service.exchange.protocol import AdviseReply, AdviseRequest, decode_request, encode_reply
+from advisor.service.exchange.protocol import (
+    AdviseReply,
+    AdviseRequest,
+    decode_request,
+    encode_hook_reply,
+    refusal,
+)
 from advisor.service.exchange.spool import complete_files
 from advisor.service.submit.submission import job_of
+from tests.hooks.answers import framed
 from tests.service.processes import ServeProcess
 from tests.service.site import make_settings, make_snapshot
 from tests.service.submit.test_server import Running
@@ -146,7 +153,7 @@ def answering(path: Path, act: Callable[[socket.socket, bytes], Any]) -> Iterato
 def says(**reply: Any) -> Callable[[socket.socket, bytes], Any]:
     def act(connection: socket.socket, line: bytes) -> None:
         seq = json.loads(line)["seq"]
-        connection.sendall(encode_reply(AdviseReply(v=1, seq=seq, ok=True, **reply), compact=True))
+        connection.sendall(encode_hook_reply(AdviseReply(v=1, seq=seq, **reply)))
 
     return act
 
@@ -233,15 +240,15 @@ def advisor_given(advisor: ServeProcess) -> int:
 SILLY: dict[str, Callable[[socket.socket, bytes], Any]] = {
     "never answers": lambda _c, _line: None,
     "hangs up": lambda c, _line: c.close(),
-    "half a line and hangs up": lambda c, _line: (c.sendall(b"1\t1\tburst\t"), c.close()),
-    "half a line": lambda c, _line: c.sendall(b"1\t1\tburst\t"),
+    "half a line and hangs up": lambda c, _line: (c.sendall(b"=000301\t1\t\tburst\t"), c.close()),
+    "half a line": lambda c, _line: c.sendall(b"=000301\t1\t\tburst\t"),
     "nonsense": lambda c, _line: c.sendall(b"\x00\xff{]\n"),
     "1 MB": lambda c, _line: c.sendall(b"x" * 1_000_000 + b"\n"),
-    "someone else's answer": lambda c, _line: c.sendall(b"1\t7\tburst\t\t\t\t\t\t\t\n"),
-    "another version": lambda c, _line: c.sendall(b"2\t1\tburst\t\t\t\t\t\t\t\n"),
-    "a refusal": lambda c, _line: c.sendall(b'{"v":1,"seq":1,"ok":false,"error":"server.busy"}\n'),
-    "a queue with a quote": lambda c, _line: c.sendall(b'1\t1\tb"\\u\t\t\t\t\t\t\t\n'),
-    "a feature nobody has": lambda c, _line: c.sendall(b"1\t1\tburst\ton-demand\t\t\t\t\t\t\n"),
+    "someone else's answer": lambda c, _line: c.sendall(framed(b"1\t7\t\tburst\t\t\t\t\t\t\t\n")),
+    "another version": lambda c, _line: c.sendall(framed(b"2\t1\t\tburst\t\t\t\t\t\t\t\n")),
+    "a refusal": lambda c, _line: c.sendall(refusal("server.busy", 1)),
+    "a queue with a quote": lambda c, _line: c.sendall(framed(b'1\t1\t\tb"\\u\t\t\t\t\t\t\t\n')),
+    "a feature nobody has": lambda c, _line: c.sendall(framed(b"1\t1\t\tburst\ton-demand\t\t\t\t\t\t\n")),
 }
 
 
@@ -475,7 +482,11 @@ def test_no_name_hides_another_option(script: ModuleType, tmp_path_factory: Any,
 
 @given(st.text(max_size=100))
 def test_any_answer_is_judged(script: ModuleType, answer: str) -> None:
-    for line in (answer, f"1\t1\t{answer}\t\t\t\t\t\t\t\n", f"1\t1\tburst\t{answer}\t\t\t\t\t{answer}\t\n"):
+    for line in (
+        answer,
+        f"=000991\t1\t\t{answer}\t\t\t\t\t\t\t\n",
+        f"=000991\t1\t\tburst\t{answer}\t\t\t\t\t{answer}\t\n",
+    ):
         try:
             lines, message = script.changes_for(line, {}, LOST_SETTINGS)
         except script.LeftAlone:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.hooks.answers import answer_to
 from tests.hooks.slurm_double import Network, SlurmDouble
 
 OWN = """
@@ -27,11 +28,7 @@ for name in pairs(_G) do if not before[name] then error("a global: " .. name) en
 
 
 def site(lua: str, folder: Path, lines: str, own: str = OWN) -> tuple[SlurmDouble, Network]:
-    def answer(line: bytes) -> bytes:
-        reply = {"v": 1, "seq": json.loads(line)["seq"], "ok": True, "admin_comment": "{}"}
-        return json.dumps(reply).encode() + b"\n"
-
-    network = Network(answer)
+    network = Network(lambda line: answer_to(line, admin_comment="{}"))
     script = own + LOADED.replace("FOLDER", str(folder)) + lines + "\nreturn 0\n"
     return SlurmDouble(lua, network, folder, script=script), network
 

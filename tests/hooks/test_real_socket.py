@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.hooks.answers import answer_to
 from tests.hooks.slurm_double import HOOK
 from tests.service.processes import ServeProcess
 from tests.service.site import make_settings
@@ -76,8 +76,7 @@ def hook(tmp_path: Path) -> Iterator[Callable[..., HookProcess]]:
 
 
 def good_answer(line: bytes) -> bytes:
-    seq = json.loads(line)["seq"]
-    return json.dumps({"v": 1, "seq": seq, "ok": True, "partition": "burst"}).encode() + b"\n"
+    return answer_to(line, partition="burst")
 
 
 class BadServer:
@@ -122,6 +121,7 @@ SILLY: dict[str, Callable[[socket.socket, bytes], Any]] = {
     "hangs up": lambda c, _line: c.close(),
     "half a line": lambda c, line: c.sendall(good_answer(line)[:15]),
     "half a line and hangs up": lambda c, line: (c.sendall(good_answer(line)[:15]), c.close()),
+    "no frame": lambda c, line: c.sendall(good_answer(line)[6:]),
     "nonsense": lambda c, _line: c.sendall(b"\x00\xff{]\n"),
     "1 MB": lambda c, _line: c.sendall(b"x" * 1_000_000 + b"\n"),
     "someone else's answer": lambda c, line: c.sendall(good_answer(line.replace(b'"seq":', b'"seq":9'))),

@@ -6,7 +6,7 @@ import errno
 import socket
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -19,22 +19,18 @@ from advisor.service.exchange.protocol import (
     REPLY_BYTES,
     VERSION,
     AdviseReply,
-    AdviseRequest,
     AgainRequest,
+    ExplainRequest,
     MetricsReply,
     MetricsRequest,
     PingReply,
     PingRequest,
-    Refusal,
     encode_line,
+    fields_of,
 )
 
 _Reply = TypeVar("_Reply", AdviseReply, PingReply, MetricsReply)
 _TIMEOUT_SECONDS: Final = 2.0
-
-
-class _Status(msgspec.Struct):
-    ok: bool
 
 
 class SubmitClient:
@@ -69,7 +65,7 @@ class SubmitClient:
             self._socket = None
 
     def advise(self, **fields: Any) -> AdviseReply:
-        """Ask about one submission; ``fields`` are those of ``AdviseRequest``.
+        """Ask about one submission; ``fields`` are those of ``ExplainRequest``.
 
         Raises
         ------
@@ -80,7 +76,7 @@ class SubmitClient:
         UseFallback
             The server refused, or answered something else (the refusal's code).
         """
-        request = AdviseRequest(v=VERSION, seq=self._next(), **fields)
+        request = ExplainRequest(v=VERSION, seq=self._next(), **fields)
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
 
     def again(self, job: Job) -> AdviseReply:
@@ -133,19 +129,21 @@ class SubmitClient:
 
     def _ask(self, line: bytes, kind: type[_Reply], limit: int) -> _Reply:
         received = self.exchange(line, limit)
+        if (fields := fields_of(received)) is not None:
+            self._refused(fields[2])
         try:
-            if not msgspec.json.decode(received, type=_Status).ok:
-                refusal = msgspec.json.decode(received, type=Refusal)
-                if refusal.error == NOT_ALLOWED:
-                    raise TellAdmin(
-                        f"{self._path}: this login may not ask: root, the service's own user, SlurmUser and "
-                        "submit.allowed_uids may",
-                        code=DENIED,
-                    )
-                raise UseFallback(f"{self._path}: refused: {refusal.error}", code=refusal.error)
             return msgspec.json.decode(received, type=kind)
         except msgspec.MsgspecError as error:
             self.close()
             raise UseFallback(
                 f"{self._path}: not an answer of a submit server: {error}", code="protocol.malformed"
             ) from error
+
+    def _refused(self, code: str) -> NoReturn:
+        if code == NOT_ALLOWED:
+            raise TellAdmin(
+                f"{self._path}: this login may not ask: root, the service's own user, SlurmUser and "
+                "submit.allowed_uids may",
+                code=DENIED,
+            )
+        raise UseFallback(f"{self._path}: refused: {code}", code=code)

@@ -1,11 +1,10 @@
-"""The submit socket's protocol: one JSON object a line each way, versioned, both lines bounded.
+"""The submit socket's protocol: one JSON line a request, one line a reply, versioned, both bounded.
 
-A request names its ``op``: ``advise`` (the hook's), ``again`` (of a job that waits), ``ping`` or ``metrics``.
-The reply carries the request's ``seq`` back. An ``advise`` reply is flat, because the reader on the other
-side is a small Lua scanner, and says only what to set; who asks with ``"compact":true`` gets it without names
-and quotes (:func:`encode_reply`), for unescaping the AdminComment cost slurmctld as much as the rest of the
-hook. A refusal is ``{"v":1,"seq":..,"ok":false,"error":CODE}``. Unknown fields are ignored both ways, so that
-a newer hook works with an older server; another version number is refused.
+A request names its ``op``: ``advise`` (the hook's), ``explain`` (the same question of `advisor advise`),
+``again`` (about a job that waits), ``ping`` or ``metrics``. The reply carries the request's ``seq`` back.
+``advise`` is answered in fields by place, which a hook reads with one pattern (:func:`encode_hook_reply`);
+a refusal has the same form (:func:`refusal`). The other replies are JSON. Unknown fields are ignored
+both ways, so that a newer hook works with an older server; another version number is refused.
 """
 
 from __future__ import annotations
@@ -78,10 +77,6 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         As submitted.
     dry : bool
         True for a question that submits nothing: it is not spooled and not counted as queued.
-    compact : bool
-        The asker reads the compact reply.
-    framed : bool
-        The asker wants to be told the compact reply's length before it (:func:`encode_reply`).
     configured_at : int or None
         Since when slurmctld has run with its present configuration, as far as the hook can tell; seconds
         since the epoch, rounded up. None: it cannot tell, or no hook asks.
@@ -122,15 +117,17 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
     held: bool = False
     burst_buffer: str | None = None
     dry: bool = False
-    compact: bool = False
-    framed: bool = False
     configured_at: Number | None = None
     hook_failed: Number = 0
     hook_skipped: Number = 0
 
 
+class ExplainRequest(AdviseRequest, frozen=True, tag_field="op", tag="explain", gc=False):
+    """The same question of a program that reads JSON and wants the whole :class:`AdviseReply`."""
+
+
 class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=False):
-    """The same question of a job that waits on-premise already; answered as ``advise`` is.
+    """The same question about a job that waits on-premise already; answered as ``explain`` is.
 
     Attributes
     ----------
@@ -158,7 +155,7 @@ class MetricsRequest(msgspec.Struct, frozen=True, tag_field="op", tag="metrics",
     seq: Number = 0
 
 
-Request = AdviseRequest | AgainRequest | PingRequest | MetricsRequest
+Request = AdviseRequest | ExplainRequest | AgainRequest | PingRequest | MetricsRequest
 
 
 class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -169,7 +166,7 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     id : str
         The advice's id, as in ``admin_comment``.
     placement, mode, reason : str
-        The decision and its decisive reason's code, for people and for the benchmark; the hook ignores them.
+        The decision and its decisive reason's code; the hook is not told these.
     partition, features, prefer, admin_comment : str or None
         Slurm fields. With features or a preference there is a partition, also where the job is in it already.
     site_factor : int or None
@@ -184,7 +181,6 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     v: int
     seq: int
-    ok: bool
     id: str = ""
     placement: str = ""
     mode: str = ""
@@ -203,15 +199,6 @@ NOT_ALLOWED: Final = "peer.not_allowed"
 """Error of a refusal: the one who asks is none of those who may."""
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """No advice, and why, as a code."""
-
-    v: int
-    seq: int
-    ok: bool
-    error: str
-
-
 class PingReply(msgspec.Struct, frozen=True, gc=False):
     """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators.
 
@@ -222,7 +209,6 @@ class PingReply(msgspec.Struct, frozen=True, gc=False):
 
     v: int
     seq: int
-    ok: bool
     release: str
     pid: int
     uptime_seconds: float
@@ -241,7 +227,6 @@ class MetricsReply(msgspec.Struct, frozen=True, gc=False):
 
     v: int
     seq: int
-    ok: bool
     text: str
 
 
@@ -296,35 +281,43 @@ def encode_line(message: msgspec.Struct) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-_COMPACT_TABS: Final = 9
+_FIELDS: Final = 11
+_HEAD_BYTES: Final = 6
 
 
-def encode_reply(reply: AdviseReply, *, compact: bool, framed: bool = False) -> bytes:
-    r"""The reply to ``advise`` as one line.
+def encode_hook_reply(reply: AdviseReply) -> bytes:
+    r"""The reply to ``advise``: its length, then fields by place with a tab between two, then a line end.
 
-    The compact form is the version, ``seq``, ``partition``, ``features``, ``prefer``, ``site_factor``,
-    ``nice``, ``time_limit``, ``message`` and ``admin_comment``, in that order, with a tab between two and
-    nothing for what is not to be set; later versions may add fields at the end. A text that has a tab or a
-    line end of its own is sent as JSON, which the asker must read in any case.
-
-    Framed, "=" and the line's length in five digits stand before a compact line: who must not read without
-    limit can ask his socket for just so much, in one call instead of two.
+    The length of the line is "=" and five digits, so that a hook can ask its socket for just so many bytes.
+    The fields are the version, ``seq``, ``error``, ``partition``, ``features``, ``prefer``, ``site_factor``,
+    ``nice``, ``time_limit``, ``message`` and ``admin_comment``; one that is not to be set is empty. Later
+    versions may add fields at the end. A text with a tab or a line end has no place here: the reply
+    is a refusal then.
     """
-    if not compact:
-        return encode_line(reply)
     line = (
-        f"{reply.v}\t{reply.seq}\t{reply.partition or ''}\t{reply.features or ''}\t{reply.prefer or ''}"
+        f"{reply.v}\t{reply.seq}\t\t{reply.partition or ''}\t{reply.features or ''}\t{reply.prefer or ''}"
         f"\t{'' if reply.site_factor is None else reply.site_factor}"
         f"\t{'' if reply.nice is None else reply.nice}"
         f"\t{'' if reply.time_limit is None else reply.time_limit}"
         f"\t{reply.message or ''}\t{reply.admin_comment or ''}\n"
     )
-    if line.count("\t") != _COMPACT_TABS or line.count("\n") != 1:
-        return encode_line(reply)
-    encoded = line.encode()
-    return b"=%05d%b" % (len(encoded), encoded) if framed else encoded
+    if line.count("\t") != _FIELDS - 1 or line.count("\n") != 1:
+        return refusal("server.unsayable", reply.seq)
+    return _framed(line)
 
 
 def refusal(error: str, seq: int = 0) -> bytes:
-    """Line that says: no advice, and why."""
-    return encode_line(Refusal(v=VERSION, seq=seq, ok=False, error=error))
+    """Reply that says: no advice, and why, as a code; to any request."""
+    return _framed("\t".join((str(VERSION), str(seq), error, *[""] * (_FIELDS - 3))) + "\n")
+
+
+def _framed(line: str) -> bytes:
+    encoded = line.encode()
+    return b"=%05d%b" % (len(encoded), encoded)
+
+
+def fields_of(reply: bytes) -> list[str] | None:
+    """Read the fields of a reply to ``advise`` or of a refusal; None for a line of another form."""
+    fields = reply[_HEAD_BYTES:-1].decode("utf-8", "replace").split("\t")
+    is_whole = reply[:_HEAD_BYTES] == b"=%05d" % (len(reply) - _HEAD_BYTES) and reply.endswith(b"\n")
+    return fields if is_whole and len(fields) >= _FIELDS else None

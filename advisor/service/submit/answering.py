@@ -273,7 +273,6 @@ def reply_to(
     return AdviseReply(
         v=VERSION,
         seq=request.seq,
-        ok=True,
         id=advice.advice_id,
         placement=advice.placement,
         mode=advice.mode,

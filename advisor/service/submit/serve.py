@@ -16,7 +16,7 @@ import structlog
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announcer
-from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_line
+from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_hook_reply
 from advisor.service.exchange.socket_file import SocketFile, permitted_uids
 from advisor.service.exchange.spool import SpoolWriter
 from advisor.service.running import huge_pages
@@ -100,7 +100,7 @@ class Service:
             request = AdviseRequest(
                 v=VERSION, seq=sequence, user="warm-up", name="warm-up", min_cpus=1 + sequence % 64, dry=True
             )
-            encode_line(self.answerer.answer(request).reply)
+            encode_hook_reply(self.answerer.answer(request).reply)
 
     def stop(self) -> None:
         """Answer what is under way, write everything down, remove the socket."""

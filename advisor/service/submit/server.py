@@ -26,6 +26,7 @@ from advisor.service.exchange.protocol import (
     VERSION,
     AdviseRequest,
     AgainRequest,
+    ExplainRequest,
     MetricsReply,
     MetricsRequest,
     PingReply,
@@ -204,7 +205,7 @@ class SubmitServer:
         elif isinstance(request, AgainRequest):
             self._advise_again(connection, request)
         elif isinstance(request, MetricsRequest):
-            reply = MetricsReply(v=VERSION, seq=request.seq, ok=True, text=self._metrics.text())
+            reply = MetricsReply(v=VERSION, seq=request.seq, text=self._metrics.text())
             connection.sendall(protocol.encode_line(reply))
         else:
             connection.sendall(protocol.encode_line(self._pong(request.seq)))
@@ -217,8 +218,10 @@ class SubmitServer:
             self._metrics.protocol_error("server.failed")
             log.exception("advice.failed")
             return
-        reply = protocol.encode_reply(answered.reply, compact=request.compact, framed=request.framed)
-        connection.sendall(reply)
+        if isinstance(request, ExplainRequest):
+            connection.sendall(protocol.encode_line(answered.reply))
+        else:
+            connection.sendall(protocol.encode_hook_reply(answered.reply))
         # the rest is ours: slurmctld has its answer
         seconds = time.perf_counter() - arrived
         if not request.dry and starts_hedged(answered.record.advice):
@@ -251,7 +254,6 @@ class SubmitServer:
         return PingReply(
             v=VERSION,
             seq=seq,
-            ok=True,
             release=__version__,
             pid=os.getpid(),
             uptime_seconds=time.monotonic() - self._started,

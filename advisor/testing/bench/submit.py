@@ -306,7 +306,6 @@ def _questions(count: int) -> list[bytes]:
                 default_partition="onprem",
                 min_cpus=int(cores),
                 time_limit=int(limit),
-                compact=True,  # as our hook asks
             )
         )
         for number, (user, cores, limit) in enumerate(zip(users, processors, minutes, strict=True))
@@ -328,7 +327,7 @@ def _on_the_socket(path: Path, echo: Path, count: int, serve_pid: int) -> dict[s
             advice += microseconds_each(client.exchange, part)
             echoed += microseconds_each(peer.exchange, part)
         used = processor_seconds(serve_pid) - used
-        if not client.exchange(lines[0]).startswith(b"1\t0\t"):
+        if not client.exchange(lines[0]).startswith(b"1\t0\t\t", 6):
             raise TellAdmin("advisor serve refuses to advise", code="bench.serve")
     advice_ms, echo_ms = (percentiles([value / 1e3 for value in values]) for values in (advice, echoed))
     return {

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.service.exchange import protocol
-from advisor.service.exchange.protocol import AdviseReply, AdviseRequest, PingRequest, ProtocolError
+from advisor.service.exchange.protocol import (
+    AdviseReply,
+    AdviseRequest,
+    ExplainRequest,
+    PingRequest,
+    ProtocolError,
+)
 
 
 def test_a_request_and_its_reply_are_lines() -> None:
@@ -23,8 +29,8 @@ def test_a_request_and_its_reply_are_lines() -> None:
 
 
 def test_a_reply_names_only_what_is_to_be_set() -> None:
-    line = protocol.encode_line(AdviseReply(v=1, seq=3, ok=True, partition="burst"))
-    assert json.loads(line) == {"v": 1, "seq": 3, "ok": True, "partition": "burst"}
+    line = protocol.encode_line(AdviseReply(v=1, seq=3, partition="burst"))
+    assert json.loads(line) == {"v": 1, "seq": 3, "partition": "burst"}
 
 
 def test_a_newer_hook_may_send_more() -> None:
@@ -69,13 +75,31 @@ def test_any_bytes_are_a_request_or_an_error(raw: bytes) -> None:
     assert isinstance(request, msgspec.Struct)
 
 
-def test_a_compact_reply_has_its_fields_by_place() -> None:
-    reply = AdviseReply(v=1, seq=3, ok=True, id="x", partition="burst", nice=0, admin_comment='{"a":"\\""}')
-    assert protocol.encode_reply(reply, compact=True) == b'1\t3\tburst\t\t\t\t0\t\t\t{"a":"\\""}\n'
-    assert protocol.encode_reply(reply, compact=False) == protocol.encode_line(reply)
+def test_a_hooks_reply_has_its_fields_by_place_and_its_length_before_it() -> None:
+    reply = AdviseReply(v=1, seq=3, id="x", partition="burst", nice=0, admin_comment='{"a":"\\""}')
+    assert protocol.encode_hook_reply(reply) == b"=00029" + b'1\t3\t\tburst\t\t\t\t0\t\t\t{"a":"\\""}\n'
+
+
+def test_a_refusal_has_the_same_form() -> None:
+    refused = protocol.refusal("server.busy", 7)
+    assert refused == b"=00024" + b"1\t7\tserver.busy" + b"\t" * 8 + b"\n"
+    fields = protocol.fields_of(refused)
+    assert fields is not None
+    assert fields[:3] == ["1", "7", "server.busy"]
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b'{"v":1}\n', b"=00003a\n", b"=00024" + b"1\t7\n", b"=x\n"])
+def test_a_line_of_another_form_is_no_refusal(line: bytes) -> None:
+    assert protocol.fields_of(line) is None
 
 
 @pytest.mark.parametrize("text", ["a\tb", "a\nb"])
-def test_a_text_that_would_break_the_compact_form_goes_as_json(text: str) -> None:
-    reply = AdviseReply(v=1, seq=3, ok=True, message=text)
-    assert json.loads(protocol.encode_reply(reply, compact=True))["message"] == text
+def test_a_text_that_has_no_place_in_a_line_is_refused(text: str) -> None:
+    reply = AdviseReply(v=1, seq=3, message=text)
+    assert protocol.encode_hook_reply(reply) == protocol.refusal("server.unsayable", 3)
+
+
+def test_who_reads_json_asks_the_same_question_by_another_name() -> None:
+    request = protocol.decode_request(b'{"v":1,"op":"explain","min_cpus":2}\n')
+    assert isinstance(request, ExplainRequest)
+    assert request.min_cpus == 2

@@ -52,7 +52,7 @@ def test_a_job_that_would_wait_long_is_moved(tmp_path: Path) -> None:
     answered = answer_one(tmp_path, ask())
     reply, advice = answered.reply, answered.record.advice
     assert advice.placement is Placement.BURST
-    assert (reply.seq, reply.ok, reply.partition, reply.prefer) == (1, True, "burst", "spot")
+    assert (reply.seq, reply.partition, reply.prefer) == (1, "burst", "spot")
     assert reply.features is None
     assert reply.message
     assert "no-burst" in reply.message
@@ -76,7 +76,7 @@ def test_a_moved_jobs_limit_is_raised(tmp_path: Path) -> None:
 def test_in_shadow_mode_only_the_admin_comment_is_set(tmp_path: Path) -> None:
     reply = answer_one(tmp_path, ask(), mode=Mode.SHADOW).reply
     sent = json.loads(encode_line(reply))
-    assert set(sent) == {"v", "seq", "ok", "id", "placement", "mode", "reason", "admin_comment"}
+    assert set(sent) == {"v", "seq", "id", "placement", "mode", "reason", "admin_comment"}
     assert (sent["placement"], sent["mode"]) == ("burst", "shadow")
 
 

@@ -69,7 +69,7 @@ def test_a_kill_leaves_nothing_that_hinders_the_next_start(
     assert settings.paths.submit_socket.exists()
     process.start()
     with process.client() as client:
-        assert client.ping().ok
+        assert client.ping().pid
     second = run_and_fail(process._environment)
     assert second.returncode == 2
     assert "another advisor serve" in second.stderr

@@ -91,7 +91,6 @@ class World:
         return AdviseReply(
             v=1,
             seq=1,
-            ok=True,
             id=f"again-{len(self.asked)}",
             placement=where,
             mode=self.mode,

@@ -1,8 +1,9 @@
-"""The compact answer says what the JSON one says, and is judged as a whole as well."""
+"""The answer as the server writes it: read to its end, judged as a whole."""
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,19 @@ from hypothesis import strategies as st
 
 from advisor.service.exchange import protocol
 from advisor.service.exchange.protocol import AdviseReply
-from tests.hooks.slurm_double import LUA_VERSIONS, Network, SlurmDouble, Submitted
+from tests.hooks.answers import framed
+from tests.hooks.slurm_double import (
+    LUA_VERSIONS,
+    NICE_OFFSET,
+    PARTITIONS,
+    Network,
+    SlurmDouble,
+    Submitted,
+)
 
 GOOD = AdviseReply(
     v=1,
     seq=0,
-    ok=True,
     partition="burst",
     features="x86&spot",
     prefer="spot",
@@ -36,7 +44,6 @@ replies = st.builds(
     AdviseReply,
     v=st.just(1),
     seq=st.just(0),
-    ok=st.just(True),
     partition=words,
     features=words,
     prefer=words,
@@ -61,13 +68,13 @@ def told(lua: str, line_of: Callable[[int], bytes], folder: Path) -> Submitted:
 @pytest.mark.parametrize("lua", LUA_VERSIONS)
 def test_nothing_is_left_of_the_answer_before(lua: str, tmp_path: Path) -> None:
     """All answers are read into one table, and all changes gathered in another."""
-    nothing = AdviseReply(v=1, seq=0, ok=True)
-    said = [GOOD, nothing, AdviseReply(v=1, seq=0, ok=True, nice=7), GOOD]
+    nothing = AdviseReply(v=1, seq=0)
+    said = [GOOD, nothing, AdviseReply(v=1, seq=0, nice=7), GOOD]
     left = iter(said)
 
     def answer(line: bytes) -> bytes:
         seq = json.loads(line)["seq"]
-        return protocol.encode_reply(msgspec.structs.replace(next(left), seq=seq), compact=True)
+        return answered(seq, next(left))
 
     slurm = SlurmDouble(lua, Network(answer), tmp_path)
     done = [slurm.submit({"time_limit": 60.0}) for _ in said]
@@ -77,25 +84,23 @@ def test_nothing_is_left_of_the_answer_before(lua: str, tmp_path: Path) -> None:
     assert [len(each.messages) for each in done] == [1, 0, 0, 1]
 
 
-@given(lua=st.sampled_from(LUA_VERSIONS), reply=replies, framed=st.booleans())
-def test_says_what_json_says(lua: str, reply: AdviseReply, *, framed: bool) -> None:
-    def line_of(seq: int, *, compact: bool) -> bytes:
-        answer = msgspec.structs.replace(reply, seq=seq)
-        # "" is no value that the server ever sends, and in the compact form it is none at all
-        emptied = {name: None for name in reply.__struct_fields__ if getattr(reply, name) == ""}
-        emptied = {name: None for name in emptied if name not in ("id", "placement", "mode", "reason")}
-        emptied_answer = msgspec.structs.replace(answer, **emptied)
-        return protocol.encode_reply(emptied_answer, compact=compact, framed=framed)
-
+@given(lua=st.sampled_from(LUA_VERSIONS), reply=replies)
+def test_any_answer_is_set_as_a_whole_or_not_at_all(lua: str, reply: AdviseReply) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        as_json = told(lua, lambda seq: line_of(seq, compact=False), Path(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        compact = told(lua, lambda seq: line_of(seq, compact=True), Path(folder))
-    assert (compact.changes, compact.messages) == (as_json.changes, as_json.messages)
+        done = told(lua, lambda seq: answered(seq, reply), Path(folder))
+    said = {name: getattr(reply, name) for name in ("partition", "features", "prefer", "admin_comment")}
+    said = {name: text.encode().decode("latin-1") for name, text in said.items() if text}
+    said |= {"site_factor": reply.site_factor, "nice": None if not reply.nice else NICE_OFFSET + reply.nice}
+    limit = reply.time_limit if reply.partition and (reply.time_limit or 0) > 60 else None
+    if done.changes:
+        highest = PARTITIONS[reply.partition]["max_time"] if reply.partition else math.inf
+        said["time_limit"] = None if limit is None else min(limit, highest)
+        assert done.changes == {name: value for name, value in said.items() if value is not None}
+    assert len(done.messages) <= bool(done.changes and reply.message)
 
 
 def test_all_of_it_is_set(lua: str, tmp_path: Path) -> None:
-    done = told(lua, compact_line, tmp_path)
+    done = told(lua, framed_line, tmp_path)
     assert done.changes == {
         "partition": "burst",
         "features": "x86&spot",
@@ -108,25 +113,27 @@ def test_all_of_it_is_set(lua: str, tmp_path: Path) -> None:
     assert done.messages == [GOOD.message]
 
 
-def compact_line(seq: int) -> bytes:
-    line = protocol.encode_reply(msgspec.structs.replace(GOOD, seq=seq), compact=True)
-    assert line.count(b"\t") == 9
+def line_of(seq: int) -> bytes:
+    line = answered(seq, GOOD)[6:]
+    assert line.count(b"\t") == 10
     return line
 
 
+def answered(seq: int, reply: AdviseReply) -> bytes:
+    return protocol.encode_hook_reply(msgspec.structs.replace(reply, seq=seq))
+
+
 def test_a_newer_server_may_say_more(lua: str, tmp_path: Path) -> None:
-    done = told(lua, lambda seq: compact_line(seq)[:-1] + b"\tnew\n", tmp_path)
+    done = told(lua, lambda seq: framed(line_of(seq)[:-1] + b"\tnew\n"), tmp_path)
     assert done.changes["partition"] == "burst"
-
-
-def test_a_server_that_knows_no_compact_form_is_understood(lua: str, tmp_path: Path) -> None:
-    done = told(lua, lambda seq: protocol.encode_line(msgspec.structs.replace(GOOD, seq=seq)), tmp_path)
-    assert done.changes["admin_comment"] == GOOD.admin_comment
 
 
 WRONG: dict[str, Callable[[bytes], bytes]] = {
     "another version": lambda line: b"2" + line[1:],
     "another job's": lambda line: line.replace(b"1\t1\t", b"1\t2\t", 1),
+    "no number of a question": lambda line: line.replace(b"1\t1\t", b"1\t\t", 1),
+    "a refusal": lambda line: line.replace(b"1\t1\t\t", b"1\t1\tserver.busy\t", 1),
+    "a refusal of another question": lambda line: line.replace(b"1\t1\t\t", b"1\t0\tserver.busy\t", 1),
     "no number": lambda line: line.replace(b"\t-10\t", b"\tten\t"),
     "half a number": lambda line: line.replace(b"\t-10\t", b"\t-\t"),
     "a number too large": lambda line: line.replace(b"\t-10\t", b"\t-2000000001\t"),
@@ -141,13 +148,13 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_one_wrong_field_spoils_all(lua: str, tmp_path: Path, kind: str) -> None:
-    done = told(lua, lambda seq: WRONG[kind](compact_line(seq)), tmp_path)
+    done = told(lua, lambda seq: framed(WRONG[kind](line_of(seq))), tmp_path)
     assert (done.changes, done.messages) == ({}, [])
 
 
 def framed_line(seq: int) -> bytes:
-    line = protocol.encode_reply(msgspec.structs.replace(GOOD, seq=seq), compact=True, framed=True)
-    assert line == b"=%05d" % len(compact_line(seq)) + compact_line(seq)
+    line = answered(seq, GOOD)
+    assert line == framed(line_of(seq))
     return line
 
 
@@ -157,7 +164,6 @@ def test_a_framed_answer_is_read_to_its_end_and_the_connection_kept(lua: str, tm
     for _ in range(1200):  # the numbers of the questions go round in between
         assert slurm.submit({"time_limit": 60.0}).changes["admin_comment"] == GOOD.admin_comment
     assert network.connects == 1
-    assert json.loads(network.requests[0])["framed"] is True
 
 
 WRONG_FRAMES: dict[str, Callable[[bytes], bytes]] = {
