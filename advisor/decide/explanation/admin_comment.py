@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -78,14 +78,23 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
     advice's ``values()``, where the caller has them.
     """
     decisive = advice.decisive
-    words = _decided(advice.placement, advice.mode, decisive.reason, advice.size, advice.capacity)
-    text = f'{{"burst_advisor":{_COMMENT_VERSION},"id":{_ascii_json(advice.advice_id)},{words}'
+    words = {
+        "burst_advisor": _COMMENT_VERSION,
+        "id": advice.advice_id,
+        "to": advice.placement,
+        "mode": advice.mode,
+        "why": clean(decisive.reason),
+        "size": clean(advice.size),
+    }
+    if advice.capacity:
+        words["on"] = advice.capacity
+    text = _ascii_json(words)[:-1]
     if limit := advice.time_limit:
         # never cut either: without it a user's limit would be learned wrong from the accounting
         text += f',"limit":[{round(limit.asked_seconds)},{round(limit.given_seconds)}]'
     if advice.hedge:
         stop = advice.hedge.stop_seconds
-        kept = [advice.hedge.kind, round(stop, 1) if math.isfinite(stop) else None]
+        kept = [advice.hedge.kind, round(stop, 1) if isfinite(stop) else None]
         text += f',"hedge":{_ascii_json(kept)}'
     if advice.origin:
         text += f',"from":{_ascii_json(advice.origin)}'
@@ -103,41 +112,16 @@ def admin_comment(advice: Advice, *, values: Mapping[str, float] | None = None) 
     return whole
 
 
-@lru_cache(maxsize=256)
-def _decided(placement: str, mode: str, reason: str, size: str, capacity: str | None) -> str:
-    """The words of an AdminComment of which there are few: kept, and not put together inside sbatch."""
-    words = {"to": placement, "mode": mode, "why": clean(reason), "size": clean(size)}
-    return _ascii_json(words | {"on": capacity} if capacity else words)[1:-1]
-
-
 def _written(values: Mapping[str, float]) -> str:
     """Names and numbers, to four digits, without those that JSON has no words for."""
-    numbers = tuple(values.values())
-    # one unknown or infinite number makes the sum so: all are looked at, and written, in one step
-    text = _written_plainly(tuple(values), numbers) if math.isfinite(sum(numbers)) else None
-    if text is not None:
-        return text
     return ",".join(
-        f'"{name}":{value:.4g}' for name, value in values.items() if math.isfinite(value) and _is_plain(name)
+        [f'"{name}":{value:.4g}' for name, value in values.items() if isfinite(value) and _is_plain(name)]
     )
 
 
 def _is_plain(name: str) -> bool:
     """Whether a name needs no escaping: those of a newer release's answers are not known here."""
     return name in NAMES or (name.isidentifier() and name.isascii() and len(name) <= DETAIL_LIMIT)
-
-
-@lru_cache(maxsize=256)
-def _written_plainly(names: tuple[str, ...], numbers: tuple[float, ...]) -> str | None:
-    """Finite numbers; None where not all names are plain. Kept: who submits in a loop is told the same."""
-    layout = _layout(names)
-    return None if layout is None else layout % numbers
-
-
-@lru_cache(maxsize=256)
-def _layout(names: tuple[str, ...]) -> str | None:
-    """How numbers of those names are written; None where not all are plain."""
-    return ",".join(f'"{name}":%.4g' for name in names) if all(map(_is_plain, names)) else None
 
 
 def _ascii_json(value: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from functools import lru_cache
 from typing import Final
 
 from advisor.model.advice import Quantity
@@ -29,7 +28,6 @@ def clean(text: str, limit: int = DETAIL_LIMIT) -> str:
     return shown if len(shown) <= limit and len(window) == len(text) else shown[: limit - 1].rstrip() + "…"
 
 
-@lru_cache(maxsize=256)
 def duration(seconds: float) -> str:
     """A time for people: ``45 s``, ``12 min``, ``2 h 05 min``, ``3 d 04 h``; NaN is ``unknown``."""
     if not math.isfinite(seconds):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
@@ -93,7 +92,8 @@ def message(
     if advice.partition is None:
         return None
     values = advice.values() if values is None else values
-    line = _start_of_message(advice.partition, advice.capacity)
+    node = f" ({advice.capacity} node)" if advice.capacity else ""
+    line = f"Burst Advisor: starts in the cloud, partition {clean(advice.partition)}{node}"
     wait, saving = values.get("predicted_wait"), values.get("predicted_saving")
     if wait is not None:
         line += f": expected wait here {duration(wait)}"
@@ -104,20 +104,9 @@ def message(
     if advice.hedge:
         line += f". {hedge_sentence(advice.hedge)}"
     if opt_out_comment:
-        line += _end_of_message(opt_out_comment)
+        line += f". To stay: --comment={clean(opt_out_comment)}"
     # of parts that are clean it only has to be short enough
     return line if len(line) <= MESSAGE_LIMIT else clean(line, MESSAGE_LIMIT)
-
-
-@lru_cache(maxsize=64)
-def _start_of_message(partition: str, capacity: str | None) -> str:
-    node = f" ({capacity} node)" if capacity else ""
-    return f"Burst Advisor: starts in the cloud, partition {clean(partition)}{node}"
-
-
-@lru_cache(maxsize=64)
-def _end_of_message(opt_out_comment: str) -> str:
-    return f". To stay: --comment={clean(opt_out_comment)}"
 
 
 def explanation(advice: Advice) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from functools import lru_cache
 from itertools import repeat
 from typing import Final
 
@@ -42,18 +41,11 @@ _CLOUD_FASTER: Final = Reason.CLOUD_FASTER
 
 def win_probability(case: PlacementCase) -> float:
     """Probability that the cloud is faster: of wait > start + (s(c) - 1) * run, taken as independent."""
-    slowdown = case.performance_ratio - 1.0
-    return _win_probability(case.wait.quantiles, case.run.quantiles, case.starts_after_seconds, slowdown)
-
-
-@lru_cache(maxsize=64)
-def _win_probability(
-    waits: tuple[float, ...], runs: tuple[float, ...], boot: float, slowdown: float
-) -> float:
-    """Kept: who submits in a loop is forecast the same."""
+    waits, runs = case.wait.quantiles, case.run.quantiles
+    start, slowdown = case.starts_after_seconds, case.performance_ratio - 1.0
     pairs = len(waits) * len(runs)
     # `penalty_seconds` of each run, written out: twenty calls less inside sbatch
-    penalties = [boot + slowdown * run for run in runs] if slowdown else [boot] * len(runs)
+    penalties = [start + slowdown * run for run in runs] if slowdown else [start] * len(runs)
     return (pairs - sum(map(bisect_right, repeat(waits), penalties))) / pairs
 
 

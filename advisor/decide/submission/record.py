@@ -13,7 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
@@ -181,30 +181,10 @@ def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: fl
     float
         Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
     """
-    global _last  # noqa: PLW0603 (remembers a pure function's last answer; replaced as a whole)
-    worked = _last
-    if worked is None or worked.bands is not record.bands or worked.settings is not settings:
-        # kept: a record stays for many submissions
-        worked = _last = _work_out(record.bands, settings)
-    return worked.trusted[bisect_right(worked.edges, chance) - 1] if worked.trusted else 0.0
-
-
-class _Worked(NamedTuple):
-    """What was worked out last, and of what: what counts for a job in each band; nothing for other bands."""
-
-    bands: tuple[Earned, ...]
-    settings: PlacementSettings
-    edges: tuple[float, ...]
-    trusted: tuple[float, ...]
-
-
-_last: _Worked | None = None
-
-
-def _work_out(earned: tuple[Earned, ...], settings: PlacementSettings) -> _Worked:
     edges, likely = bands(settings.win_probability)
-    trusted = _trusted(earned, settings, edges, likely) if len(earned) == len(edges) else ()
-    return _Worked(earned, settings, edges, tuple(trusted))
+    if len(record.bands) != len(edges):
+        return 0.0
+    return _trusted(record.bands, settings, edges, likely)[bisect_right(edges, chance) - 1]
 
 
 def _trusted(

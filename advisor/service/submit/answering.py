@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.decide.explanation import wording
@@ -23,21 +24,27 @@ from advisor.decide.submission.advise import advise
 from advisor.decide.submission.demand import boot_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
-from advisor.model.estimate import NO_SIZE, Estimates
+from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AdviseRequest, AgainRequest
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.kept_estimates import KeptEstimates
 from advisor.service.submit.recent import RecentSubmissions, Submission
-from advisor.service.submit.repeated import Answered, Asked, RepeatedMoves
 from advisor.service.submit.state_holder import KnownNow, StateHolder
 from advisor.service.submit.submission import MAX_CONSTRAINT, job_of
 
 _NO_CLOUD: Final = CloudState()
 _ACT: Final = Mode.ACT
 _RESERVED: Final = Capacity.RESERVED
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One advice as given: the reply's content, the record for the ledger, what the job does to the site."""
+
+    reply: AdviseReply
+    record: AdviceRecord
+    submission: Submission
 
 
 class Answerer:
@@ -63,8 +70,6 @@ class Answerer:
         # unique across restarts: start time, a random part, a counter
         self._id_prefix = f"{int(clock()):x}-{secrets.token_hex(3)}-"
         self._ids = itertools.count(1)
-        self._kept = KeptEstimates()
-        self._repeated = RepeatedMoves()
         self.estimator_errors = 0
 
     @property
@@ -80,9 +85,7 @@ class Answerer:
             state = self._site_state(knowledge, now, request.configured_at)
             job = self._job(request, knowledge, now)
             estimates = self._estimates(knowledge, job, state)
-            advice_id = f"{self._id_prefix}{next(self._ids):x}"
-            asked = Asked(request, knowledge, state, job, estimates, advice_id)
-            answered = self._repeated.answer_to(asked) or self._worked_out(asked)
+            answered = self._answered(request, knowledge, state, job, estimates)
             if not request.dry:
                 self._note(answered.submission, job)
         return answered
@@ -94,16 +97,10 @@ class Answerer:
             now = self._clock()
             # a feature that slurm.conf has dropped meanwhile is refused by slurmctld, and the job stays
             state = _without(job, self._site_state(knowledge, now, None))
-            asked = Asked(
-                # its own constraint is named anew by what is preferred or required (`_node_features`)
-                AdviseRequest(v=VERSION, seq=request.seq, features="&".join(job.features) or None),
-                knowledge,
-                state,
-                job,
-                self._estimates_again(knowledge, job, state),
-                f"{self._id_prefix}{next(self._ids):x}",
-            )
-            answered = self._worked_out(asked, is_new=False)
+            # its own constraint is named anew by what is preferred or required (`_node_features`)
+            asked = AdviseRequest(v=VERSION, seq=request.seq, features="&".join(job.features) or None)
+            estimates = self._estimates_again(knowledge, job, state)
+            answered = self._answered(asked, knowledge, state, job, estimates)
             if answered.reply.partition is not None:
                 self._recent.add(answered.submission)
         return answered
@@ -112,22 +109,20 @@ class Answerer:
         own = self._holder.placement.usable(knowledge.settings, state.time)
         if own is None or state.cluster is None or state.record is None:
             return self._estimates(knowledge, replace(job, submit_time=state.time), state)
-        size = NO_SIZE if knowledge.model is None else knowledge.model.estimator.size_of(job)
         found = own.forecast_waiting(job, state.time)
-        return Estimates(wait=found["wait"], run=found["run"], size=size)
+        return Estimates(wait=found["wait"], run=found["run"], size=_size_of(job, knowledge))
 
-    def _worked_out(self, asked: Asked, *, is_new: bool = True) -> Answered:
-        job, state, settings = asked.job, asked.state, asked.knowledge.settings
-        advice = advise(job, state, asked.estimates, settings, advice_id=asked.advice_id)
+    def _answered(
+        self, request: AdviseRequest, knowledge: KnownNow, state: SiteState, job: Job, estimates: Estimates
+    ) -> Answered:
+        advice_id = f"{self._id_prefix}{next(self._ids):x}"
+        advice = advise(job, state, estimates, knowledge.settings, advice_id=advice_id)
         values = advice.values()
-        answered = Answered(
-            reply_to(asked.request, job, advice, values, asked.knowledge),
-            AdviceRecord(advice=advice, job=job, estimates=asked.estimates),
-            submission_of(job, advice, values, state.cloud, settings),
+        return Answered(
+            reply=reply_to(request, job, advice, values, knowledge),
+            record=AdviceRecord(advice=advice, job=job, estimates=estimates),
+            submission=submission_of(job, advice, values, state.cloud, knowledge.settings),
         )
-        if is_new:
-            self._repeated.keep(asked, answered, values)
-        return answered
 
     def _site_state(self, knowledge: KnownNow, now: float, configured_at: int | None) -> SiteState:
         snapshot = knowledge.snapshot
@@ -161,13 +156,18 @@ class Answerer:
             own = self._holder.placement.usable(knowledge.settings, state.time)
             # without a record nobody could say what may be staked
             if own is not None and state.record is not None:
-                return self._kept.of(job, own, knowledge.model)
+                found = own.forecast(job)
+                return Estimates(wait=found["wait"], run=found["run"], size=_size_of(job, knowledge))
             if knowledge.model is None:
                 return Estimates()
             return knowledge.model.estimator.estimate(job, state.cluster)
         except Exception:  # noqa: BLE001 - doubt means on-premise; counted, and shown by doctor and metrics
             self.estimator_errors += 1
             return Estimates()
+
+
+def _size_of(job: Job, knowledge: KnownNow) -> SizeEstimate:
+    return NO_SIZE if knowledge.model is None else knowledge.model.estimator.size_of(job)
 
 
 def _without(job: Job, state: SiteState) -> SiteState:

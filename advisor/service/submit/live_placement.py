@@ -65,8 +65,6 @@ class LivePlacement:
         self._advised: deque[tuple[float, Hashable]] = deque()
         self._number = 0
         self._applied = 0
-        self.changes = 0
-        """Goes up with all that a forecast rests on beside the job and the time."""
         self.time = 0.0
         """When the last look that is in here began, epoch seconds."""
         self._bounds: Bounds = {}
@@ -83,7 +81,6 @@ class LivePlacement:
         """Take in all of a look but its events, which are returned: those not taken before."""
         for column, name, code in content.names:
             self._codes.put(column, name, code)
-        self.changes += 1
         self._bounds = {"wait": content.bounds["wait"], "run": content.bounds["run"]}
         self._observer.total_processors = float(content.total_processors)
         self.time = content.time
@@ -100,16 +97,11 @@ class LivePlacement:
     def take(self, row: Floats) -> None:
         """One event."""
         tell(self._observer, row)
-        self.changes += 1
         self._applied += 1
 
     def features(self, job: Job) -> Floats:
         """What the forests look at, of a job that is submitted now."""
         return self._observer.features(self._submission_of(job))
-
-    def codes_of(self, job: Job) -> tuple[float, ...]:
-        """Size, request and the names' numbers: all that a forecast looks at of a job, but for the time."""
-        return self._submission_of(job)[1:]
 
     def _submission_of(self, job: Job) -> Submission:
         return self._codes.submission(job, job.submit_time - self._origin, learn=False)
@@ -153,11 +145,9 @@ class LivePlacement:
 
     def _withdraw_oldest(self) -> None:
         self._observer.withdraw(self._advised.popleft()[1])
-        self.changes += 1
 
     def _join(self, submission: Submission, time: float) -> None:
         self._number += 1
-        self.changes += 1
         key: Hashable = ("advised", self._number)
         fits = self._observer.would_start(submission.processors)
         self._observer.join(key, submission)

@@ -30,8 +30,6 @@ from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState, TrackRecord
 
 _MAX_SUBMISSIONS: Final = 200_000
-_KEPT_SECONDS: Final = 1.0
-"""So long a cluster is taken for the same, but for a job that joins it: all are older then by that much."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -94,7 +92,6 @@ class RecentSubmissions:
         self._started = self._started_processors = 0
         self._started_submit_sum = self._started_work = 0.0
         self._cloud_now: CloudState | None = None
-        self._cluster_then: ClusterState | None = None
         self._usd = self._at_risk = self._hedged = 0.0
         self._usd_by_account: dict[str, float] = {}
         self._reserved_nodes = self._cloud_processors = 0
@@ -126,7 +123,6 @@ class RecentSubmissions:
                 spent = self._usd_by_account.get(job.account, 0.0)
                 self._usd_by_account[job.account] = spent + job.committed_usd
             return
-        self._cluster_then = None
         starting = min(job.tasks, max(0, self._free) // job.processors) if self._queue_empty else 0
         waiting = job.tasks - starting
         work = job.processors * job.requested_seconds
@@ -150,7 +146,7 @@ class RecentSubmissions:
         cluster = self._base.cluster
         return SiteState(
             time=now,
-            cluster=None if cluster is None else self._cluster_at(cluster, self._base.time, now),
+            cluster=None if cluster is None else self._cluster(cluster, self._base.time, now),
             cloud=self._cloud(self._base.cloud),
             record=self._record(self._base.record),
             hedge_price=self._base.hedge_price,
@@ -168,12 +164,6 @@ class RecentSubmissions:
         if base is None or not self._at_risk:
             return base
         return replace(base, at_risk_seconds=base.at_risk_seconds + self._at_risk)
-
-    def _cluster_at(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
-        then = self._cluster_then
-        if then is None or not 0.0 <= now - then.time < _KEPT_SECONDS:
-            then = self._cluster_then = self._cluster(base, base_time, now)
-        return then
 
     def _cluster(self, base: ClusterState, base_time: float, now: float) -> ClusterState:
         elapsed = max(0.0, now - base_time)

@@ -35,8 +35,7 @@ from advisor.service.exchange.protocol import (
 from advisor.service.exchange.socket_file import peer_uid
 from advisor.service.exchange.spool import SpoolWriter
 from advisor.service.running.metrics import ServeMetrics, ServeReadings
-from advisor.service.submit.answering import Answerer, is_believable, starts_hedged
-from advisor.service.submit.repeated import Answered
+from advisor.service.submit.answering import Answered, Answerer, is_believable, starts_hedged
 from advisor.service.submit.state_holder import StateHolder
 
 _RECEIVE_BYTES: Final = 8192

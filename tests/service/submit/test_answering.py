@@ -26,8 +26,7 @@ from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.exchange.protocol import REPLY_BYTES, AdviseRequest, encode_line
 from advisor.service.exchange.snapshot import Snapshot
-from advisor.service.submit.answering import submission_of
-from advisor.service.submit.repeated import Answered
+from advisor.service.submit.answering import Answered, submission_of
 from tests.decide.cases import make_job
 from tests.service.site import (
     NOW,

@@ -204,17 +204,6 @@ def test_what_is_kept_is_what_a_fresh_account_says(jobs: list[Submission]) -> No
     assert asked_often.state(NOW + 1).cloud == CloudState()
 
 
-@pytest.mark.parametrize(("later", "is_kept"), [(0.9, True), (1.0, False), (-0.1, False)])
-def test_a_cluster_that_nobody_joins_is_kept_for_a_second(later: float, *, is_kept: bool) -> None:
-    recent = based_on()
-    then = recent.state(NOW + 5).cluster
-    state = recent.state(NOW + 5 + later)
-    assert state.time == NOW + 5 + later
-    assert (state.cluster is then) is is_kept
-    fresh = based_on().state(NOW + 5 + later).cluster
-    assert is_kept or state.cluster == fresh
-
-
 def test_nothing_a_snapshot_says_is_lost_where_nothing_was_advised_since() -> None:
     """Whatever is added to the state later: the price of a hedge once never reached the decision."""
     cloud = CloudState(reserved_free_nodes=5, steady_free_nodes=1, nodes_with=MappingProxyType({"spot": 4.0}))
