@@ -1,4 +1,4 @@
-"""How this package compiles its inner loops: one decorator, typed, so that the rest stays strict."""
+"""The decorator that compiles inner loops with numba, typed so that callers stay strict."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ R = TypeVar("R")
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile with numba: cached on disk, without the interpreter lock, IEEE semantics.
 
-    Fast-math stays off: it may assume that no NaN exists, and here NaN means unknown. Division by zero gives
-    an infinity or NaN, as in numpy. A user without any folder to cache in (a service user without a home)
-    compiles at every start instead.
+    Fast-math stays off: it may assume that no NaN exists, and here NaN means unknown. A division by zero
+    gives an infinity or NaN, as in numpy. Where there is no folder for the cache (a service user without a
+    home), the function is compiled at every start.
     """
     try:
         return _compiled(function, cache=True)

@@ -19,7 +19,7 @@ from advisor.decide.submission import advise
 from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import ClusterTracker, SnapshotRow, states_of
 from advisor.simulate.demand import demand_of

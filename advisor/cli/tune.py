@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from advisor.model.table import JobTable
     from advisor.predict.knn.features import Encoder
     from advisor.predict.knn.fitness import Target, TuningProblem
-    from advisor.predict.knn.knn import KnnParameters
+    from advisor.predict.knn.parameters import KnnParameters
     from advisor.predict.knn.tracker import StateColumns
     from advisor.predict.knn.tuning import GeneticSettings, TuningResult, TuningState
 

@@ -24,7 +24,7 @@ from advisor.service.admin.since import clock_text, parse_since
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
     from advisor.predict.knn.fitness import Target
-    from advisor.predict.knn.knn import KnnParameters
+    from advisor.predict.knn.parameters import KnnParameters
     from advisor.replay.own_history import OwnJobs
     from advisor.replay.whatif import WhatIfRow
 

@@ -14,7 +14,7 @@ from advisor.model.settings import EstimatorSettings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import FeatureSchema
 from advisor.predict.knn.fitness import Target
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tuning import TuningState
 
 PARAMETERS_KIND: Final = "parameters"

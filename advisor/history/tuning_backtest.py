@@ -11,7 +11,7 @@ from advisor.history.parameters import TARGETS
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Fitness, Target, TuningProblem
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 
 

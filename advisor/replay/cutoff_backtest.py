@@ -17,7 +17,7 @@ from advisor.model.site import Cutoff
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Target
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 from advisor.replay.cutoff_choice import PastJobs, choose_cutoff
 from advisor.replay.estimates import Rows, estimate_rows

@@ -3,22 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.model.estimate import Estimate
 from advisor.model.table import JobTable
 from advisor.predict.forecast.rolling import Known
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Target
-from advisor.predict.knn.knn import EstimateColumns, KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Tick: TypeAlias = Callable[[int], None]
 
-__all__ = ["Known", "estimate_rows"]
+__all__ = ["EstimateColumns", "Known", "estimate_rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EstimateColumns:
+    """Many estimates: the fields of :class:`Estimate` as arrays of one length."""
+
+    seconds: Floats
+    variance: Floats
+    lower: Floats
+    upper: Floats
+    neighbours: NDArray[np.int64]
+    coverage: float
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def estimate(self, index: int) -> Estimate:
+        """One row as a record."""
+        return Estimate(
+            seconds=float(self.seconds[index]),
+            variance=float(self.variance[index]),
+            lower=float(self.lower[index]),
+            upper=float(self.upper[index]),
+            coverage=self.coverage,
+            neighbours=int(self.neighbours[index]),
+        )
 
 
 def estimate_rows(

@@ -19,7 +19,7 @@ from advisor.model.table import JobTable
 from advisor.predict.forecast.forecast_rows import ForecastOptions, estimates_at, forecast_rows
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import Target
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
 from advisor.replay.estimates import estimate_rows
 from advisor.replay.whatif import EstimatesAt, History, JobAt, Rows, window_rows

@@ -18,7 +18,7 @@ from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
 from advisor.predict.knn import tuning
 from advisor.predict.knn.features import CUNHA_TABLE_I, WITH_PROCESSORS
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from tests.conftest import ROOT
 
 runner = CliRunner()

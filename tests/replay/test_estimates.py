@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from advisor.model import JobTable
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
 from advisor.replay.estimates import Known, estimate_rows
 

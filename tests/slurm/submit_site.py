@@ -15,7 +15,7 @@ from advisor.history.models import ModelStore
 from advisor.model import Job, JobOutcome
 from advisor.model.settings import Settings
 from advisor.predict.knn.features import Encoder, FeatureSchema
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.service.exchange import snapshot
 from advisor.service.submit.models import PREDICTOR_KIND

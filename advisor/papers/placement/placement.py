@@ -38,11 +38,11 @@ from advisor.papers.placement.placement_results import (
 from advisor.predict.forecast.forecast_rows import COVERAGE, ForecastColumns, ForecastOptions, forecast_rows
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.fitness import TEST_ENTRIES, Target, TuningProblem
-from advisor.predict.knn.knn import EstimateColumns, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns, states_of
 from advisor.predict.knn.tuning import GeneticSettings, tune
 from advisor.replay.cutoff_choice import PastJobs, choose_cutoff
-from advisor.replay.estimates import estimate_rows
+from advisor.replay.estimates import EstimateColumns, estimate_rows
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

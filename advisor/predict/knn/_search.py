@@ -1,9 +1,8 @@
-"""The compiled half of the k-NN estimator: search, estimate, and upkeep of the ranges.
+"""Compiled search, estimate and range upkeep of the k-NN estimator.
 
-Cases lie feature by feature, ``cases[feature, slot]``, so that one feature of many cases is one contiguous
-run of memory: the distance sum is built up a block of cases at a time in vector registers, which beats giving
-up early on single cases (measured: docs/designs/0002-knn-search.md). Every function writes into arrays handed
-in.
+Cases are stored by feature, ``cases[feature, slot]``, so that one feature of many cases is contiguous: the
+distances of a block of cases are summed in vector registers. This is faster than giving up early on single
+cases (measured: docs/designs/0002-knn-search.md). Every function writes into arrays of the caller.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 BLOCK: Final = 512
-"""Cases whose distances are built up together: 4 KiB of sums stay in the first-level cache."""
+"""Cases whose distances are summed together: their 4 KiB of sums fit the first-level cache."""
 
 SECONDS, VARIANCE, LOWER, UPPER, NEIGHBOURS = range(5)
 """Columns of a result."""
 
 SMALLEST_RANGE: Final = 1e-290
-"""A smaller range counts as none: its reciprocal would not be finite."""
+"""A range up to this counts as none: its reciprocal would not be finite."""
 
 
 class Base(NamedTuple):
-    """A knowledge base as the compiled functions see it; slots beyond the used ones hold anything."""
+    """The knowledge base as compiled functions see it; unused slots hold arbitrary values."""
 
     cases: Floats  # (features, slots)
     labels: Floats
@@ -44,7 +43,7 @@ class Base(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Which slots are searched: ``begin`` to ``end``, from the block of slot ``newest`` back in time."""
+    """Slots to search: ``begin`` up to ``end``, from the block of slot ``newest`` back in time."""
 
     begin: int
     end: int
@@ -52,7 +51,7 @@ class Window(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in, kept between questions; ``best`` and ``slots`` end with the k nearest."""
+    """Working arrays, reused by every search; afterwards ``best`` and ``slots`` hold the k nearest."""
 
     sums: Floats  # (BLOCK,)
     best: Floats  # (k,) squared distances, nearest first
@@ -61,15 +60,15 @@ class Scratch(NamedTuple):
 
 
 def scratch_for(k: int) -> Scratch:
-    """Room for questions with k neighbours."""
+    """Allocate the working arrays for k neighbours."""
     return Scratch(np.empty(BLOCK), np.empty(k), np.empty(k, np.int64), np.empty((2, k)))
 
 
 @compiled
 def squared_distances(base: Base, first: int, query: Floats, sums: Floats) -> None:
-    """Eq. 1 without its root, for the ``len(sums)`` cases from slot ``first`` on.
+    """Square of Eq. 1 for the ``len(sums)`` cases from slot ``first`` on.
 
-    A feature without a range (all known values equal, or none known) is compared by overlap, as a nominal
+    A feature without a range (all known values equal, or none known) is compared by overlap, like a nominal
     one: 0 where equal, else 1.
     """
     sums[:] = 0.0
@@ -97,7 +96,7 @@ def squared_distances(base: Base, first: int, query: Floats, sums: Floats) -> No
 
 @compiled
 def _comes_first(time: float, job_id: int, other_time: float, other_id: int) -> bool:
-    """At equal distance: newer first, then the smaller job id."""
+    """Order at equal distance: the newer case first, then the smaller job id."""
     if time != other_time:
         return time > other_time
     return job_id < other_id
@@ -105,38 +104,38 @@ def _comes_first(time: float, job_id: int, other_time: float, other_id: int) -> 
 
 @compiled
 def insert(base: Base, distance: float, slot: int, scratch: Scratch, found: int) -> int:
-    """Put a case among the nearest so far, kept in order, if it belongs there; returns how many there are."""
+    """Insert a case into the sorted list of the nearest if it belongs there; returns the list's length."""
     best, slots = scratch.best, scratch.slots
     k = len(best)
     time, job_id = base.times[slot], base.job_ids[slot]
-    place = found
+    rank = found
     if found == k:
-        place = k - 1
-        last = slots[place]
-        if distance > best[place] or (
-            distance == best[place] and not _comes_first(time, job_id, base.times[last], base.job_ids[last])
+        rank = k - 1
+        last = slots[rank]
+        if distance > best[rank] or (
+            distance == best[rank] and not _comes_first(time, job_id, base.times[last], base.job_ids[last])
         ):
             return found
     else:
         found += 1
-    while place > 0:
-        before = slots[place - 1]
-        if best[place - 1] < distance or (
-            best[place - 1] == distance
+    while rank > 0:
+        before = slots[rank - 1]
+        if best[rank - 1] < distance or (
+            best[rank - 1] == distance
             and not _comes_first(time, job_id, base.times[before], base.job_ids[before])
         ):
             break
-        best[place] = best[place - 1]
-        slots[place] = before
-        place -= 1
-    best[place] = distance
-    slots[place] = slot
+        best[rank] = best[rank - 1]
+        slots[rank] = before
+        rank -= 1
+    best[rank] = distance
+    slots[rank] = slot
     return found
 
 
 @compiled
 def _merge(base: Base, sums: Floats, first: int, scratch: Scratch, found: int) -> int:
-    """Merge a block of distances into the nearest so far; returns how many there are."""
+    """Insert a block of cases into the sorted list of the nearest; returns the length of the list."""
     best = scratch.best
     k = len(best)
     for case in range(len(sums)):
@@ -151,7 +150,7 @@ def _merge(base: Base, sums: Floats, first: int, scratch: Scratch, found: int) -
 def nearest(base: Base, window: Window, query: Floats, scratch: Scratch) -> int:
     """Find the nearest cases; returns how many were found.
 
-    The search goes back in time: near cases are often new, so the bound is tight early.
+    The search goes back in time: near cases are often recent, so the bound is tight early.
     """
     begin, end = window.begin, window.end
     found = 0
@@ -167,9 +166,9 @@ def nearest(base: Base, window: Window, query: Floats, scratch: Scratch) -> int:
 
 @compiled
 def weigh(base: Base, scratch: Scratch, found: int, omega: float, coverage: float, result: Floats) -> None:
-    """Eq. 2 to 4 and the interval, from the ``found`` nearest.
+    """Compute Eq. 2 to 4 and the interval from the ``found`` nearest cases.
 
-    Kernels that all underflow leave NaN; a kernel sum of at most 1 leaves an infinite variance.
+    The estimate is NaN where all kernels underflow, the variance infinite where they sum to at most 1.
     """
     result[:NEIGHBOURS] = math.nan
     result[VARIANCE] = math.inf
@@ -183,13 +182,13 @@ def weigh(base: Base, scratch: Scratch, found: int, omega: float, coverage: floa
         label = base.labels[scratch.slots[i]]
         total += kernel
         weighted += kernel * label
-        place = i  # insertion keeps the labels in order for the quantiles
-        while place > 0 and ordered[0, place - 1] > label:
-            ordered[0, place] = ordered[0, place - 1]
-            ordered[1, place] = ordered[1, place - 1]
-            place -= 1
-        ordered[0, place] = label
-        ordered[1, place] = kernel
+        rank = i  # insertion sort: the quantiles need the labels in order
+        while rank > 0 and ordered[0, rank - 1] > label:
+            ordered[0, rank] = ordered[0, rank - 1]
+            ordered[1, rank] = ordered[1, rank - 1]
+            rank -= 1
+        ordered[0, rank] = label
+        ordered[1, rank] = kernel
     if not total > 0.0:  # every kernel underflowed, or there is no neighbour
         return
     estimate = weighted / total
@@ -204,14 +203,14 @@ def weigh(base: Base, scratch: Scratch, found: int, omega: float, coverage: floa
 
 @compiled
 def _interval(ordered: Floats, found: int, total: float, coverage: float, result: Floats) -> None:
-    """Weighted quantiles of the neighbours' labels, the query itself counted as one more case.
+    """Weighted quantiles of the neighbours' labels, with the query counted as one more case.
 
-    The query's own label, of weight K(0) = 1, may lie anywhere, so each tail keeps the share
-    ``(1 - coverage) / 2`` of ``total + 1`` (weighted conformal reasoning, Tibshirani et al. 2019); where the
-    neighbours are too few for that, their whole span is the interval.
+    The query's own label, of weight K(0) = 1, may lie anywhere, so each tail has the share ``(1 - coverage) /
+    2`` of ``total + 1`` (weighted conformal prediction, Tibshirani et al. 2019). Where there are too few
+    neighbours for that, the interval spans all of them.
     """
     tail = (1.0 - coverage) / 2.0 * (total + 1.0) - 1.0
-    tail += 1e-9 * total  # so that rounding keeps no whole neighbour
+    tail += 1e-9 * total  # a rounding error must not keep a neighbour that belongs to the tail
     last = found - 1
     low = 0
     below = ordered[1, 0]
@@ -256,10 +255,10 @@ def extremes(column: Floats) -> tuple[float, float]:
 
 @compiled
 def replace_case(base: Base, slot: int, size: int, features: Floats, label: float) -> None:
-    """Write a case's features and label into a slot and keep each feature's range exact.
+    """Write a case into a slot and keep each feature's range exact.
 
-    ``size`` is the number of cases if the slot held one that leaves, and 0 if it was free. When the case
-    that leaves held an extreme, that feature's range is found anew.
+    ``size`` is the number of cases where the slot held one that is dropped, and 0 where it was free. A
+    feature's range is searched again when the dropped case held one of its ends.
     """
     base.labels[slot] = label
     low, high = base.low, base.high

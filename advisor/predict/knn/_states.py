@@ -1,6 +1,7 @@
-"""The states of a whole log at once: sorted event lists merged by one compiled pass.
+"""Cluster states at every submission of a log, by one compiled pass over sorted events.
 
-Same rules as :class:`advisor.predict.knn.tracker.ClusterTracker`, which it is tested against event by event.
+The rules are those of :class:`advisor.predict.knn.tracker.ClusterTracker`; the tests compare the two event by
+event.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StateColumns:
-    """One state a row: the fields of :class:`ClusterState` as arrays of one length."""
+    """One state per row: the fields of :class:`ClusterState` as arrays of one length."""
 
     time: Floats
     queue_size: Integers
@@ -39,24 +40,16 @@ class StateColumns:
         return len(self.time)
 
     def state(self, row: int) -> ClusterState:
-        """One row as a record."""
+        """The state of one row."""
         return ClusterState(**{field.name: getattr(self, field.name)[row].item() for field in fields(self)})
 
 
 def states_of(table: JobTable) -> StateColumns:
-    """The state met by each submission of a log, in the table's row order.
+    """The state that each submission of a log meets, in the table's row order.
 
-    Parameters
-    ----------
-    table : JobTable
-        Rows in any order. A wait below 0 counts as 0. A row that never ran (run time 0 or less) waits and
-        then leaves the queue. Unknown requests: see :mod:`advisor.predict.knn.tracker`.
-
-    Returns
-    -------
-    StateColumns
-        Row i is what row i of the table met; ``time`` is its submission. Where the table does not know its
-        machine's size, the most processors seen busy so far stand for it.
+    Rows may be in any order. A wait below 0 counts as 0. A row with a run time of 0 or less waits and then
+    leaves the queue. Where the table does not know its machine's size, the most processors that were busy so
+    far stand for it. Unknown requests: see :mod:`advisor.predict.knn.tracker`.
     """
     order = np.argsort(table.submit, kind="stable")
     submit = table.submit[order]
@@ -100,7 +93,7 @@ def states_of(table: JobTable) -> StateColumns:
 
 
 def _filled_requests(request: Floats) -> Floats:
-    """Requests with the unknown ones as the mean of the known ones before them, in whole seconds."""
+    """Requests in seconds; unknown ones become the mean of the known ones before them, in whole seconds."""
     known = np.isfinite(request) & (request >= 0)
     counts = np.cumsum(known)
     means = np.rint(np.cumsum(np.where(known, request, 0.0)) / np.maximum(counts, 1))
@@ -108,7 +101,7 @@ def _filled_requests(request: Floats) -> Floats:
 
 
 class _Events(NamedTuple):
-    """Jobs by rank of submission, and their ranks in the order of what happens to them."""
+    """Jobs by rank of submission, and these ranks in the order of later events; times in seconds."""
 
     submit: Floats
     start: Floats
@@ -125,10 +118,10 @@ class _Events(NamedTuple):
 def _sweep(  # noqa: C901, PLR0915 (one pass over all event lists: every counter is used by each)
     events: _Events, total_processors: int, integers: Integers, floats: Floats
 ) -> None:
-    """Fill the columns, submissions in order.
+    """Fill the columns in the order of submissions.
 
-    Jobs are known by their rank of submission. An event at or before a submission's time counts when its job
-    was submitted before it: the sorted lists are stable, so those of later rank at the same time come last.
+    Jobs are identified by their rank of submission. An event at or before a submission counts when its job
+    has a lower rank; the sorts are stable, so at equal times jobs of higher rank come last.
     """
     submit, start, end, settled, by_start, by_end, by_settled, processors, request = events
     n = len(submit)
@@ -171,7 +164,7 @@ def _sweep(  # noqa: C901, PLR0915 (one pass over all event lists: every counter
             if end[job] > start[job]:
                 owed -= processors[job] * (start[job] + request[job])
                 owing -= processors[job]
-        queued = queued if waiting else 0.0  # rounding, if any, ends here
+        queued = queued if waiting else 0.0  # drops accumulated rounding
         owed = owed if owing else 0.0
         total = total_processors if total_processors > 0 else most_busy
         integers[0, rank] = waiting

@@ -1,8 +1,8 @@
-"""What the estimators look at: the input features of Cunha et al., Table I, and how they become numbers.
+"""Input features of Cunha et al., Table I, and their encoding as numbers.
 
-A vector of features is float64, NaN where a value is unknown. A nominal value becomes a code by hashing its
-text, so no vocabulary has to grow, be bounded, stored, or shared between the process that learns and the one
-that answers; equal names have equal codes everywhere, and two names collide with a chance of 2**-52.
+A feature vector is float64, NaN where a value is unknown. A nominal value is encoded by a hash of its text.
+No vocabulary has to be stored, bounded, or shared between the process that learns and the one that answers:
+equal names have equal codes everywhere, and two different names collide with probability 2**-52.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FeatureSchema:
     Parameters
     ----------
     name : str
-        What the schema is called in manifests.
+        The schema's name in manifests.
     features : tuple of str
         Known names: ``user group queue account qos name`` (nominal); ``requested_time processors nodes memory
         requested_work`` (of the job); ``submission_time weekday time_since_midnight`` (site's local time);
@@ -117,7 +117,7 @@ class FeatureSchema:
 
     @property
     def nominal(self) -> NDArray[np.bool_]:
-        """Which features are compared by overlap."""
+        """Whether each feature is nominal and so compared by overlap; shape (features,)."""
         return np.array([feature in _JOB_NOMINAL for feature in self.features])
 
 
@@ -137,7 +137,7 @@ CUNHA_TABLE_I: Final = FeatureSchema(
         "free_processors",
     ),
 )
-"""The published features. The requested processors are not among them."""
+"""The published features; the requested processors are not among them."""
 
 WITH_PROCESSORS: Final = FeatureSchema("cunha-table-1+processors", (*CUNHA_TABLE_I.features, "processors"))
 """The published features and the requested processors."""
@@ -150,16 +150,14 @@ def code_of(text: str) -> float:
 
 
 class Encoder:
-    """Turns jobs, and states of the cluster, into vectors of a schema.
+    """Turns jobs and cluster states into feature vectors.
 
     Parameters
     ----------
-    schema : FeatureSchema
-        What to look at.
     start_of_log : float
-        Epoch seconds of time 0: 0 live, the log's start in a replay. Needed for week days.
+        Epoch seconds of time 0: 0 live, the log's start in a replay. Weekdays depend on it.
     utc_offset_seconds : float
-        The site's offset from UTC: midnight is the users' midnight.
+        The site's offset from UTC: times of day are local.
     """
 
     def __init__(
@@ -176,38 +174,16 @@ class Encoder:
         self._reads = [self._reader(feature) for feature in schema.features]
 
     def encode(self, job: Job, state: ClusterState | None) -> Floats:
-        """Encode one submission.
-
-        Parameters
-        ----------
-        job : Job
-            As submitted.
-        state : ClusterState or None
-            What it met; None leaves the cluster's features unknown.
-
-        Returns
-        -------
-        ndarray of shape (features,)
-            NaN where unknown.
-        """
+        """Encode one submission, shape (features,); NaN where unknown, as without a state."""
         local = job.submit_time + self.start_of_log + self.utc_offset_seconds
         return np.array([read(job, state, local) for read in self._reads])
 
     def encode_table(self, table: JobTable, states: StateColumns) -> Floats:
-        """Encode a log, row by row the same as :meth:`encode` on its jobs.
+        """Encode each row of a log as :meth:`encode` encodes its job; shape (jobs, features).
 
-        Parameters
-        ----------
-        table : JobTable
-            Its nominal codes stand for its ``names``, else for the text of the number, as in a log read job
-            by job. Its own ``start_of_log`` holds; the offset from UTC is the encoder's.
-        states : StateColumns
-            What each row met.
-
-        Returns
-        -------
-        ndarray of shape (jobs, features)
-            NaN where unknown, as whatever a table has no column for.
+        A table's nominal codes stand for its ``names``, or for the text of the number where it has none. The
+        table's own ``start_of_log`` applies; the offset from UTC is the encoder's. Features for which a table
+        has no column are NaN.
         """
         local = table.submit + table.start_of_log + self.utc_offset_seconds
         columns = [self._column(feature, table, states, local) for feature in self.schema.features]

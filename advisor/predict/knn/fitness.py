@@ -1,4 +1,4 @@
-"""How good k-NN parameters are: RMSE on log entries not in the knowledge base (Cunha et al., IV-A, V-A)."""
+"""Fitness of k-NN parameters: RMSE on log entries outside the knowledge base (Cunha et al., IV-A, V-A)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.knn import _search
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder, FeatureSchema
-from advisor.predict.knn.knn import MAX_NEIGHBOURS, KnnParameters
+from advisor.predict.knn.parameters import MAX_NEIGHBOURS, KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 
 Floats = NDArray[np.float64]
 Target: TypeAlias = Literal["wait", "run"]
 
 TEST_ENTRIES: Final = 500
-"""Log entries the fitness is measured on (section V-A)."""
+"""Log entries on which the fitness is measured (section V-A)."""
 
 NAN_PENALTY: Final = 1e12
-"""RMSE of an individual that gave a NaN anywhere, seconds; more for more of them (section IV-B)."""
+"""RMSE in seconds of an individual with a NaN estimate; it grows with their number (section IV-B)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,17 +34,13 @@ class TuningProblem:
     Attributes
     ----------
     cases : ndarray of shape (cases, features)
-        Oldest first, by when each became known.
+        In the order in which their labels became known.
     labels, times : ndarray of shape (cases,)
-        What happened, seconds; when it became known, seconds.
-    job_ids : ndarray of shape (cases,)
-        For ties.
+        The observed times and when they became known, seconds.
     queries : ndarray of shape (entries, features)
-        The test entries, as submitted.
+        Features of the test entries at their submission.
     truths : ndarray of shape (entries,)
-        What happened to them, seconds.
-    schema : FeatureSchema
-        Of the features.
+        Observed times of the test entries, seconds.
     """
 
     cases: Floats
@@ -66,9 +62,9 @@ class TuningProblem:
         at: int | None = None,
         entries: int = TEST_ENTRIES,
     ) -> TuningProblem:
-        """Take the last test entries before row ``at``, and as cases all that was known before the first one.
+        """Take the last test entries before row ``at``, and as cases all jobs known before the first of them.
 
-        Known means: started before its submission (waits), ended before it (run times).
+        A wait is known once the job has started, a run time once it has ended.
 
         Parameters
         ----------
@@ -76,15 +72,9 @@ class TuningProblem:
             A log in submission order. Rows with a run time of 0 or less, or a label that is negative or not
             known, are left out.
         states : StateColumns
-            What each row met.
-        encoder : Encoder
-            How rows become features.
-        target : {"wait", "run"}
-            Which of the two estimators.
+            The cluster's state at each row's submission.
         at : int, optional
-            Row of the table that stands for now; its end by default.
-        entries : int
-            Test entries.
+            The row that stands for now; by default the end of the table.
 
         Raises
         ------
@@ -117,7 +107,7 @@ class TuningProblem:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything in it: a search may be resumed on the same problem only."""
+        """Hash of all fields: a search may only be resumed on the same problem."""
         digest = hashlib.sha256("\0".join(self.schema.features).encode())
         for array in (self.cases, self.labels, self.times, self.job_ids, self.queries, self.truths):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -126,10 +116,10 @@ class TuningProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """Where chromosomes ``[k, omega, s, w_1 .. w_n]`` live, and their form in the unit cube.
+    """Bounds of the chromosomes ``[k, omega, s, w_1 .. w_n]``, and their mapping to the unit cube.
 
-    k, omega and s are spread evenly over their logarithms, weights evenly from 0 to 1 (only their ratio to
-    omega squared matters).
+    k, omega and s are uniform in their logarithms, weights uniform from 0 to 1 (only their ratio to omega
+    squared matters).
     """
 
     k: tuple[int, int] = (1, 64)
@@ -137,7 +127,7 @@ class SearchSpace:
     s: tuple[int, int] = (100, 10_000)
 
     def decode(self, genes: Floats) -> KnnParameters:
-        """Parameters of a point of the unit cube."""
+        """Parameters at a point of the unit cube, shape (3 + features,)."""
         return KnnParameters(
             k=round(_log_scale(self.k, genes[0])),
             omega=_log_scale(self.omega, genes[1]),
@@ -146,7 +136,7 @@ class SearchSpace:
         )
 
     def encode(self, parameters: KnnParameters) -> Floats:
-        """The point of the unit cube nearest to some parameters."""
+        """The point of the unit cube nearest to ``parameters``."""
         largest = max(1.0, *parameters.weights)
         genes: Floats = np.array(
             [
@@ -159,10 +149,10 @@ class SearchSpace:
         return np.minimum(np.maximum(genes, 0.0), 1.0)
 
     def within(self, problem: TuningProblem) -> SearchSpace:
-        """The same space with s and k no larger than the knowledge base there is."""
-        most = len(problem.cases)
-        s = (min(self.s[0], most), min(self.s[1], most))
-        return SearchSpace(k=(self.k[0], min(self.k[1], MAX_NEIGHBOURS, most)), omega=self.omega, s=s)
+        """The same space with k and s no larger than the problem's knowledge base."""
+        cases = len(problem.cases)
+        s = (min(self.s[0], cases), min(self.s[1], cases))
+        return SearchSpace(k=(self.k[0], min(self.k[1], MAX_NEIGHBOURS, cases)), omega=self.omega, s=s)
 
 
 def _log_scale(bounds: tuple[float, float], share: float) -> float:
@@ -176,7 +166,7 @@ def _log_share(bounds: tuple[float, float], value: float) -> float:
 
 
 class Fitness:
-    """RMSE of parameters on a problem; the same compiled search as on the submit path."""
+    """RMSE of parameters on a problem, by the compiled search that also answers submissions."""
 
     def __init__(self, problem: TuningProblem) -> None:
         self.problem = problem
@@ -194,7 +184,7 @@ class Fitness:
         self._results = np.empty((len(problem.queries), 5))
 
     def predict(self, parameters: KnnParameters) -> Floats:
-        """Estimates of the test entries, seconds; NaN where none can be given."""
+        """Estimates of the test entries, seconds; NaN where there is none."""
         base, cases = self._base, len(self._base.labels)
         begin = max(0, cases - parameters.s)
         for feature in range(len(base.weights)):
@@ -212,7 +202,7 @@ class Fitness:
         return self._results[:, _search.SECONDS].copy()
 
     def __call__(self, parameters: KnnParameters) -> float:
-        """Eq. 5, seconds; at least ``NAN_PENALTY`` when any estimate is NaN."""
+        """RMSE (Eq. 5), seconds; at least ``NAN_PENALTY`` when any estimate is NaN."""
         errors = self.predict(parameters) - self.problem.truths
         unknown = int(np.count_nonzero(np.isnan(errors)))
         if unknown:

@@ -1,4 +1,4 @@
-"""Everything one submission is told: wait, run time and size class, from three models put together."""
+"""Wait, run time and size class of a submission, from three models."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from advisor.model.errors import BadInput
 from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import JobTable
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder, FeatureSchema
-from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import StateColumns
 
 FORMAT: Final = 1
 
 
 class SizeClassifier(Protocol):
-    """What is asked of the size model (:class:`advisor.predict.size.size.SizeModel`)."""
+    """The methods of :class:`advisor.predict.size.size.SizeModel` that a predictor needs."""
 
     def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
-        """Small or large, by the votes of the forest."""
+        """Small or large, by the share of the forest's votes."""
         ...
 
 
 class Predictor:
-    """Wait and run time by k-NN on one vector of features, and the size class.
+    """Wait and run time by k-NN on one feature vector, and the size class.
 
     Parameters
     ----------
     wait, run : KnnParameters
-        Of the two estimators (Cunha et al., section IV-A: the same features serve both).
-    encoder : Encoder
-        How jobs and states become features.
+        Of the two estimators, which share the features (Cunha et al., section IV-A).
     size : SizeClassifier, optional
-        Without it every job's size is unknown. It is stored and loaded by itself: it is retrained weekly,
-        the knowledge bases change every few seconds.
+        Without it every job's size is unknown. It is stored separately: it is retrained weekly, whereas the
+        knowledge bases change every few seconds.
     probability_cut : float
-        A job is small from this share of the votes on.
+        Share of the votes from which a job is small.
     coverage : float
         Nominal coverage of the intervals.
 
     Notes
     -----
-    An instance belongs to one thread, or to whoever holds its owner's lock.
+    An instance belongs to one thread, or to the holder of its owner's lock.
     """
 
     def __init__(
@@ -67,15 +66,7 @@ class Predictor:
         self.probability_cut = probability_cut
 
     def estimate(self, job: Job, state: ClusterState | None) -> Estimates:
-        """Predict one submission from what is known now.
-
-        Parameters
-        ----------
-        job : Job
-            As submitted.
-        state : ClusterState or None
-            What it meets; None leaves those features unknown.
-        """
+        """Predict one submission; without a state the cluster's features are unknown."""
         features = self.encoder.encode(job, state)
         return Estimates(
             wait=self.wait.estimate(features),
@@ -84,20 +75,14 @@ class Predictor:
         )
 
     def size_of(self, job: Job) -> SizeEstimate:
-        """Predict the size class only: where another estimator tells wait and run time."""
+        """Predict the size class only, where another estimator gives wait and run time."""
         return NO_SIZE if self.size is None else self.size.classify(job, self.probability_cut)
 
     def learn_wait(self, job: Job, start_time: float, state: ClusterState | None) -> bool:
-        """Learn from a job that has started on-premise; False when nothing can be learned.
+        """Learn the wait of a job that has started on-premise; returns False where nothing was learned.
 
-        Parameters
-        ----------
-        job : Job
-            As submitted.
-        start_time : float
-            Seconds; before the submission means the log's clocks disagree, and teaches nothing.
-        state : ClusterState or None
-            What it met *at its submission*.
+        ``state`` is the cluster's state at the job's submission. A start before the submission means that the
+        log's clocks disagree, and nothing is learned from it.
         """
         wait = start_time - job.submit_time
         if wait < 0:
@@ -110,20 +95,19 @@ class Predictor:
     ) -> None:
         """Learn from a finished job.
 
-        A job that was requeued teaches the wait for its first start, where that is known: the time to its
-        last one is more than waiting. A job whose run was cut short teaches its wait only, and one that
-        never ran nothing.
+        A requeued job teaches the wait for its first start, where that is known: the time to its last start
+        is more than waiting. A job whose run was cut short teaches its wait only, and one that never ran
+        nothing.
 
         Parameters
         ----------
-        outcome : JobOutcome
-            What became of it.
         state : ClusterState or None
-            What it met *at its submission*.
+            The cluster's state at the job's submission.
         wait : bool
-            False where the wait is already learned (:meth:`learn_wait`) or was not the on-premise queue's.
+            False where the wait is already learned (:meth:`learn_wait`) or was not spent in the on-premise
+            queue.
         run : bool
-            False where the run time does not tell about on-premise processors.
+            False where the job did not run on on-premise processors.
         """
         if not outcome.run_seconds > 0:
             return
@@ -135,18 +119,17 @@ class Predictor:
             self.run.add(features, outcome.run_seconds, time=outcome.end_time, job_id=outcome.job.job_id)
 
     def learn_table(self, table: JobTable, states: StateColumns, *, until: float = np.inf) -> None:
-        """Learn a log: the waits of jobs started, and the run times of jobs ended, before ``until``.
+        """Learn from a log the waits of jobs started, and the run times of jobs ended, before ``until``.
 
         Parameters
         ----------
         table : JobTable
-            Finished jobs; those with a run time of 0 or less are passed over, requeued ones and those that
-            were cut short are learned as in :meth:`learn`. Its clock may be another than the encoder's
+            Finished jobs, treated as in :meth:`learn`. Its clock may differ from the encoder's
             (``start_of_log``).
         states : StateColumns
-            What each row met, e.g. :func:`advisor.predict.knn.tracker.states_of` of the table.
+            The state at each row's submission, as from :func:`advisor.predict.knn.tracker.states_of`.
         until : float
-            Seconds, the table's clock.
+            Seconds on the table's clock.
         """
         features = self.encoder.encode_table(table, states)
         to_our_clock = table.start_of_log - self.encoder.start_of_log
@@ -162,18 +145,18 @@ class Predictor:
             )
 
     def settle(self) -> None:
-        """Get ready for many questions before anything new is learned (:meth:`KnnEstimator.settle`)."""
+        """Prepare both estimators for many queries (:meth:`KnnEstimator.settle`)."""
         self.wait.settle()
         self.run.settle()
 
     def warm(self) -> None:
-        """Compile, or load from the cache, everything :meth:`estimate` needs."""
+        """Compile, or load from the cache, all code that :meth:`estimate` needs."""
         self.wait.warm()
         self.run.warm()
         self.encoder.encode(Job(job_id=0, submit_time=0.0, processors=1, user="warm"), None)
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Everything but the size model: plain arrays, and what JSON can hold."""
+        """Everything but the size model: plain arrays, and metadata for JSON."""
         arrays = {f"wait.{name}": array for name, array in self.wait.to_arrays().items()}
         arrays |= {f"run.{name}": array for name, array in self.run.to_arrays().items()}
         meta = {
@@ -194,13 +177,7 @@ class Predictor:
         size: SizeClassifier | None = None,
         probability_cut: float = 0.5,
     ) -> Predictor:
-        """Rebuild what :meth:`to_arrays` gave.
-
-        Raises
-        ------
-        BadInput
-            It was not made by this format or is incomplete.
-        """
+        """Rebuild the predictor from :meth:`to_arrays`; raises BadInput for missing or foreign parts."""
         try:
             if meta["format"] != FORMAT:
                 msg = f"format {meta['format']}, not {FORMAT}"

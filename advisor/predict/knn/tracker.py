@@ -1,14 +1,13 @@
-"""Cluster state as each submission meets it (Cunha et al., Table I; Ambati et al., Table 1).
+"""Cluster state at each submission (Cunha et al., Table I; Ambati et al., Table 1).
 
-One class, :class:`ClusterTracker`, follows a live cluster (snapshots of squeue and sinfo, submissions in
-between) and a log; :func:`states_of` does a whole log at once and agrees with it event by event.
+:class:`ClusterTracker` follows a live cluster (snapshots of squeue and sinfo, and submissions between them)
+or a log; :func:`states_of` does a whole log at once, with the same results.
 
-Order at equal times: ends, then starts, then submissions. So a submission sees as waiting the jobs submitted
-before it (earlier in the log, at equal times) that have not started, and as running those that have started
-and not ended; never itself.
+At equal times ends come first, then starts, then submissions. A submission thus sees as waiting the jobs
+submitted before it that have not started, and as running those that have started and not ended; never itself.
 
-A job whose requested time is unknown counts as the mean of the requests known from the submissions before it,
-in whole seconds (0 before the first). A job that runs longer than it asked for has no remaining work.
+A job without a known time limit counts as the mean of the limits known from earlier submissions, in whole
+seconds (0 before the first). A job that runs beyond its limit has no remaining work.
 """
 
 from __future__ import annotations
@@ -27,22 +26,20 @@ __all__ = ["ClusterTracker", "SnapshotRow", "StateColumns", "states_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
-    """One waiting or running job of a live snapshot (a row of squeue).
+    """One waiting or running job of a live snapshot (a row of squeue); times in seconds.
 
     Attributes
     ----------
     key : hashable
         The job's id.
     processors : int
-        Processors it asks for or holds.
-    submit_time : float
-        Seconds.
+        Processors requested or held.
     requested_time : float or None
-        Time limit, seconds; None where unknown or unlimited.
+        Time limit; None where unknown or unlimited.
     start_time : float or None
-        Seconds; None while the job waits.
+        None while the job waits.
     tasks : int
-        Tasks of a job array that this row stands for: as many jobs alike.
+        Tasks of a job array in this row; each counts as a job.
     """
 
     key: Hashable
@@ -55,14 +52,14 @@ class SnapshotRow:
 
 @dataclass(slots=True)
 class _Live:
-    """A job that waits or runs, or the tasks of an array; times since the tracker's origin."""
+    """A waiting or running job, or tasks of one array; times in seconds since the tracker's origin."""
 
     processors: int
     request: float
     submit: float
     tasks: int
     start: float = math.nan
-    has_work_left: bool = False
+    has_work_left: bool = False  # whether the job counts in ClusterTracker._owed
 
     @property
     def is_running(self) -> bool:
@@ -70,17 +67,13 @@ class _Live:
 
 
 class ClusterTracker:
-    """Incremental cluster state; O(log n) an event, O(1) a question (amortised).
+    """Incremental cluster state; amortised O(log n) per event and O(1) per query.
 
-    Parameters
-    ----------
-    total_processors : int
-        Processors of the fixed partition. 0 means unknown: the most ever seen busy counts.
+    ``total_processors`` are those of the fixed partition; 0 means unknown, and the highest number that was
+    ever busy stands for them.
 
-    Notes
-    -----
-    Time may stand still but not run back: an event or question before the latest one counts as at the latest.
-    Sums are kept relative to the first event's time, so that whole seconds stay exact.
+    Time never runs back: an earlier event or query counts as at the latest time seen. Sums are relative to
+    the time of the first event, so that whole seconds stay exact.
     """
 
     def __init__(self, total_processors: int = 0) -> None:
@@ -97,22 +90,13 @@ class ClusterTracker:
         self._waiting = _Sums()
         self._running = _Sums()
         self._queued_work = 0.0
-        self._owed = 0.0  # over running jobs with work left: processors x the time their request ends
-        self._owing = 0  # and their processors
+        # Sums over running jobs with work left. The remaining work at time t is _owed - _owing * t.
+        self._owed = 0.0  # processors times the end of the request, core-seconds
+        self._owing = 0  # processors
 
     @classmethod
     def from_snapshot(cls, rows: Iterable[SnapshotRow], *, total_processors: int, time: float) -> Self:
-        """Build the state at ``time`` from everything that waits or runs then.
-
-        Parameters
-        ----------
-        rows : iterable of SnapshotRow
-            In any order.
-        total_processors : int
-            Processors of the fixed partition.
-        time : float
-            When the snapshot was taken, seconds.
-        """
+        """Build the state from all jobs that wait or run at ``time`` (seconds), in any order."""
         jobs = sorted(rows, key=lambda row: row.submit_time)
         tracker = cls(total_processors)
         tracker._origin = min((row.submit_time for row in jobs), default=time)
@@ -126,7 +110,7 @@ class ClusterTracker:
         return tracker
 
     def carry_over(self, previous: ClusterTracker) -> None:
-        """Take over what ``previous`` was told after this snapshot was taken: jobs submitted since."""
+        """Add the jobs that were submitted to ``previous`` after this tracker's snapshot was taken."""
         origin = previous._origin or 0.0
         for key, job in previous._jobs.items():
             submit = job.submit + origin
@@ -138,7 +122,7 @@ class ClusterTracker:
     def submit(
         self, key: Hashable, *, processors: int, requested_time: float | None, time: float, tasks: int = 1
     ) -> bool:
-        """A job or an array of so many tasks enters the queue. False: the key is known, nothing changes."""
+        """Enqueue a job, or an array of ``tasks`` jobs; returns False where the key is already known."""
         self._advance(time)
         if key in self._jobs:
             return False
@@ -146,7 +130,7 @@ class ClusterTracker:
         return True
 
     def start(self, key: Hashable, time: float) -> bool:
-        """A waiting job starts. False when no such job waits."""
+        """Start a waiting job; returns False where no such job waits."""
         self._advance(time)
         job = self._jobs.get(key)
         if job is None or job.is_running:
@@ -155,7 +139,7 @@ class ClusterTracker:
         return True
 
     def finish(self, key: Hashable, time: float) -> bool:
-        """A job ends, or leaves the queue without having run. False when there is no such job."""
+        """Remove a job that ended or left the queue; returns False where there is no such job."""
         self._advance(time)
         job = self._jobs.pop(key, None)
         if job is None:
@@ -168,7 +152,7 @@ class ClusterTracker:
         return True
 
     def state(self, time: float) -> ClusterState:
-        """The state a submission at ``time`` meets."""
+        """The state that a submission at ``time`` meets."""
         self._advance(time)
         now = self._now
         return ClusterState(
@@ -186,7 +170,7 @@ class ClusterTracker:
         )
 
     def _advance(self, time: float) -> None:
-        """Move the clock; jobs whose request has run out owe nothing any more."""
+        """Move the clock; jobs beyond their time limit have no remaining work."""
         if self._origin is None:
             self._origin = time
         self._now = max(self._now, time - self._origin)
@@ -223,12 +207,12 @@ class ClusterTracker:
         heapq.heappush(self._limits, (limit, self._started, job))
 
     def _settle(self, job: _Live) -> None:
-        """The job has no work left: its request is used up or it has ended."""
+        """Remove a job's remaining work: it has reached its time limit or ended."""
         if job.has_work_left:
             job.has_work_left = False
             self._owing -= job.tasks * job.processors
             owed = self._owed - job.tasks * job.processors * (job.start + job.request)
-            self._owed = owed if self._owing else 0.0  # rounding, if any, ends here
+            self._owed = owed if self._owing else 0.0  # drops accumulated rounding
 
     def _leave_queue(self, job: _Live) -> None:
         self._waiting.remove(job.processors, job.submit, job.tasks)
@@ -237,7 +221,7 @@ class ClusterTracker:
 
 
 class _Sums:
-    """Number, processors and since when, of waiting or of running jobs."""
+    """Number of jobs, their processors and start or submission times, summed over waiting or running jobs."""
 
     __slots__ = ("count", "processors", "since")
 

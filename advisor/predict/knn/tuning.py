@@ -1,8 +1,8 @@
 """Genetic search for the estimators' parameters (Cunha et al., sections IV-A and V-A).
 
-Operators are pymoo's: binary tournaments, simulated binary crossover, polynomial mutation. The loop is ours
-because it has to stop anywhere and go on elsewhere with the same result: its whole state is a few arrays,
-the random generator's included.
+The operators are pymoo's: binary tournaments, simulated binary crossover, polynomial mutation. The loop is
+our own because a search must be able to stop anywhere and to resume with the same result; its whole state,
+including the random generator's, is a few arrays.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pymoo.operators.mutation.pm import PM
 
 from advisor.model.errors import BadInput
 from advisor.predict.knn.fitness import Fitness, SearchSpace, TuningProblem
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 
 Floats = NDArray[np.float64]
 
 _MAX_THREADS: Final = 8
 SPREAD: Final = 10.0
-"""Distribution index of crossover and mutation: how near children stay to their parents."""
+"""Distribution index of crossover and mutation: a higher value keeps children closer to their parents."""
 
 _WORD: Final = (1 << 64) - 1
 
@@ -38,7 +38,8 @@ _WORD: Final = (1 << 64) - 1
 class GeneticSettings:
     """The published search: 50 individuals, 100 generations, crossover 0.8, mutation 0.1, elitism 0.05.
 
-    ``mutation`` is the chance of each gene. ``elitism`` is the share that lives on unchanged, at least one.
+    ``mutation`` is the probability for each gene. ``elitism`` is the share that survives unchanged, at least
+    one individual.
     """
 
     population: int = 50
@@ -49,13 +50,13 @@ class GeneticSettings:
 
     @property
     def elite(self) -> int:
-        """Individuals that live on unchanged."""
+        """Individuals that survive unchanged."""
         return max(1, math.ceil(self.elitism * self.population))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TuningState:
-    """A search between two generations: all that is needed to go on.
+    """A search between two generations, complete enough to resume it.
 
     Attributes
     ----------
@@ -64,13 +65,13 @@ class TuningState:
     fitness : ndarray of shape (individuals,)
         RMSE, seconds.
     generation : int
-        Generations done; 0 is the first, random one.
+        Generations done; 0 is the random one.
     history : ndarray of shape (generation + 1,)
-        Best RMSE after each.
+        Best RMSE after each generation, seconds.
     generator : ndarray of 6 uint64
         State of the random generator (PCG64).
     rmse_before : float
-        Of the parameters the search set out from.
+        RMSE of the initial parameters, seconds.
     """
 
     population: Floats
@@ -92,13 +93,7 @@ class TuningState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TuningState:
-        """Rebuild what :meth:`to_arrays` gave.
-
-        Raises
-        ------
-        BadInput
-            An array is missing or does not fit the others.
-        """
+        """Rebuild the state from :meth:`to_arrays`; raises BadInput for a missing or misshapen array."""
         try:
             generation, rmse_before = arrays["scalars"].tolist()
             state = cls(
@@ -122,7 +117,7 @@ class TuningState:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TuningResult:
-    """The best parameters found, and what they gain on the entries they were tuned on."""
+    """The best parameters found, and their RMSE in seconds on the tuning entries before and after."""
 
     parameters: KnnParameters
     rmse_before: float
@@ -144,25 +139,23 @@ def tune(
 
     Parameters
     ----------
-    problem : TuningProblem
-        Knowledge base and test entries.
     generator : numpy Generator
-        Of bit generator PCG64; the same seed gives the same result. Overwritten when a search is resumed.
+        With a PCG64; the same seed gives the same result. A resumed search overwrites its state.
     start : KnnParameters, optional
-        Parameters in force: part of the first generation, so the result is never worse than they are.
+        Current parameters. They are part of the first generation, so the result is never worse.
     space : SearchSpace, optional
-        Bounds; cut to the knowledge base there is.
+        Bounds; k and s are limited to the size of the problem's knowledge base.
     settings : GeneticSettings, optional
-        The published ones by default.
+        By default the published ones.
     resume : TuningState, optional
-        Goes on from here, to the result the uninterrupted search would have had.
+        State to go on from, to the same result as without the interruption.
     progress : callable, optional
-        Called after each generation with its state. May raise to stop.
+        Called with the state after each generation. It may raise to stop the search.
 
     Raises
     ------
     BadInput
-        The state to resume from belongs to another problem, or the generator is not a PCG64.
+        The state to resume belongs to another problem, or the generator is not a PCG64.
     """
     settings = settings or GeneticSettings()
     space = (space or SearchSpace()).within(problem)
@@ -184,7 +177,7 @@ def tune(
 
 
 class _Search:
-    """One generation after the other."""
+    """The steps of the search, one generation at a time."""
 
     def __init__(
         self,
@@ -194,9 +187,8 @@ class _Search:
         generator: np.random.Generator,
     ) -> None:
         self._fitness = fitness
-        # each has arrays of its own to work in
-        others = (Fitness(fitness.problem) for _ in range(_cores() - 1))
-        self._fitnesses = (fitness, *others)
+        # one a thread: each has its own scratch arrays
+        self._fitnesses = (fitness, *(Fitness(fitness.problem) for _ in range(_cores() - 1)))
         self._space = space
         self._settings = settings
         self._generator = generator
@@ -206,10 +198,10 @@ class _Search:
         self._mutation = PM(prob=1.0, prob_var=settings.mutation, eta=SPREAD)
 
     def first(self, start: KnnParameters) -> TuningState:
-        """Random individuals, and the parameters in force."""
+        """Random individuals and the current parameters."""
         population = self._generator.random((self._settings.population, self._genes))
         population[0] = self._space.encode(start)
-        return _ordered(
+        return _sorted_state(
             population,
             self._measure(population),
             generation=0,
@@ -219,17 +211,17 @@ class _Search:
         )
 
     def resumed(self, state: TuningState) -> TuningState:
-        """Check a state and put its random generator in place."""
+        """Check a state and restore its random generator."""
         if state.population.shape != (self._settings.population, self._genes):
             raise _bad_checkpoint(f"its population has shape {state.population.shape}")
         _unpack(self._generator, state.generator)
         return state
 
     def next(self, state: TuningState) -> TuningState:
-        """The elite, and children of parents that won their tournaments."""
+        """The elite, and the children of tournament winners."""
         elite = self._settings.elite
         children = self._children(state, self._settings.population - elite)
-        return _ordered(
+        return _sorted_state(
             np.concatenate([state.population[:elite], children]),
             np.concatenate([state.fitness[:elite], self._measure(children)]),
             generation=state.generation + 1,
@@ -240,15 +232,15 @@ class _Search:
 
     def _children(self, state: TuningState, count: int) -> Floats:
         pairs = (count + 1) // 2
-        # the population is ordered: of two rivals the smaller index is the better one
+        # the population is sorted by fitness: the smaller index wins a tournament
         rivals = self._generator.integers(len(state.population), size=(pairs, 2, 2))
         parents = Population.new("X", state.population.copy())
-        born = self._crossover.do(self._cube, parents, rivals.min(axis=2), random_state=self._generator)
-        mutated = self._mutation.do(self._cube, born, random_state=self._generator)
+        children = self._crossover.do(self._cube, parents, rivals.min(axis=2), random_state=self._generator)
+        mutated = self._mutation.do(self._cube, children, random_state=self._generator)
         return np.asarray(mutated.get("X"), np.float64)[:count]
 
     def _measure(self, population: Floats) -> Floats:
-        """Fitness of each individual; the compiled search lets go of the interpreter, so cores share them."""
+        """Fitness of each individual, on all cores: the compiled search releases the interpreter lock."""
         shares = np.array_split(np.arange(len(population)), len(self._fitnesses))
         measured = np.empty(len(population))
 
@@ -262,22 +254,22 @@ class _Search:
 
 
 def _cores() -> int:
-    """Processors this process may use."""
+    """Processors that this process may use, at most ``_MAX_THREADS``."""
     return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
 
 
-def _ordered(population: Floats, fitness: Floats, **rest: Any) -> TuningState:
+def _sorted_state(population: Floats, fitness: Floats, **fields: Any) -> TuningState:
     order = np.argsort(fitness, kind="stable")
-    state = TuningState(population=population[order], fitness=fitness[order], **rest)
+    state = TuningState(population=population[order], fitness=fitness[order], **fields)
     return replace(state, history=np.append(state.history, state.fitness[0]))
 
 
 def _packed(generator: np.random.Generator) -> NDArray[np.uint64]:
-    """State of a PCG64 as six words."""
+    """State of a PCG64 as six words; BadInput for other generators."""
     state: Any = generator.bit_generator.state
     if state["bit_generator"] != "PCG64":
         raise BadInput(
-            f"a {state['bit_generator']} generator",
+            f"the random generator is a {state['bit_generator']}, not a PCG64",
             where="tuning",
             mend="Pass numpy.random.default_rng(seed).",
             code="tuning.generator",
@@ -300,8 +292,8 @@ def _unpack(generator: np.random.Generator, words: NDArray[np.uint64]) -> None:
 
 def _bad_checkpoint(problem: str) -> BadInput:
     return BadInput(
-        f"checkpoint cannot be used: {problem}",
+        f"the checkpoint cannot be used: {problem}",
         where="tuning",
-        mend="Remove the checkpoint and start anew.",
+        mend="Remove the checkpoint and start the search again.",
         code="tuning.checkpoint",
     )

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import CUNHA_TABLE_I
-from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.testing.bench.timing import microseconds_each, percentiles
 
 Floats = NDArray[np.float64]

@@ -42,7 +42,7 @@ from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.queue_events import Codes
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
 from advisor.predict.size.size import SizeModel

@@ -13,7 +13,7 @@ from scipy.optimize import differential_evolution
 
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn.fitness import Fitness, SearchSpace, Target, TuningProblem
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
 from advisor.predict.knn.tuning import GeneticSettings, TuningResult, tune
 from advisor.replay.sources import load_table

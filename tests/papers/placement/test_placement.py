@@ -161,7 +161,7 @@ def test_with_perfect_estimates_the_decision_function_is_the_clairvoyant():
 
 
 def _columns(n: int):
-    from advisor.predict.knn.knn import EstimateColumns
+    from advisor.replay.estimates import EstimateColumns
 
     column = np.full(n, np.nan)
     return EstimateColumns(

@@ -12,7 +12,7 @@ from advisor.model.estimate import NO_SIZE, SizeEstimate
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import WITH_PROCESSORS, Encoder
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
 

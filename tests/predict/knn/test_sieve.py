@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.predict.knn import _search, _sieve
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import FeatureSchema
-from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 
 SCHEMA = FeatureSchema("test", ("user", "queue", "requested_time", "queue_size", "free_processors"))
 NAN = math.nan

@@ -9,13 +9,14 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
-from advisor.predict import heom
-from advisor.predict.heom import Case
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder, FeatureSchema
 from advisor.predict.knn.fitness import NAN_PENALTY, Fitness, SearchSpace, TuningProblem
-from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.tracker import states_of
 from advisor.predict.knn.tuning import GeneticSettings, TuningState, tune
+from tests.predict.knn import heom
+from tests.predict.knn.heom import Case
 
 SCHEMA = FeatureSchema("test", ("user", "requested_time", "queue_size"))
 QUICK = GeneticSettings(population=16, generations=8)
@@ -46,7 +47,7 @@ def test_fitness_is_the_error_of_the_estimator(s):
     parameters = KnnParameters(5, 0.4, s, (1.0, 2.0, 0.5))
     estimator = KnnEstimator(parameters, SCHEMA)
     estimator.add_many(problem.cases, problem.labels, times=problem.times, job_ids=problem.job_ids)
-    expected = estimator.estimate_many(problem.queries).seconds
+    expected = np.array([estimator.estimate(query).seconds for query in problem.queries])
     fitness = Fitness(problem)
     assert fitness.predict(parameters).tolist() == expected.tolist()
     assert fitness(parameters) == pytest.approx(heom.rmse(expected.tolist(), problem.truths.tolist()))

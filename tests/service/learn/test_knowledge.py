@@ -19,7 +19,7 @@ from advisor.model import ClusterState, Estimate, Job, JobOutcome
 from advisor.model.settings import EstimatorSettings, PathSettings, Settings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import CUNHA_TABLE_I
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.service.learn.knowledge import Knowledge
 from advisor.service.submit.models import PREDICTOR_KIND
 from tests.service.doubles import make_queued

@@ -10,7 +10,7 @@ import pytest
 from advisor.history.models import ModelStore
 from advisor.model import NO_SIZE, AdvisorError, Job
 from advisor.predict.knn.features import Encoder
-from advisor.predict.knn.knn import KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.size.size import SizeModel
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND, model_loader

@@ -1,14 +1,14 @@
 """k nearest neighbours with the heterogeneous distance HEOM (Cunha et al. 2017, section IV-A).
 
-The definition in plain Python is :mod:`advisor.predict.heom`, which this is tested against.
+The tests compare it with the definition in plain Python, ``tests/predict/knn/heom.py``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,123 +17,34 @@ from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimate
 from advisor.predict.knn import _search, _sieve
 from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
+from advisor.predict.knn.parameters import KnnParameters
 
 Floats = NDArray[np.float64]
 
-MAX_NEIGHBOURS: Final = 1000
 FIRST_ROOM: Final = 1024
 LARGEST_VALUE: Final = _sieve.LARGEST_VALUE
 _WIDENING_RATE: Final = 0.1
-"""A miss makes later intervals a tenth wider: it has the first 1,000 jobs of a site to learn in."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KnnParameters:
-    """What the genetic algorithm tunes: the chromosome ``[k, omega, s, w_1 .. w_n]`` (section IV-A).
-
-    Parameters
-    ----------
-    k : int
-        Neighbours, 1 to 1000.
-    omega : float
-        Stretch of the Gaussian kernel (Eq. 2), above 0.
-    s : int
-        Cases the knowledge base keeps: first in, first out.
-    weights : sequence of float
-        One per feature (Eq. 1), finite and at least 0.
-
-    Raises
-    ------
-    BadInput
-        A value is out of its range.
-    """
-
-    k: int
-    omega: float
-    s: int
-    weights: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        checks = {
-            f"k is {self.k}, not within 1 to {MAX_NEIGHBOURS}": 1 <= self.k <= MAX_NEIGHBOURS,
-            f"omega is {self.omega}, not above 0": 0 < self.omega < math.inf,
-            f"s is {self.s}, not at least 1": self.s >= 1,
-            "a weight is negative or not finite": all(0 <= w < math.inf for w in self.weights),
-            "there are no weights": len(self.weights) > 0,
-        }
-        for problem, holds in checks.items():
-            if not holds:
-                raise BadInput(
-                    problem, where="k-NN parameters", mend="Run `advisor tune`.", code="knn.parameters"
-                )
-
-    @classmethod
-    def untuned(cls, schema: FeatureSchema, *, k: int = 16, omega: float = 0.5, s: int = 10_000) -> Self:
-        """Every feature of equal weight 1: what holds until `advisor tune` has run."""
-        return cls(k, omega, s, (1.0,) * len(schema))
-
-    @property
-    def chromosome(self) -> Floats:
-        """``[k, omega, s, w_1 .. w_n]``, as stored."""
-        return np.array([self.k, self.omega, self.s, *self.weights], np.float64)
-
-    @classmethod
-    def from_chromosome(cls, chromosome: Floats) -> Self:
-        """Rebuild what :attr:`chromosome` gave.
-
-        Raises
-        ------
-        BadInput
-            A value is out of its range.
-        """
-        k, omega, s, *weights = chromosome.tolist()
-        return cls(int(k), omega, int(s), tuple(weights))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EstimateColumns:
-    """Many estimates: the fields of :class:`Estimate` as arrays of one length."""
-
-    seconds: Floats
-    variance: Floats
-    lower: Floats
-    upper: Floats
-    neighbours: NDArray[np.int64]
-    coverage: float
-
-    def __len__(self) -> int:
-        return len(self.seconds)
-
-    def estimate(self, index: int) -> Estimate:
-        """One of them as the decision meets it."""
-        return Estimate(
-            seconds=float(self.seconds[index]),
-            variance=float(self.variance[index]),
-            lower=float(self.lower[index]),
-            upper=float(self.upper[index]),
-            coverage=self.coverage,
-            neighbours=int(self.neighbours[index]),
-        )
+"""Each miss widens later intervals by a tenth: the first 1,000 jobs of a site are enough to learn the width.
+"""
 
 
 class KnnEstimator:
-    """Estimates a time from the most similar cases of the past.
+    """Estimates a time from the most similar past cases.
 
-    Neighbours are ordered by distance, then newer first, then smaller job id. A feature that is unknown in
-    either case, or whose known values are all equal and differ from the query's, has distance 1.
+    Neighbours are ordered by distance; at equal distance the newer case comes first, then the smaller job id.
+    A feature has distance 1 where it is unknown in either case, and where all known values are equal and
+    differ from the query's.
 
     Parameters
     ----------
-    parameters : KnnParameters
-        k, omega, s and the weights.
     schema : FeatureSchema
-        Names and kinds of the features; as many as there are weights.
+        As many features as ``parameters`` has weights; BadInput otherwise.
     coverage : float
         Nominal coverage of the interval, between 0 and 1.
 
     Notes
     -----
-    An instance belongs to one thread: it keeps scratch arrays so that a question allocates next to nothing.
+    An instance belongs to one thread, because its scratch arrays are reused by every estimate.
 
     Examples
     --------
@@ -183,23 +94,21 @@ class KnnEstimator:
         return self._size
 
     def add(self, features: Floats, label: float, *, time: float, job_id: int) -> bool:
-        """Add a case; when there are s already, the one added first leaves.
+        """Add a case; when there are already s cases, the oldest is dropped.
 
         Parameters
         ----------
         features : ndarray of shape (features,)
             NaN where unknown.
         label : float
-            What happened, seconds.
+            The time that was observed, seconds.
         time : float
-            When it became known (ties: newer first).
-        job_id : int
-            Ties: smaller first.
+            When the label became known, seconds.
 
         Returns
         -------
         bool
-            False when the label is unknown (NaN or infinite): nothing is learned from it.
+            False when the label is NaN or infinite: the case is not added.
         """
         if not math.isfinite(label):
             return False
@@ -216,9 +125,9 @@ class KnnEstimator:
         return True
 
     def add_many(self, features: Floats, labels: Floats, *, times: Floats, job_ids: NDArray[np.int64]) -> int:
-        """Add cases in order, shape (cases, features); returns how many had a known label."""
+        """Add cases of shape (cases, features) in order; returns how many had a finite label."""
         known = np.flatnonzero(np.isfinite(labels))
-        rows = known[-self.parameters.s :]  # the rest would have left again
+        rows = known[-self.parameters.s :]  # earlier ones would have been dropped again
         if self._size == 0 and len(rows):
             self._fill(self._clean(features[rows]), labels[rows], times[rows], job_ids[rows])
         else:
@@ -227,20 +136,12 @@ class KnnEstimator:
         return len(known)
 
     def estimate(self, features: Floats) -> Estimate:
-        """Estimate one query (Eq. 3) with its uncertainty (Eq. 4).
+        """Estimate one query of shape (features,), NaN where unknown (Eq. 3), with its uncertainty (Eq. 4).
 
-        Parameters
-        ----------
-        features : ndarray of shape (features,)
-            NaN where unknown.
-
-        Returns
-        -------
-        Estimate
-            ``seconds`` is NaN without neighbours and where every kernel underflows; ``variance`` is infinite
-            where the kernels sum to at most 1 (section IV-B).
+        ``seconds`` is NaN without neighbours and where every kernel underflows; ``variance`` is infinite
+        where the kernels sum to at most 1 (section IV-B).
         """
-        self._run(self._clean(features)[np.newaxis, :], self._result)
+        self._estimate_rows(self._clean(features)[np.newaxis, :], self._result)
         seconds, variance, lower, upper, neighbours = self._result[0].tolist()
         if self.widening > 0.0:
             factor = math.exp(self.widening)
@@ -255,32 +156,18 @@ class KnnEstimator:
         )
 
     def judge(self, *, inside: bool) -> None:
-        """Take in whether a truth lay within the interval of :meth:`estimate`; later ones are wider, or less.
+        """Adapt the interval's width to whether a true time lay within the interval of :meth:`estimate`.
 
-        Neighbours are few, and the widest interval of theirs holds too rarely. So it is widened by a factor
+        With few neighbours even their widest interval covers too rarely. It is therefore widened by a factor
         that follows the misses: online gradient descent on the quantile loss, as adaptive conformal inference
-        does it for scores (Gibbs and Candes 2021). It never becomes narrower than the published one.
+        does for scores (Gibbs and Candes 2021). It never becomes narrower than the published one.
         """
         missed = 0.0 if inside else 1.0
         self.widening = max(0.0, self.widening + _WIDENING_RATE * (missed - (1.0 - self.coverage)))
 
-    def estimate_many(self, features: Floats) -> EstimateColumns:
-        """Estimate each row of an array of shape (queries, features), all against the same cases."""
-        results = np.empty((len(features), 5))
-        self._run(np.ascontiguousarray(self._clean(features)), results)
-        seconds, variance, lower, upper, neighbours = results.T.copy()
-        return EstimateColumns(
-            seconds=seconds,
-            variance=variance,
-            lower=lower,
-            upper=upper,
-            neighbours=neighbours.astype(np.int64),
-            coverage=self.coverage,
-        )
-
     def neighbours(self, features: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """The neighbours an estimate rests on: job ids, distances (Eq. 1) and labels, nearest first."""
-        self._run(self._clean(features)[np.newaxis, :], self._result)
+        """Job ids, distances (Eq. 1) and labels of the neighbours of one query, nearest first."""
+        self._estimate_rows(self._clean(features)[np.newaxis, :], self._result)
         found = int(self._result[0, _search.NEIGHBOURS])
         if self._sieve is not None:
             sieve, room = self._sieve
@@ -290,16 +177,13 @@ class KnnEstimator:
         return self._base.job_ids[slots], np.sqrt(self._scratch.best[:found]), self._base.labels[slots]
 
     def settle(self) -> None:
-        """Get ready for many questions and no new case: the same answers, sooner (``_sieve``).
-
-        Adding a case undoes it.
-        """
+        """Prepare the faster search of ``_sieve``, with the same results; adding a case discards it."""
         if self._size:
             sieve = _sieve.sieve_of(self._base, self._size)
             self._sieve = sieve, _sieve.sieve_scratch_for(self.parameters.k, sieve)
 
     def warm(self) -> None:
-        """Compile, or load from the cache, everything a question needs; changes nothing that is known."""
+        """Compile, or load from the cache, all code that an estimate needs; no case is added."""
         other = KnnEstimator(replace(self.parameters, s=2), self.schema)
         features = np.zeros(len(self.schema))
         for job_id in range(3):
@@ -310,7 +194,7 @@ class KnnEstimator:
         other.estimate(features)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything needed to go on elsewhere, as plain arrays; cases oldest first."""
+        """Everything that :meth:`from_arrays` needs, as plain arrays; cases oldest first."""
         order = self._oldest_first()
         return {
             "features": self._base.cases[:, order].T.copy(),
@@ -326,13 +210,7 @@ class KnnEstimator:
     def from_arrays(
         cls, arrays: Mapping[str, NDArray[Any]], schema: FeatureSchema = CUNHA_TABLE_I
     ) -> KnnEstimator:
-        """Rebuild what :meth:`to_arrays` gave.
-
-        Raises
-        ------
-        BadInput
-            An array is missing or has the wrong shape.
-        """
+        """Rebuild the estimator from :meth:`to_arrays`; raises BadInput for a missing or misshapen array."""
         try:
             (coverage,) = arrays["coverage"].tolist()
             (widening,) = arrays.get("widening", np.zeros(1)).tolist()  # earlier releases had none
@@ -343,7 +221,7 @@ class KnnEstimator:
                 column.shape != columns[0].shape for column in columns
             ):
                 msg = f"cases have shape {features.shape}"
-                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+                raise ValueError(msg)  # noqa: TRY301 (every damage becomes one message below)
         except (KeyError, ValueError, TypeError) as error:
             raise BadInput(
                 f"damaged model: {error}",
@@ -357,7 +235,7 @@ class KnnEstimator:
         estimator.add_many(features, labels, times=times, job_ids=job_ids)
         return estimator
 
-    def _run(self, queries: Floats, results: Floats) -> None:
+    def _estimate_rows(self, queries: Floats, results: Floats) -> None:
         if self._sieve is not None:
             sieve, room = self._sieve
             _sieve.sift_rows(
@@ -394,7 +272,7 @@ class KnnEstimator:
         )
 
     def _clean(self, features: Floats) -> Floats:
-        """Features as float64, unknown where no distance could be computed."""
+        """Features as float64; values too large for a finite distance become unknown."""
         features = np.asarray(features, np.float64)
         if features.shape[-1] != len(self.schema):
             msg = (
@@ -402,7 +280,7 @@ class KnnEstimator:
             )
             raise ValueError(msg)
         if self._sieve is not None:
-            return features  # the search looks itself: this is inside sbatch
+            return features  # sift_rows checks the values itself, in compiled code
         known = np.abs(features) <= LARGEST_VALUE
         return features if known.all() else np.where(known, features, math.nan)
 
@@ -411,7 +289,7 @@ class KnnEstimator:
         return (start + np.arange(self._size)) % self.parameters.s
 
     def _fill(self, features: Floats, labels: Floats, times: Floats, job_ids: NDArray[np.int64]) -> None:
-        """Take the first cases all at once: a model is loaded beside threads that have to answer."""
+        """Load all cases of an empty base at once, without holding up the threads that answer submissions."""
         self._base = self._base._replace(
             cases=np.array(features.T, np.float64, order="C"),
             labels=np.array(labels, np.float64),
@@ -425,7 +303,7 @@ class KnnEstimator:
         self._next = self._size % self.parameters.s
 
     def _grow(self) -> None:
-        """Room for more cases, at most s: a young knowledge base stays small."""
+        """Make room for more cases, at most s, so that a new knowledge base takes little memory."""
         used, room = self._size, min(self.parameters.s, max(FIRST_ROOM, 2 * self._size))
         cases = np.full((len(self.schema), room), math.nan)
         cases[:, :used] = self._base.cases

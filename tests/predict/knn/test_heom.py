@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from advisor.predict import heom
-from advisor.predict.heom import Case
+from tests.predict.knn import heom
+from tests.predict.knn.heom import Case
 
 NAN = math.nan
 

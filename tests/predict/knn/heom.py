@@ -1,7 +1,7 @@
-"""The estimator by its definition (Cunha et al. 2017, section IV-A), one equation a function.
+"""The estimator by its definition (Cunha et al. 2017, section IV-A), one equation per function.
 
-Slow and plain on purpose: it is what the compiled search of :mod:`advisor.predict.knn.knn` is tested against.
-Where the paper leaves a case open, the choice is made here, in the open:
+It is slow and plain: the compiled search of ``advisor.predict.knn.estimator`` is tested against it. Where the
+paper leaves a case open, the choice is:
 
 - a feature whose known values in the knowledge base are all equal (up to 1e-290, where a quotient would not
   be finite) has no range; it is compared by overlap;

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model.errors import BadInput
-from advisor.predict import heom
-from advisor.predict.heom import Case
 from advisor.predict.knn import _search
+from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import FeatureSchema
-from advisor.predict.knn.knn import KnnEstimator, KnnParameters
+from advisor.predict.knn.parameters import KnnParameters
+from tests.predict.knn import heom
+from tests.predict.knn.heom import Case
 
 SCHEMA = FeatureSchema("test", ("user", "queue", "requested_time", "queue_size", "free_processors"))
 NOMINAL = SCHEMA.nominal.tolist()
@@ -259,18 +260,6 @@ def test_numbers_without_a_distance_are_unknown(value):
     assert estimator._base.high[2] == 3.0
     job_ids, distances, _ = estimator.neighbours(np.array((1.0, 1.0, 2.0, 0.0, 0.0)))
     assert dict(zip(job_ids.tolist(), distances.tolist(), strict=True)) == {1: 0.5, 3: 0.5, 9: 1.0}
-
-
-def test_estimate_many_equals_one_by_one(many):
-    estimator = filled(many, k=9, s=2000)
-    queries = many[0][:50]
-    together = estimator.estimate_many(queries)
-    assert len(together) == 50
-    for row, query in enumerate(queries):
-        one = estimator.estimate(query)
-        assert (together.seconds[row], together.variance[row]) == (one.seconds, one.variance)
-        assert (together.lower[row], together.upper[row]) == (one.lower, one.upper)
-        assert together.neighbours[row] == one.neighbours
 
 
 @pytest.mark.parametrize("s", [50, 2499, 2500, 4000])
