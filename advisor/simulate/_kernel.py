@@ -13,10 +13,10 @@ why the loop is fast, and it gives the same schedule.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.compiled import compiled
 from advisor.simulate._passes import backfill, enqueue, may_backfill, schedule, send_to_cloud
 from advisor.simulate.demand import LARGE, STARVED
 from advisor.simulate.policies import ANY_MOMENT_SECONDS, STEPS_SECONDS, Order
@@ -41,7 +41,7 @@ _STEPS = np.array(STEPS_SECONDS)
 _NOBODY, _SEVERAL = -1, -2
 
 
-@numba.njit(cache=True)
+@compiled
 def _end_due(
     job: Records,
     queue: Ints,
@@ -76,7 +76,7 @@ def _end_due(
             recent[this.user, 0] = this.run
 
 
-@numba.njit(cache=True)
+@compiled
 def _predict(job: Records, recent: NDArray[np.float64], row: int) -> None:
     """Plan a job by the mean run time of its user's two last finished jobs, never above the request."""
     this = job[row]
@@ -85,7 +85,7 @@ def _predict(job: Records, recent: NDArray[np.float64], row: int) -> None:
         this.planned = min((last + before) / 2.0, this.requested)
 
 
-@numba.njit(cache=True)
+@compiled
 def _arrive_due(
     job: Records, queue: Ints, recent: NDArray[np.float64], cluster: Records, rules: Rules
 ) -> int:
@@ -105,7 +105,7 @@ def _arrive_due(
     return only
 
 
-@numba.njit(cache=True)
+@compiled
 def _promote_starved(job: Records, queue: Ints, cluster: Records, rules: Rules) -> None:
     """Move jobs that have waited too long before all others."""
     it = cluster[0]
@@ -125,7 +125,7 @@ def _promote_starved(job: Records, queue: Ints, cluster: Records, rules: Rules) 
             it.dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _correct_outlived_plans(job: Records, running: Ints, cluster: Records) -> None:
     """Give running jobs that outlived their plan a longer one, by growing steps up to the request."""
     it = cluster[0]
@@ -147,7 +147,7 @@ def _correct_outlived_plans(job: Records, running: Ints, cluster: Records) -> No
         it.dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave_due(job: Records, queue: Ints, leaving: Ints, cluster: Records, rules: Rules) -> None:
     """Send to the cloud whoever's patience is over."""
     it = cluster[0]
@@ -164,7 +164,7 @@ def _leave_due(job: Records, queue: Ints, leaving: Ints, cluster: Records, rules
             it.dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _next_time(job: Records, ending: Records, leaving: Ints, cluster: Records) -> float:
     """When something happens next; infinite when all is done."""
     it = cluster[0]
@@ -182,7 +182,7 @@ def _next_time(job: Records, ending: Records, leaving: Ints, cluster: Records) -
     return time
 
 
-@numba.njit(cache=True)
+@compiled
 def advance(state: State, rules: Rules, most_events: int) -> bool:
     """Go on for at most so many moments; True when every job has ended or left for the cloud."""
     job, queue, running, ending, recent, leaving, scratch, cluster = state

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.simulate.demand import STARVED
 from advisor.simulate.policies import ANY_MOMENT_SECONDS, Backfill, Order
 from advisor.simulate.state import (
@@ -24,7 +24,7 @@ _WFP, _SPF, _SAF = int(Order.WFP), int(Order.SPF), int(Order.SAF)
 _SHORTEST_FIRST = int(Backfill.SHORTEST_FIRST)
 
 
-@numba.njit(cache=True)
+@compiled
 def enqueue(job: Records, queue: Ints, cluster: Records, rules: Rules, row: int) -> None:
     """Let a job wait; a whole pass is due when it stands at the head."""
     it, this = cluster[0], job[row]
@@ -41,7 +41,7 @@ def enqueue(job: Records, queue: Ints, cluster: Records, rules: Rules, row: int)
         it.dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def start(job: Records, running: Ints, ending: Records, cluster: Records, row: int) -> None:
     """Give a job its processors now. The caller takes it out of the queue."""
     it, this = cluster[0], job[row]
@@ -57,7 +57,7 @@ def start(job: Records, running: Ints, ending: Records, cluster: Records, row: i
     it.free -= this.processors
 
 
-@numba.njit(cache=True)
+@compiled
 def send_to_cloud(job: Records, cluster: Records, rules: Rules, row: int) -> None:
     """Start a job on a cloud node of its own, which boots first."""
     this = job[row]
@@ -67,7 +67,7 @@ def send_to_cloud(job: Records, cluster: Records, rules: Rules, row: int) -> Non
     this.end = this.start + this.run * rules.slowdown
 
 
-@numba.njit(cache=True)
+@compiled
 def may_backfill(job: Records, cluster: Records, row: int) -> bool:
     """Whether a job fits now and does not delay the head by plan."""
     it, this = cluster[0], job[row]
@@ -76,7 +76,7 @@ def may_backfill(job: Records, cluster: Records, row: int) -> bool:
     )
 
 
-@numba.njit(cache=True)
+@compiled
 def backfill(job: Records, running: Ints, ending: Records, cluster: Records, row: int) -> None:
     """Start a job behind the head; the caller takes it out of the queue."""
     it = cluster[0]
@@ -85,7 +85,7 @@ def backfill(job: Records, running: Ints, ending: Records, cluster: Records, row
     start(job, running, ending, cluster, row)
 
 
-@numba.njit(cache=True)
+@compiled
 def _sort_by_wfp(job: Records, queue: Ints, cluster: Records) -> None:
     """Bring the queue into WFP's order of this moment; it is nearly sorted already."""
     it = cluster[0]
@@ -103,7 +103,7 @@ def _sort_by_wfp(job: Records, queue: Ints, cluster: Records) -> None:
         queue[place] = row
 
 
-@numba.njit(cache=True)
+@compiled
 def _reserve(job: Records, running: Ints, cluster: Records, row: int) -> None:
     """Find the head's shadow time, and how many processors will be left over then."""
     it = cluster[0]
@@ -121,7 +121,7 @@ def _reserve(job: Records, running: Ints, cluster: Records, row: int) -> None:
     it.extra = available - needed
 
 
-@numba.njit(cache=True)
+@compiled
 def _backfill_in_order(job: Records, queue: Ints, running: Ints, ending: Records, cluster: Records) -> None:
     """Try every job behind the head, in the queue's order."""
     it = cluster[0]
@@ -139,7 +139,7 @@ def _backfill_in_order(job: Records, queue: Ints, running: Ints, ending: Records
     it.tail = kept
 
 
-@numba.njit(cache=True)
+@compiled
 def _backfill_shortest_first(
     job: Records, queue: Ints, running: Ints, ending: Records, scratch: Ints, cluster: Records
 ) -> None:
@@ -168,7 +168,7 @@ def _backfill_shortest_first(
     it.tail = kept
 
 
-@numba.njit(cache=True)
+@compiled
 def schedule(
     job: Records,
     queue: Ints,

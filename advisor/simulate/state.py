@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from advisor.compiled import compiled
 
 Ints = NDArray[np.int64]
 Records: TypeAlias = Any
@@ -78,7 +79,7 @@ class State(NamedTuple):
     cluster: Records
 
 
-@numba.njit(cache=True)
+@compiled
 def heap_push(ending: Records, size: int, time: float, job: int) -> None:
     """Add to a heap of ``size`` entries, smallest (time, job) on top."""
     at = size
@@ -94,7 +95,7 @@ def heap_push(ending: Records, size: int, time: float, job: int) -> None:
     ending[at].job = job
 
 
-@numba.njit(cache=True)
+@compiled
 def heap_pop(ending: Records, size: int) -> None:
     """Remove the top of a heap of ``size`` entries."""
     size -= 1
@@ -118,7 +119,7 @@ def heap_pop(ending: Records, size: int) -> None:
     ending[at].job = job
 
 
-@numba.njit(cache=True)
+@compiled
 def is_before(job: Records, left: int, right: int) -> bool:
     """Whether row ``left`` is served before ``right``: class, then the policy's key, then submission."""
     one, other = job[left], job[right]
@@ -129,7 +130,7 @@ def is_before(job: Records, left: int, right: int) -> bool:
     return left < right
 
 
-@numba.njit(cache=True)
+@compiled
 def queue_place(queue: Ints, job: Records, cluster: Records, row: int) -> int:
     """Position at which a job stands, or would stand, in the ordered queue."""
     low, high = cluster[0].head, cluster[0].tail
@@ -142,7 +143,7 @@ def queue_place(queue: Ints, job: Records, cluster: Records, row: int) -> int:
     return int(low)
 
 
-@numba.njit(cache=True)
+@compiled
 def queue_insert(queue: Ints, job: Records, cluster: Records, row: int) -> int:
     """Put a job at its place; returns the position. Slides the queue down when the array's end is reached."""
     it = cluster[0]
@@ -161,7 +162,7 @@ def queue_insert(queue: Ints, job: Records, cluster: Records, row: int) -> int:
     return place
 
 
-@numba.njit(cache=True)
+@compiled
 def queue_remove(queue: Ints, job: Records, cluster: Records, row: int) -> None:
     """Take a job out of the queue; its rank and key must be those it was put in with."""
     for at in range(queue_place(queue, job, cluster, row), cluster[0].tail - 1):
@@ -169,7 +170,7 @@ def queue_remove(queue: Ints, job: Records, cluster: Records, row: int) -> None:
     cluster[0].tail -= 1
 
 
-@numba.njit(cache=True)
+@compiled
 def running_insert(running: Ints, job: Records, count: int, row: int) -> None:
     """Put a job among ``count`` running ones, by planned end; equal ends in the order of starts."""
     end = job[row].planned_end
@@ -180,7 +181,7 @@ def running_insert(running: Ints, job: Records, count: int, row: int) -> None:
     running[at] = row
 
 
-@numba.njit(cache=True)
+@compiled
 def running_remove(running: Ints, job: Records, count: int, row: int) -> None:
     """Take a job from among ``count`` running ones."""
     low, high = 0, count

@@ -13,10 +13,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from scipy import special
 
+from advisor.compiled import compiled
 from advisor.model.table import JobTable
 from advisor.simulate import lublin
 from advisor.simulate.demand import demand_of
@@ -86,7 +86,7 @@ class _Draws(NamedTuple):
     which_class: Floats
 
 
-@numba.njit(cache=True)
+@compiled
 def _who_submits_what(
     cumulative_activity: Floats, draws: _Draws, habits: tuple[float, int, float, float]
 ) -> tuple[Ints, Ints, int]:

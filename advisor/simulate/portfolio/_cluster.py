@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._tick import charge, decide, expected_end, weight_of
 from advisor.simulate.portfolio.state import (
@@ -54,14 +54,14 @@ class ClusterState(NamedTuple):
     start: Floats
 
 
-@numba.njit(cache=True)
+@compiled
 def _mean_of(recent: Floats, code: int) -> float:
     """Mean of the last two run times, of the last one, or NaN."""
     last, before = recent[code, 0], recent[code, 1]
     return float(last if np.isnan(before) else (last + before) / 2.0)
 
 
-@numba.njit(cache=True)
+@compiled
 def estimate_of(state: ClusterState, rules: Rules, row: int) -> float:
     """Expected run time of a job not yet started, from what is known now."""
     this = state.job[row]
@@ -83,13 +83,13 @@ def estimate_of(state: ClusterState, rules: Rules, row: int) -> float:
     return float(it.finished_run / it.finished) if it.finished else _UNKNOWN_SECONDS
 
 
-@numba.njit(cache=True)
+@compiled
 def _remember(recent: Floats, code: int, run: float) -> None:
     recent[code, 1] = recent[code, 0]
     recent[code, 0] = run
 
 
-@numba.njit(cache=True)
+@compiled
 def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
     """Take in the jobs that ended by now, and look again at what waits of their users."""
     it = state.cluster[0]
@@ -111,7 +111,7 @@ def _finish(state: ClusterState, rules: Rules, policies: Records) -> None:
         _look_at_user(state, rules, policies, this.user)
 
 
-@numba.njit(cache=True)
+@compiled
 def _look_at_user(state: ClusterState, rules: Rules, policies: Records, user: int) -> None:
     """Look again at what waits of a user, and strike off what started since."""
     queued = state.queued
@@ -130,7 +130,7 @@ def _look_at_user(state: ClusterState, rules: Rules, policies: Records, user: in
     queued[user, 1] = before
 
 
-@numba.njit(cache=True)
+@compiled
 def _place_of(state: ClusterState, row: int, low: int) -> int:
     """Where a job waits, which is not before ``low``, and probably near: the queue is in submission order."""
     it = state.cluster[0]
@@ -148,7 +148,7 @@ def _place_of(state: ClusterState, row: int, low: int) -> int:
     return low
 
 
-@numba.njit(cache=True)
+@compiled
 def _enqueue(state: ClusterState, rules: Rules, row: int) -> None:
     """Note a job whose expected run time hangs on its user's others."""
     this = state.job[row]
@@ -162,7 +162,7 @@ def _enqueue(state: ClusterState, rules: Rules, row: int) -> None:
     state.queued[this.user, 1] = row
 
 
-@numba.njit(cache=True)
+@compiled
 def _look_again(state: ClusterState, rules: Rules, policies: Records, at: int) -> None:
     this = state.waiting[state.cluster[0].first + at]
     this.estimate = estimate_of(state, rules, this.row)
@@ -170,7 +170,7 @@ def _look_again(state: ClusterState, rules: Rules, policies: Records, at: int) -
     state.job[this.row].estimate = this.estimate
 
 
-@numba.njit(cache=True)
+@compiled
 def weigh(state: ClusterState, policies: Records) -> None:
     """Weigh all waiting jobs by the policy's order, after the policy changed."""
     it = state.cluster[0]
@@ -179,7 +179,7 @@ def weigh(state: ClusterState, policies: Records) -> None:
         this.weight = weight_of(policies[it.policy].order, this.estimate, this.processors)
 
 
-@numba.njit(cache=True)
+@compiled
 def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
     it = state.cluster[0]
     while it.arrived < len(state.job) and state.job[it.arrived].submit <= it.now:
@@ -196,7 +196,7 @@ def _arrive(state: ClusterState, rules: Rules, policies: Records) -> None:
     it.most_waiting = max(it.most_waiting, it.waiting)
 
 
-@numba.njit(cache=True)
+@compiled
 def _note_starts(state: ClusterState, began: int) -> None:
     """Write down when the jobs started at this tick end; ``began``: jobs that waited before."""
     it = state.cluster[0]
@@ -215,13 +215,13 @@ def _note_starts(state: ClusterState, began: int) -> None:
                 it.ending += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def slowdown_of(wait: float, run: float) -> float:
     """Bounded slowdown of section 2."""
     return float(max((wait + run) / max(run, SLOWDOWN_BOUND), 1.0))
 
 
-@numba.njit(cache=True)
+@compiled
 def _checkpoint(state: ClusterState, rules: Rules) -> None:
     """Write down what was charged and worked at the checkpoints before this tick, and all slowdowns so far.
 
@@ -254,7 +254,7 @@ def _checkpoint(state: ClusterState, rules: Rules) -> None:
         it.next_checkpoint += rules.checkpoint
 
 
-@numba.njit(cache=True)
+@compiled
 def _is_due(state: ClusterState) -> bool:
     """Whether to choose anew: after the rest a tenth of the queue came or went, or the period is over."""
     it = state.cluster[0]
@@ -263,7 +263,7 @@ def _is_due(state: ClusterState) -> bool:
     return bool((has_changed and rested) or it.now >= it.last_choice + it.period)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> int:
     """Go on to the end, or until the policy is to be chosen (modes ``CHOOSING`` and ``RESUMED``).
 
@@ -296,7 +296,7 @@ def advance(state: ClusterState, rules: Rules, policies: Records, mode: int) -> 
         it.now = tick_of(moment, it.now, rules.tick)
 
 
-@numba.njit(cache=True)
+@compiled
 def _close(state: ClusterState, rules: Rules) -> None:
     """Every job has started: each node is given back when its last job ends."""
     it = state.cluster[0]
@@ -324,7 +324,7 @@ def _close(state: ClusterState, rules: Rules) -> None:
         it.checkpoints += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def profile(state: ClusterState, room: Records) -> int:
     """Write the rented nodes into ``room`` as the online simulator takes them; how many.
 
@@ -339,7 +339,7 @@ def profile(state: ClusterState, room: Records) -> int:
     return int(it.nodes)
 
 
-@numba.njit(cache=True)
+@compiled
 def expected_jobs(state: ClusterState, lookahead: float, room: Records) -> int:
     """Write the waiting jobs into ``room``, then the last ``lookahead`` seconds' arrivals again; how many.
 

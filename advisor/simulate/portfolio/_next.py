@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.simulate.portfolio._tick import (
     GRACE_SECONDS,
     HOUR_SECONDS,
@@ -27,7 +27,7 @@ _FCFS, _WSPT = int(JobOrder.FCFS), int(JobOrder.WSPT)
 _HOUR_KEPT = int(Release.HOUR_KEPT)
 
 
-@numba.njit(cache=True)
+@compiled
 def _overtaking(waiting: Records, cluster: Records, order: int, widest: int) -> float:
     """When the blocked head is first overtaken by a job of so many nodes at most; not before now."""
     it = cluster[0]
@@ -46,13 +46,13 @@ def _overtaking(waiting: Records, cluster: Records, order: int, widest: int) -> 
     return float(soonest)
 
 
-@numba.njit(cache=True)
+@compiled
 def _is_late(this: Records, now: float) -> bool:
     """Whether a node's job runs beyond its estimate: it is expected to end two seconds later each second."""
     return bool(this.ready > now and this.row >= 0 and this.begun + this.estimate <= now)
 
 
-@numba.njit(cache=True)
+@compiled
 def _late_at(node: Records, cluster: Records, shadow: float) -> float:
     """Since when the late job runs that is expected to end at the shadow time; NaN for none."""
     it = cluster[0]
@@ -62,7 +62,7 @@ def _late_at(node: Records, cluster: Records, shadow: float) -> float:
     return np.nan
 
 
-@numba.njit(cache=True)
+@compiled
 def _begins_to_move(node: Records, cluster: Records, shadow: float) -> float:
     """When a job expected to end by the shadow time, which stays till then, may first be expected later."""
     it = cluster[0]
@@ -74,7 +74,7 @@ def _begins_to_move(node: Records, cluster: Records, shadow: float) -> float:
     return float(soonest)
 
 
-@numba.njit(cache=True)
+@compiled
 def _moves_so_long(node: Records, cluster: Records, shadow: float, begun: float) -> float:
     """When a shadow time that moves with a job begun then meets a job or boot that keeps to its estimate.
 
@@ -93,7 +93,7 @@ def _moves_so_long(node: Records, cluster: Records, shadow: float, begun: float)
     return float(soonest)
 
 
-@numba.njit(cache=True)
+@compiled
 def _backfilling(node: Records, waiting: Records, cluster: Records, scratch: Floats, order: int) -> float:
     """When a job behind the blocked head may first be backfilled by time alone; early at worst.
 
@@ -117,7 +117,7 @@ def _backfilling(node: Records, waiting: Records, cluster: Records, scratch: Flo
     return float(soonest)
 
 
-@numba.njit(cache=True)
+@compiled
 def _paid_hour_over(node: Records, cluster: Records, rules: Rules) -> float:
     """When an idle node's paid hour ends next."""
     it = cluster[0]
@@ -131,7 +131,7 @@ def _paid_hour_over(node: Records, cluster: Records, rules: Rules) -> float:
     return float(soonest)
 
 
-@numba.njit(cache=True)
+@compiled
 def next_moment(
     node: Records,
     waiting: Records,
@@ -171,7 +171,7 @@ def next_moment(
     return float(soonest)
 
 
-@numba.njit(cache=True)
+@compiled
 def tick_of(moment: float, now: float, tick: float) -> float:
     """First tick at or after a moment, and after now."""
     return max(math.ceil(moment / tick), math.floor(now / tick) + 1.0) * tick

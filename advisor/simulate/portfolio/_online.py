@@ -5,9 +5,9 @@ Nothing is allocated in the loop: one policy after the other runs in the same ro
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.simulate.portfolio._next import next_moment, tick_of
 from advisor.simulate.portfolio._shared import (
     TAILS,
@@ -46,7 +46,7 @@ STARTED, NEVER, HANDED_OVER = 0, 1, 2
 """How a plan ended: every job started, one never would, or its time is over."""
 
 
-@numba.njit(cache=True)
+@compiled
 def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> None:
     """Queue the jobs that are there by now."""
     it = cluster[0]
@@ -62,7 +62,7 @@ def _arrive(job: Records, waiting: Records, cluster: Records, order: int) -> Non
         it.waiting += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _soonest(state: OnlineState, since: float, needed: int) -> None:
     """When the busy nodes that are idle first get so, at least so many of them, and how many at a time.
 
@@ -91,7 +91,7 @@ def _soonest(state: OnlineState, since: float, needed: int) -> None:
             total -= count[size]
 
 
-@numba.njit(cache=True)
+@compiled
 def _hindered(state: OnlineState, rules: Rules, ready: Readiness, since: float, until: float) -> float:
     """Slowdown of the jobs that come between two ticks and wait until enough nodes are idle.
 
@@ -119,7 +119,7 @@ def _hindered(state: OnlineState, rules: Rules, ready: Readiness, since: float, 
     return slowdown
 
 
-@numba.njit(cache=True)
+@compiled
 def _spared(
     state: OnlineState, rules: Rules, policy: Records, ready: Readiness, since: float, until: float
 ) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def _spared(
     return float(ready.charged[idle] * seconds), float(ready.slowdown[idle] * seconds)
 
 
-@numba.njit(cache=True)
+@compiled
 def _add_spared(known: Known, tail: int, outcome: Floats, charged: float, slowdown: float) -> None:
     """Add to what idle nodes spare; ``tail``: the future in which that is, -1 for none.
 
@@ -155,7 +155,7 @@ def _add_spared(known: Known, tail: int, outcome: Floats, charged: float, slowdo
         note_spared(known, tail, charged, slowdown)
 
 
-@numba.njit(cache=True)
+@compiled
 def _go(  # noqa: PLR0917  (compiled: no keywords)
     job: Records,
     state: OnlineState,
@@ -197,7 +197,7 @@ def _go(  # noqa: PLR0917  (compiled: no keywords)
             return HANDED_OVER
 
 
-@numba.njit(cache=True)
+@compiled
 def _charged(state: OnlineState, rules: Rules) -> float:
     """Seconds charged if each node is given back when its last job ends; whole ones."""
     it = state.cluster[0]
@@ -208,7 +208,7 @@ def _charged(state: OnlineState, rules: Rules) -> float:
     return float(total)
 
 
-@numba.njit(cache=True)
+@compiled
 def _follow(
     job: Records,
     state: OnlineState,
@@ -241,7 +241,7 @@ def _follow(
     return ended == STARTED, charged
 
 
-@numba.njit(cache=True)
+@compiled
 def _paid(profile: Records, now: float, rules: Rules) -> tuple[float, float]:
     """Seconds charged for the rented nodes so far, and how long they have been held."""
     paid = 0.0
@@ -253,7 +253,7 @@ def _paid(profile: Records, now: float, rules: Rules) -> tuple[float, float]:
     return float(paid), float(elapsed)
 
 
-@numba.njit(cache=True)
+@compiled
 def _reset(profile: Records, now: float, state: OnlineState) -> None:
     it = state.cluster[0]
     state.node[: len(profile)] = profile
@@ -267,7 +267,7 @@ def _reset(profile: Records, now: float, state: OnlineState) -> None:
     it.forks = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
     profile: Records,
     job: Records,
@@ -316,7 +316,7 @@ def simulate_policies(  # noqa: PLR0917  (compiled: no keywords)
         _add_slowdowns(job, present, state.start, outcome, index)
 
 
-@numba.njit(cache=True)
+@compiled
 def take_alike(policies: Records, known: Known, outcome: Floats, is_known: Flags) -> None:
     """Outcomes of policies whose plan is that of one that was simulated; ``is_known``, shape (n,): whose."""
     for index in range(len(policies)):
@@ -326,7 +326,7 @@ def take_alike(policies: Records, known: Known, outcome: Floats, is_known: Flags
             outcome[index] = outcome[same]
 
 
-@numba.njit(cache=True)
+@compiled
 def _add_slowdowns(
     job: Records,
     present: int,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.simulate.portfolio._tick import BY_CHOICE, BY_ORDER
 from advisor.simulate.portfolio.state import NODE, Floats, Ints, OnlineState
 from advisor.simulate.state import Records
@@ -69,7 +69,7 @@ def room_to_know(policies: int, nodes: int, jobs: int) -> Known:
     )
 
 
-@numba.njit(cache=True)
+@compiled
 def find_plan(known: Known, policy: Records) -> int:
     """Index of a policy that was followed and did what this one would do; -1 for none."""
     for at in range(known.size[PLANS]):
@@ -86,7 +86,7 @@ def find_plan(known: Known, policy: Records) -> int:
     return -1
 
 
-@numba.njit(cache=True)
+@compiled
 def note_plan(known: Known, policy: Records, forks: int, index: int) -> None:
     """Write down that a policy was followed."""
     at = known.size[PLANS]
@@ -99,7 +99,7 @@ def note_plan(known: Known, policy: Records, forks: int, index: int) -> None:
     known.size[PLANS] += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _mark_of(state: OnlineState) -> float:
     it = state.cluster[0]
     mark = 0.0
@@ -111,7 +111,7 @@ def _mark_of(state: OnlineState) -> float:
     return mark
 
 
-@numba.njit(cache=True)
+@compiled
 def _is_alike(state: OnlineState, known: Known, at: int) -> bool:
     it, tail = state.cluster[0], known.tail[at]
     if it.nodes != tail.nodes or it.waiting != tail.waiting or it.arrived != tail.arrived:
@@ -128,7 +128,7 @@ def _is_alike(state: OnlineState, known: Known, at: int) -> bool:
     return True
 
 
-@numba.njit(cache=True)
+@compiled
 def find_tail(state: OnlineState, known: Known) -> tuple[int, bool]:
     """Place of the future that begins as the simulated cluster is now, and whether it is known already.
 
@@ -152,7 +152,7 @@ def find_tail(state: OnlineState, known: Known) -> tuple[int, bool]:
     return at, False
 
 
-@numba.njit(cache=True)
+@compiled
 def note_spared(known: Known, at: int, charged: float, slowdown: float) -> None:
     """Write down what idle nodes spared between two ticks; a future with too many of them is not shared."""
     tail = known.tail[at]
@@ -164,7 +164,7 @@ def note_spared(known: Known, at: int, charged: float, slowdown: float) -> None:
     tail.spared += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def note_starts(state: OnlineState, known: Known, at: int, jobs: int) -> None:
     """Write down when the jobs of a future started that waited at its beginning or came later."""
     tail = known.tail[at]
@@ -175,7 +175,7 @@ def note_starts(state: OnlineState, known: Known, at: int, jobs: int) -> None:
         known.start[at, row] = state.start[row]
 
 
-@numba.njit(cache=True)
+@compiled
 def take_starts(state: OnlineState, known: Known, at: int, jobs: int) -> None:
     """Start jobs as in a future that is known."""
     tail = known.tail[at]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.simulate.portfolio.policies import JobOrder, NodeChoice, Provisioning, Release
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Rules
 from advisor.simulate.state import Records
@@ -40,7 +40,7 @@ BY_ORDER, BY_CHOICE = 1, 2
 """Bits of ``forks``: another order of jobs, or choice of nodes, might have led to something else."""
 
 
-@numba.njit(cache=True)
+@compiled
 def weight_of(order: int, estimate: float, processors: int) -> float:
     """What a job's wait is multiplied with to give its priority (see ``JobOrder``)."""
     run = max(estimate, 1.0)
@@ -55,7 +55,7 @@ def weight_of(order: int, estimate: float, processors: int) -> float:
     return 1.0
 
 
-@numba.njit(cache=True)
+@compiled
 def charge(held: float, release: int) -> float:
     """Seconds charged for a node that was held so long."""
     if release == _SECOND:
@@ -63,7 +63,7 @@ def charge(held: float, release: int) -> float:
     return max(math.ceil(held / HOUR_SECONDS), 1.0) * HOUR_SECONDS
 
 
-@numba.njit(cache=True)
+@compiled
 def expected_end(node: Records, at: int, now: float) -> float:
     """When a node is expected to be idle.
 
@@ -78,7 +78,7 @@ def expected_end(node: Records, at: int, now: float) -> float:
     return float(end)
 
 
-@numba.njit(cache=True)
+@compiled
 def _count(node: Records, cluster: Records) -> None:
     """Count idle and booting nodes, and see when the next gets idle; until then the counts are kept."""
     it = cluster[0]
@@ -98,7 +98,7 @@ def _count(node: Records, cluster: Records) -> None:
     it.next_ready = soonest
 
 
-@numba.njit(cache=True)
+@compiled
 def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
     it = cluster[0]
     rented = max(min(wanted, rules.max_nodes - it.nodes), 0)
@@ -117,7 +117,7 @@ def _rent(node: Records, cluster: Records, rules: Rules, wanted: int) -> None:
         it.next_ready = min(it.next_ready, it.now + rules.boot)
 
 
-@numba.njit(cache=True)
+@compiled
 def wanted(waiting: Records, cluster: Records, kind: int) -> int:
     """Nodes a provisioning policy rents now; below 1 for none."""
     it = cluster[0]
@@ -144,7 +144,7 @@ def wanted(waiting: Records, cluster: Records, kind: int) -> int:
     return demand - there
 
 
-@numba.njit(cache=True)
+@compiled
 def next_job(waiting: Records, cluster: Records, order: int) -> int:
     """Which of the waiting jobs is next."""
     it = cluster[0]
@@ -161,7 +161,7 @@ def next_job(waiting: Records, cluster: Records, order: int) -> int:
     return best
 
 
-@numba.njit(cache=True)
+@compiled
 def priority_of_next(waiting: Records, cluster: Records, order: int, now: float) -> tuple[float, float]:
     """Priority of the next job, and what the weight of one that came now is multiplied with soon.
 
@@ -174,7 +174,7 @@ def priority_of_next(waiting: Records, cluster: Records, order: int, now: float)
     return float((now + grace - head.submit) * head.weight), grace + _SOON
 
 
-@numba.njit(cache=True)
+@compiled
 def _into_hour(seconds: float) -> float:
     """``seconds % 3600``, exactly; a tenth of the time."""
     if seconds < 0.0:
@@ -185,14 +185,14 @@ def _into_hour(seconds: float) -> float:
     return seconds - hours * HOUR_SECONDS
 
 
-@numba.njit(cache=True)
+@compiled
 def _left_after(since: float, end: float) -> float:
     """What is left at ``end`` of the hour paid by then."""
     left = HOUR_SECONDS - _into_hour(end - since)
     return left if left < HOUR_SECONDS else 0.0
 
 
-@numba.njit(cache=True)
+@compiled
 def _give(node: Records, at: int, now: float, job: Records) -> None:
     this = node[at]
     this.ready = now + job.run
@@ -201,7 +201,7 @@ def _give(node: Records, at: int, now: float, job: Records) -> None:
     this.row = job.row
 
 
-@numba.njit(cache=True)
+@compiled
 def _place(  # noqa: C901  (plain loops over the nodes)
     node: Records, cluster: Records, scratch: Floats, rules: Rules, choice: int, job: Records
 ) -> None:
@@ -236,7 +236,7 @@ def _place(  # noqa: C901  (plain loops over the nodes)
                     return
 
 
-@numba.njit(cache=True)
+@compiled
 def _take_out(waiting: Records, cluster: Records, at: int) -> None:
     """Close the gap from the nearer end of the queue."""
     it = cluster[0]
@@ -251,7 +251,7 @@ def _take_out(waiting: Records, cluster: Records, at: int) -> None:
     it.waiting -= 1
 
 
-@numba.njit(cache=True)
+@compiled
 def shadow_of(node: Records, cluster: Records, scratch: Floats, processors: int) -> float:
     """When so many nodes are expected to be idle; leaves when each is in ``scratch``, sorted."""
     it = cluster[0]
@@ -261,7 +261,7 @@ def shadow_of(node: Records, cluster: Records, scratch: Floats, processors: int)
     return float(scratch[processors - 1])
 
 
-@numba.njit(cache=True)
+@compiled
 def _backfill(
     node: Records,
     waiting: Records,
@@ -301,7 +301,7 @@ def _backfill(
         _take_out(waiting, cluster, at)
 
 
-@numba.njit(cache=True)
+@compiled
 def _start_jobs(
     node: Records,
     waiting: Records,
@@ -324,7 +324,7 @@ def _start_jobs(
         _take_out(waiting, cluster, at)
 
 
-@numba.njit(cache=True)
+@compiled
 def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rules, policy: Records) -> None:
     spare = int(cluster[0].idle + cluster[0].booting)
     if policy.provisioning == _ODA:  # those nodes are for jobs that wait already
@@ -333,13 +333,13 @@ def _fill_headroom(node: Records, waiting: Records, cluster: Records, rules: Rul
     _rent(node, cluster, rules, policy.headroom - max(spare, 0))
 
 
-@numba.njit(cache=True)
+@compiled
 def paid_hour_ends(since: float, now: float, tick: float) -> bool:
     """Whether the node has to be given back now if it shall not be charged for another hour."""
     return HOUR_SECONDS - _into_hour(now - since) <= tick
 
 
-@numba.njit(cache=True)
+@compiled
 def _give_back(node: Records, cluster: Records, rules: Rules, headroom: int) -> None:
     """Give back what is idle or booting beyond the headroom; the caller knows that nobody waits."""
     it = cluster[0]
@@ -368,7 +368,7 @@ def _give_back(node: Records, cluster: Records, rules: Rules, headroom: int) -> 
         _count(node, cluster)
 
 
-@numba.njit(cache=True)
+@compiled
 def decide(
     node: Records,
     waiting: Records,

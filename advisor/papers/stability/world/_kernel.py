@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.papers.stability.world._state import (
     DONE,
     DROPPED,
@@ -33,7 +33,7 @@ from advisor.simulate.state import Records, heap_pop, heap_push
 _GROWTH, _SHRINK = 0, 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _queue_insert(queue: Ints, cluster: Records, row: int) -> None:
     at = cluster[0].waiting
     while at > 0 and queue[at - 1] > row:
@@ -43,7 +43,7 @@ def _queue_insert(queue: Ints, cluster: Records, row: int) -> None:
     cluster[0].waiting += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _queue_remove(queue: Ints, cluster: Records, row: int) -> None:
     count = cluster[0].waiting
     at = np.searchsorted(queue[:count], row)
@@ -52,7 +52,7 @@ def _queue_remove(queue: Ints, cluster: Records, row: int) -> None:
     cluster[0].waiting -= 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave_node(state: State, row: int) -> None:
     """Give a running task's cores back."""
     task = state.task[row]
@@ -70,7 +70,7 @@ def _leave_node(state: State, row: int) -> None:
         release(state, task.node)
 
 
-@numba.njit(cache=True)
+@compiled
 def _saved(checkpoints: Checkpoints, elapsed: float) -> float:
     """Work that survives a kill after so many seconds."""
     if math.isinf(checkpoints.every):
@@ -78,7 +78,7 @@ def _saved(checkpoints: Checkpoints, elapsed: float) -> float:
     return math.floor(elapsed / (checkpoints.every + checkpoints.cost)) * checkpoints.every
 
 
-@numba.njit(cache=True)
+@compiled
 def _stop(state: State, checkpoints: Checkpoints, row: int) -> None:
     """End a running attempt that will not finish: what it did and did not save is lost."""
     task = state.task[row]
@@ -92,7 +92,7 @@ def _stop(state: State, checkpoints: Checkpoints, row: int) -> None:
     _leave_node(state, row)
 
 
-@numba.njit(cache=True)
+@compiled
 def _drop(state: State, checkpoints: Checkpoints, row: int) -> None:
     """A copy is not needed any more: another one is done."""
     task = state.task[row]
@@ -106,7 +106,7 @@ def _drop(state: State, checkpoints: Checkpoints, row: int) -> None:
     task.where = DROPPED
 
 
-@numba.njit(cache=True)
+@compiled
 def _end_due(state: State, checkpoints: Checkpoints) -> None:
     it = state.cluster[0]
     while it.endings > 0 and state.ending[0].time <= it.now:
@@ -132,7 +132,7 @@ def _end_due(state: State, checkpoints: Checkpoints) -> None:
                 _drop(state, checkpoints, copy)
 
 
-@numba.njit(cache=True)
+@compiled
 def _note_interval(state: State, who: int, completed: int, ended: int, size: float) -> None:
     """Remember how long a node stayed as it was; nobody watches nodes that are down."""
     node = state.node[who]
@@ -144,7 +144,7 @@ def _note_interval(state: State, who: int, completed: int, ended: int, size: flo
         it.intervals += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def release(state: State, who: int) -> None:
     """Give an empty node back."""
     _note_interval(state, who, 0, _GROWTH, 0.0)
@@ -152,7 +152,7 @@ def release(state: State, who: int) -> None:
     state.node[who].draining = 0
 
 
-@numba.njit(cache=True)
+@compiled
 def rent(state: State, who: int) -> None:
     """Get a node: of it nothing is known, so it counts as grown just now (the paper's Table 1)."""
     node = state.node[who]
@@ -161,7 +161,7 @@ def rent(state: State, who: int) -> None:
     state.cluster[0].dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def preempt(state: State, checkpoints: Checkpoints, row: int) -> None:
     """A running task gives way and waits again."""
     task = state.task[row]
@@ -172,7 +172,7 @@ def preempt(state: State, checkpoints: Checkpoints, row: int) -> None:
     _queue_insert(state.queue, state.cluster, row)
 
 
-@numba.njit(cache=True)
+@compiled
 def _settle(state: State, checkpoints: Checkpoints, who: int) -> None:
     """What has no room on a node that has changed is killed, oldest first; an empty one may be given back."""
     node = state.node[who]
@@ -182,7 +182,7 @@ def _settle(state: State, checkpoints: Checkpoints, who: int) -> None:
         release(state, who)
 
 
-@numba.njit(cache=True)
+@compiled
 def _change_due(state: State, checkpoints: Checkpoints, asks: bool) -> bool:  # noqa: FBT001 - compiled
     """Everything that changes now; False after a change upon which the caller chooses who gives way."""
     it = state.cluster[0]
@@ -204,7 +204,7 @@ def _change_due(state: State, checkpoints: Checkpoints, asks: bool) -> bool:  # 
     return True
 
 
-@numba.njit(cache=True)
+@compiled
 def _arrive_due(state: State) -> None:
     it = state.cluster[0]
     originals = len(state.copies)
@@ -219,7 +219,7 @@ def _arrive_due(state: State) -> None:
             _queue_insert(state.queue, state.cluster, copy)
 
 
-@numba.njit(cache=True)
+@compiled
 def _next_moment(state: State) -> float:
     """When something happens next; infinite: never."""
     it = state.cluster[0]
@@ -233,7 +233,7 @@ def _next_moment(state: State) -> float:
     return time
 
 
-@numba.njit(cache=True)
+@compiled
 def advance(state: State, checkpoints: Checkpoints, until: float, asks: bool) -> int:  # noqa: FBT001 - compiled
     """Go on to the next decision, to ``until``, or to the end; returns why it stopped.
 
@@ -262,7 +262,7 @@ def advance(state: State, checkpoints: Checkpoints, until: float, asks: bool) ->
     return FINISHED
 
 
-@numba.njit(cache=True)
+@compiled
 def start(state: State, checkpoints: Checkpoints, rows: Ints, nodes: Ints) -> int:
     """Start waiting tasks on nodes; returns how many did, fewer where a placement was impossible."""
     it = state.cluster[0]
@@ -288,7 +288,7 @@ def start(state: State, checkpoints: Checkpoints, rows: Ints, nodes: Ints) -> in
     return started
 
 
-@numba.njit(cache=True)
+@compiled
 def look(state: State, rented: Ints, nodes: Records, remaining: Floats, held: Ints) -> None:
     """Fill in what a scheduler sees of the nodes of some rows: estimates, never true ends.
 

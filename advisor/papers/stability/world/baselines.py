@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.model.node_view import NodeRecords
 from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
 
 NOWHERE = -1
 
 
-@numba.njit(cache=True)
+@compiled
 def any_node(nodes: NodeRecords, cores: Ints, draws: Floats) -> Ints:
     """Give each task in order a node with room, each equally likely: the paper's CapacityScheduler.
 
@@ -35,7 +35,7 @@ def any_node(nodes: NodeRecords, cores: Ints, draws: Floats) -> Ints:
     return chosen
 
 
-@numba.njit(cache=True)
+@compiled
 def lasting_node(nodes: NodeRecords, cores: Ints, during: Floats, until_shrink: Floats) -> Ints:
     """Give each task in order the node that shrinks soonest after the task's end: the paper's Oracle.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.papers.waiting.world._state import Floats
 from advisor.simulate.state import Records
 
@@ -29,7 +29,7 @@ _WEEK: Final = 604_800.0
 _DAY: Final = 86_400.0
 
 
-@numba.njit(cache=True)
+@compiled
 def look(job: Records, row: int, habits: Floats, out: Floats) -> None:
     """Fill ``out`` for a job that is submitted now, and note its submission."""
     this = job[row]
@@ -53,7 +53,7 @@ def look(job: Records, row: int, habits: Floats, out: Floats) -> None:
         habit[6] = now
 
 
-@numba.njit(cache=True)
+@compiled
 def learn(job: Records, row: int, short: float, habits: Floats) -> None:
     """Learn from a job that ended."""
     this = job[row]
@@ -69,7 +69,7 @@ def learn(job: Records, row: int, short: float, habits: Floats) -> None:
         habit[5] += weight * (np.log1p(this.run) - habit[5])
 
 
-@numba.njit(cache=True)
+@compiled
 def guess(job: Records, row: int, habits: Floats) -> None:
     """Forecast without trees: the mean of the user's two last jobs, never above the request."""
     this = job[row]

@@ -10,9 +10,9 @@ on-demand. Dispatch is work-conserving: the first job in the queue that fits sta
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.decide.submission.waiting_policy import LEAVES, RENTS, SPECULATES, by_length, by_wait
 from advisor.papers.waiting.world._habits import guess, learn, look
 from advisor.papers.waiting.world._observe import fade, observe, size_class
@@ -37,8 +37,8 @@ from advisor.simulate.state import (
     running_remove,
 )
 
-_by_length = numba.njit(cache=True)(by_length)
-_by_wait = numba.njit(cache=True)(by_wait)
+_by_length = compiled(by_length)
+_by_wait = compiled(by_wait)
 
 GIVEN, FORECAST, SPECULATION = 0, 1, 2
 """How a job's length is known: its ``mode`` was given, its median run time is predicted, by trying."""
@@ -46,7 +46,7 @@ PATIENCE, MODEL, FLUID = 0, 1, 2
 """How a wait is known: not at all, by the wait model, by the predicted work before it."""
 
 
-@numba.njit(cache=True)
+@compiled
 def _start(here: World, row: int) -> None:
     """Start a job on fixed cores."""
     it = here.world[0]
@@ -62,7 +62,7 @@ def _start(here: World, row: int) -> None:
     it.free -= this.processors
 
 
-@numba.njit(cache=True)
+@compiled
 def _start_waiting(here: World, row: int) -> None:
     """Start a job that waited, and remember how long."""
     it = here.world[0]
@@ -77,7 +77,7 @@ def _start_waiting(here: World, row: int) -> None:
     here.classes[mine, 1] = it.now
 
 
-@numba.njit(cache=True)
+@compiled
 def _rent(here: World, rules: Rules, row: int) -> None:
     """Run a job on on-demand to its end."""
     it = here.world[0]
@@ -91,7 +91,7 @@ def _rent(here: World, rules: Rules, row: int) -> None:
         it.leases += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave(here: World, rules: Rules, row: int) -> None:
     """Send a job that was in the queue, or would have been, to on-demand."""
     fade(here.world)
@@ -99,7 +99,7 @@ def _leave(here: World, rules: Rules, row: int) -> None:
     _rent(here, rules, row)
 
 
-@numba.njit(cache=True)
+@compiled
 def _speculate(here: World, rules: Rules, row: int) -> None:
     """Try a job out on rented cores."""
     it = here.world[0]
@@ -112,7 +112,7 @@ def _speculate(here: World, rules: Rules, row: int) -> None:
     it.speculating_cores += this.processors
 
 
-@numba.njit(cache=True)
+@compiled
 def _keep_sample(here: World, row: int, scratch: Floats) -> None:
     """Remember what the model saw; the oldest sample gives way."""
     it = here.world[0]
@@ -123,7 +123,7 @@ def _keep_sample(here: World, row: int, scratch: Floats) -> None:
     it.samples += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _sent_away(here: World, rules: Rules, forest: Forest, row: int, scratch: Floats, keep: int) -> bool:
     """Ask whether a job would wait too long; one that would leaves at once."""
     it = here.world[0]
@@ -151,7 +151,7 @@ def _sent_away(here: World, rules: Rules, forest: Forest, row: int, scratch: Flo
     return away
 
 
-@numba.njit(cache=True)
+@compiled
 def _join(here: World, rules: Rules, forest: Forest, row: int, scratch: Floats) -> None:
     """Put a job into the queue, unless it would wait too long or has waited too long already."""
     it = here.world[0]
@@ -170,7 +170,7 @@ def _join(here: World, rules: Rules, forest: Forest, row: int, scratch: Floats) 
         it.dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _starts_now(here: World, rules: Rules, row: int) -> bool:
     """Start a job that is not in the queue, if it may start before those who are."""
     it = here.world[0]
@@ -188,7 +188,7 @@ def _starts_now(here: World, rules: Rules, row: int) -> bool:
     return False
 
 
-@numba.njit(cache=True)
+@compiled
 def _learn_due(here: World, rules: Rules) -> None:
     """Learn from rented jobs that ended."""
     it = here.world[0]
@@ -199,7 +199,7 @@ def _learn_due(here: World, rules: Rules) -> None:
         learn(here.job, row, rules.trial, here.habits)
 
 
-@numba.njit(cache=True)
+@compiled
 def _end_due(here: World, rules: Rules) -> None:
     """End jobs on fixed cores."""
     it = here.world[0]
@@ -216,7 +216,7 @@ def _end_due(here: World, rules: Rules) -> None:
         it.dirty = 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _trials_due(here: World, rules: Rules, forest: Forest, scratch: Floats) -> None:
     """End speculations: done, or queued on fixed cores."""
     it = here.world[0]
@@ -237,7 +237,7 @@ def _trials_due(here: World, rules: Rules, forest: Forest, scratch: Floats) -> N
         _join(here, rules, forest, row, scratch)
 
 
-@numba.njit(cache=True)
+@compiled
 def _forecast(here: World, rules: Rules, runs: Forest, row: int) -> None:
     """Forecast a job's run time by the trees there are, and keep what they were asked."""
     seen = here.run_samples[row]
@@ -263,7 +263,7 @@ def _forecast(here: World, rules: Rules, runs: Forest, row: int) -> None:
     this.median_run = edges[at - 1] + min(max(share, 0.0), 1.0) * (edges[at] - edges[at - 1])
 
 
-@numba.njit(cache=True)
+@compiled
 def _mode_of(here: World, rules: Rules, row: int) -> int:
     """What a job does that cannot start at once."""
     this = here.job[row]
@@ -274,7 +274,7 @@ def _mode_of(here: World, rules: Rules, row: int) -> int:
     return int(this.mode)
 
 
-@numba.njit(cache=True)
+@compiled
 def _arrive(here: World, rules: Rules, forest: Forest, runs: Forest, row: int, scratch: Floats) -> None:
     """A job is submitted."""
     this = here.job[row]
@@ -293,7 +293,7 @@ def _arrive(here: World, rules: Rules, forest: Forest, runs: Forest, row: int, s
         _join(here, rules, forest, row, scratch)
 
 
-@numba.njit(cache=True)
+@compiled
 def _dispatch(here: World, rules: Rules) -> None:
     """Start every waiting job that may start now, in the queue's order."""
     it = here.world[0]
@@ -328,7 +328,7 @@ def _dispatch(here: World, rules: Rules) -> None:
         it.tail = put
 
 
-@numba.njit(cache=True)
+@compiled
 def _reserve(here: World, processors: int) -> tuple[float, int]:
     """When so many processors will be free by plan, and how many are to spare then."""
     it = here.world[0]
@@ -341,7 +341,7 @@ def _reserve(here: World, processors: int) -> tuple[float, int]:
     return np.inf, 0
 
 
-@numba.njit(cache=True)
+@compiled
 def _sweep(here: World, rules: Rules, forest: Forest, scratch: Floats) -> None:
     """Ask again for the whole queue, first to last; keep a share of what was seen."""
     it = here.world[0]
@@ -360,7 +360,7 @@ def _sweep(here: World, rules: Rules, forest: Forest, scratch: Floats) -> None:
             at += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _leave_due(here: World, rules: Rules) -> None:
     """Send to on-demand whoever has waited the longest wait."""
     it = here.world[0]
@@ -377,7 +377,7 @@ def _leave_due(here: World, rules: Rules) -> None:
         it.left += 1
 
 
-@numba.njit(cache=True)
+@compiled
 def _next_time(here: World, rules: Rules) -> float:
     """When something happens next; infinite when all is done."""
     it = here.world[0]
@@ -399,7 +399,7 @@ def _next_time(here: World, rules: Rules) -> float:
     return time
 
 
-@numba.njit(cache=True)
+@compiled
 def advance(here: World, rules: Rules, forest: Forest, runs: Forest, until: float, scratch: Floats) -> None:
     """Go on with every moment before ``until``."""
     it = here.world[0]

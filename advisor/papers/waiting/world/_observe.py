@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.papers.waiting.world._state import SIZE_CLASSES, Floats, Rules, World
 from advisor.simulate.state import Records
 
@@ -63,7 +63,7 @@ WAIT_FEATURES: Final = TABLE_1 + WIDER
 FEATURES: Final = len(WAIT_FEATURES)
 
 
-@numba.njit(cache=True)
+@compiled
 def size_class(processors: int) -> int:
     """Powers of two of processors."""
     found = 0
@@ -73,7 +73,7 @@ def size_class(processors: int) -> int:
     return found
 
 
-@numba.njit(cache=True)
+@compiled
 def fade(world: Records) -> None:
     """Bring the weighted rates to this moment."""
     it = world[0]
@@ -84,13 +84,13 @@ def fade(world: Records) -> None:
     it.rate_at = it.now
 
 
-@numba.njit(cache=True)
+@compiled
 def left_of(predicted: float, age: float) -> float:
     """Seconds a job that ran ``age`` still needs: as predicted, and never less than a fifth of its age."""
     return max(predicted - age, 0.2 * age)
 
 
-@numba.njit(cache=True)
+@compiled
 def observe(here: World, rules: Rules, row: int, out: Floats) -> None:
     """Fill ``out`` for a job that waits, or is about to."""
     it = here.world[0]
@@ -114,7 +114,7 @@ def observe(here: World, rules: Rules, row: int, out: Floats) -> None:
     out[39] = it.now // DAY % 7.0
 
 
-@numba.njit(cache=True)
+@compiled
 def _running(here: World, rules: Rules, out: Floats) -> None:
     """Jobs on fixed cores: number, sizes, ages, work left in seconds of the whole machine."""
     it = here.world[0]
@@ -137,7 +137,7 @@ def _running(here: World, rules: Rules, out: Floats) -> None:
     out[26] = elapsed / rules.total
 
 
-@numba.njit(cache=True)
+@compiled
 def _waiting(here: World, rules: Rules, row: int, out: Floats) -> None:
     """Jobs in the queue: all of them, and those before this one."""
     it = here.world[0]
@@ -182,7 +182,7 @@ def _waiting(here: World, rules: Rules, row: int, out: Floats) -> None:
     out[22] = cores
 
 
-@numba.njit(cache=True)
+@compiled
 def _recent(here: World, row: int, out: Floats) -> None:
     """Waits of the jobs that started last from the queue: of any, of this size, of this size or larger."""
     it = here.world[0]

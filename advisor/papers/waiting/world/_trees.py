@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from advisor.compiled import compiled
 from advisor.papers.waiting.world._state import Floats, Forest
 
 
-@numba.njit(cache=True)
+@compiled
 def leaf_of(forest: Forest, root: int, row: Floats) -> int:
     """Leaf of one tree a row falls into; compared in single precision, as scikit-learn does."""
     node = root
@@ -18,7 +18,7 @@ def leaf_of(forest: Forest, root: int, row: Floats) -> int:
     return int(forest.leaf[node])
 
 
-@numba.njit(cache=True)
+@compiled
 def between(edges: Floats, tail: Floats, seconds: float) -> float:
     """Chance of more than so many seconds, from the chances at the edges."""
     above = min(max(int(np.searchsorted(edges, seconds)), 1), len(edges) - 1)
@@ -27,7 +27,7 @@ def between(edges: Floats, tail: Floats, seconds: float) -> float:
     return float((1.0 - share) * tail[above - 1] + share * tail[above])
 
 
-@numba.njit(cache=True)
+@compiled
 def chance_of_more(forest: Forest, row: Floats, seconds: float) -> float:
     """Predicted chance that the wait still to come is longer than ``seconds``; 0 without trees."""
     if len(forest.roots) == 0:
@@ -38,7 +38,7 @@ def chance_of_more(forest: Forest, row: Floats, seconds: float) -> float:
     return total / len(forest.roots)
 
 
-@numba.njit(cache=True)
+@compiled
 def chances_of_more(forest: Forest, rows: Floats, seconds: float) -> Floats:
     """``chance_of_more`` of many rows."""
     chances = np.empty(len(rows))
@@ -47,7 +47,7 @@ def chances_of_more(forest: Forest, rows: Floats, seconds: float) -> Floats:
     return chances
 
 
-@numba.njit(cache=True)
+@compiled
 def outlook(forest: Forest, row: Floats, left: float) -> tuple[float, float]:
     """Predicted chance to start within ``left`` seconds, and expected seconds until it starts or they end."""
     edges = forest.edges

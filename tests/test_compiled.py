@@ -1,0 +1,57 @@
+"""What the daemons compile when numba has no folder to keep it in (a service user without a home)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import advisor
+
+PACKAGE = Path(advisor.__file__).resolve().parent
+SCRIPT = """
+import importlib
+import pkgutil
+import numba
+import advisor
+from advisor.simulate import state
+
+try:
+    numba.njit(cache=True)(state.heap_push.py_func)
+except RuntimeError as error:
+    assert "no locator available" in str(error), error
+else:
+    raise SystemExit("numba has found a folder: this test shows nothing")
+
+for module in pkgutil.walk_packages(advisor.__path__, "advisor."):
+    if not module.name.startswith(("advisor.history.migrations", "advisor.testing")):
+        importlib.import_module(module.name)
+print(advisor.__file__)
+"""
+
+
+def test_every_module_can_be_imported_where_numba_has_no_folder_for_its_cache(tmp_path: Path) -> None:
+    copy = tmp_path / "advisor"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
+        (folder / "__pycache__").touch()  # a file where numba would make a folder: also root cannot
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": os.devnull,
+        "XDG_CACHE_HOME": os.devnull,
+        "NUMBA_CACHE_DIR": f"{os.devnull}/numba",
+    }
+    done = subprocess.run(
+        (sys.executable, "-c", SCRIPT),
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(copy / "__init__.py")
