@@ -18,8 +18,8 @@ def place_helper(config: ConfigOption = None) -> None:
 
     from advisor.service.hedge.place_helper import serve
     from advisor.slurm.commands import Commands
-    from advisor.slurm.places import Places
+    from advisor.slurm.placeholders import Placeholders
 
     settings = settings_of(config)
-    places = Places(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
+    places = Placeholders(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
     serve(sys.stdin.buffer, sys.stdout.buffer, places.reserve)

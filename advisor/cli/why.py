@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.history.records import AdviceRecord
     from advisor.model.job_id import JobId
     from advisor.model.settings import Settings
-    from advisor.slurm.admin_comment import SlurmsWord
+    from advisor.slurm.recorded_advice import JobRecordInSlurm
 
 
 def register(app: typer.Typer) -> None:
@@ -62,7 +62,7 @@ def why(
         raise trouble or _nothing_known(job_id, word)
 
 
-def _nothing_known(job_id: JobId, word: SlurmsWord | None) -> BadInput:
+def _nothing_known(job_id: JobId, word: JobRecordInSlurm | None) -> BadInput:
     if word is None:
         slurm, mend = "Slurm was not asked", "Ask on a host with Slurm's commands (paths.slurm_bin)"
     elif word.is_known:
@@ -94,12 +94,12 @@ def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
     return finished is not None and finished.job.heterogeneous
 
 
-def _in_slurm(settings: Settings, job_id: JobId) -> SlurmsWord | None:
-    from advisor.slurm.admin_comment import slurms_word
+def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
+    from advisor.slurm.recorded_advice import record_in_slurm
     from advisor.slurm.commands import Commands
 
     try:
-        return slurms_word(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id.name)
+        return record_in_slurm(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id.name)
     except BadInput:  # a host without Slurm's commands: the ledger was all there is
         return None
 

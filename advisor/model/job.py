@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-PLACE_OF: Final = "place-of-"
+PLACEHOLDER_PREFIX: Final = "place-of-"
 """What the name of a placeholder begins with; the id of the job whose place it keeps follows."""
-PLACE_COMMENT: Final = "Burst Advisor keeps the place of a job that runs in the cloud"
+PLACEHOLDER_COMMENT: Final = "Burst Advisor keeps the place of a job that runs in the cloud"
 """Comment of a placeholder."""
 _COUNTER: Final = re.compile(r"\d+")
-_PLACEHOLDER: Final = re.compile(re.escape(PLACE_OF) + r"(\d{1,10})")
+_PLACEHOLDER: Final = re.compile(re.escape(PLACEHOLDER_PREFIX) + r"(\d{1,10})")
 
 
 @lru_cache(maxsize=65_536)
@@ -27,7 +27,7 @@ def family(name: str | None) -> str | None:
 
 def place_named(name: str | None) -> int | None:
     """Tell from a job's name whose place it keeps; None for a job that does work of its own."""
-    if not name or not name.startswith(PLACE_OF):
+    if not name or not name.startswith(PLACEHOLDER_PREFIX):
         return None
     match = _PLACEHOLDER.fullmatch(name)
     return int(match[1]) if match else None

@@ -26,7 +26,7 @@ _FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue|Featu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedSignal:
+class RequestedSignal:
     """The signal a job wants before its end.
 
     Attributes
@@ -51,7 +51,7 @@ class JobEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobWishes:
+class NodeConstraints:
     """Which nodes a job may and would like to have: expressions of features, and nodes; empty for none."""
 
     features: str = ""
@@ -59,21 +59,21 @@ class JobWishes:
     excluded: str = ""
 
 
-def parse_signal(text: str) -> AskedSignal | None:
+def parse_signal(text: str) -> RequestedSignal | None:
     """Read the value of ``--signal``; None when it is none.
 
     Examples
     --------
     >>> parse_signal("B:SIGUSR1@60")
-    AskedSignal(name='USR1', to_batch_shell=True)
+    RequestedSignal(name='USR1', to_batch_shell=True)
     """
     match = _SIGNAL.fullmatch(text.strip().upper())
     if match is None:
         return None
-    return AskedSignal(name=match["name"], to_batch_shell="B" in (match["where"] or ""))
+    return RequestedSignal(name=match["name"], to_batch_shell="B" in (match["where"] or ""))
 
 
-def asked_signal(submit_line: str, script: str) -> AskedSignal | None:
+def requested_signal(submit_line: str, script: str) -> RequestedSignal | None:
     """The signal asked for on the command line, else in the script; None when there is none."""
     directives: list[str] = []
     for line in script.splitlines():
@@ -109,7 +109,7 @@ class RunningJobs:
             Also when the accounting does not know the job yet, as in the first seconds after its submission:
             to be called again. After some times the batch script has to do.
         """
-        asked = asked_signal(self._submit_line(job_id), self._script(job_id))
+        asked = requested_signal(self._submit_line(job_id), self._script(job_id))
         if asked is None:
             return ""
         only_shell = ["--batch"] if asked.to_batch_shell else []
@@ -118,16 +118,16 @@ class RunningJobs:
 
     def excluded_nodes(self, job_id: int) -> str:
         """Nodes a job must not get (``--exclude``), as an expression; empty for none."""
-        return self.wishes_of(job_id).excluded
+        return self.node_constraints(job_id).excluded
 
-    def wishes_of(self, job_id: int) -> JobWishes:
+    def node_constraints(self, job_id: int) -> NodeConstraints:
         """Which nodes a job asks for, prefers and refuses, be it by its user or by us."""
         shown = self._shown(job_id)
         features, prefer, excluded = (
             "" if (value := shown.get(name, "")) == "(null)" else value
             for name in ("Features", "Prefer", "ExcNodeList")
         )
-        return JobWishes(features=features, prefer=prefer, excluded=excluded)
+        return NodeConstraints(features=features, prefer=prefer, excluded=excluded)
 
     def end_of(self, job_id: int) -> JobEnd | None:
         """How a job has ended, or is; None when slurmctld has forgotten it."""
@@ -207,7 +207,7 @@ def _options_of(words: list[str]) -> list[str]:
     return words[1:]
 
 
-def _last_signal(words: Iterable[str]) -> AskedSignal | None:
+def _last_signal(words: Iterable[str]) -> RequestedSignal | None:
     found, before = None, ""
     for word in words:
         value = word.removeprefix("--signal=") if word.startswith("--signal=") else None

@@ -18,7 +18,7 @@ from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
-from advisor.slurm.running_jobs import JobEnd, JobWishes
+from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_slurm_records import (
     BURST,
     ENDED,
@@ -347,11 +347,11 @@ class MemorySlurm:
         found: str = self._call("excluded_nodes", lambda: self.jobs[job_id].excluded)
         return found
 
-    def wishes_of(self, job_id: int) -> JobWishes:
+    def node_constraints(self, job_id: int) -> NodeConstraints:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
         job = self.jobs[job_id]
-        found: JobWishes = self._call(
-            "wishes_of", lambda: JobWishes(prefer=job.prefer, excluded=job.excluded)
+        found: NodeConstraints = self._call(
+            "node_constraints", lambda: NodeConstraints(prefer=job.prefer, excluded=job.excluded)
         )
         return found
 

@@ -37,7 +37,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
-from advisor.slurm.places import Places
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.testing.lab import Lab
 
@@ -80,7 +80,7 @@ class WatchedLab:
         self.settings = Settings.model_validate(tables)
         clock = Clock()
         commands = Commands(self.settings.paths.slurm_bin, lab.conf)
-        backend, places = CliBackend(commands), Places(commands)
+        backend, places = CliBackend(commands), Placeholders(commands)
         slurm: SlurmBackend = backend
         keeper: PlaceKeeper = places
         if wrap is not None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from advisor.history import sacct
 from advisor.history.sacct import SacctReport
 from advisor.model import BadInput, JobOutcome, JobState
-from advisor.model.job import PLACE_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT
 
 DATA = Path(__file__).parent / "data"
 HELP_22_05 = (DATA / "sacct-helpformat-22.05.txt").read_text()
@@ -252,7 +252,7 @@ def test_endless_output_is_not_held_in_memory() -> None:
 @pytest.mark.parametrize(
     ("change", "is_hidden"),
     [
-        ({"Comment": PLACE_COMMENT}, True),
+        ({"Comment": PLACEHOLDER_COMMENT}, True),
         ({"Comment": ""}, True),  # a site that keeps no comments
         ({"Comment": "mine"}, False),
         ({"JobName": "place-of-10"}, False),  # no older job
@@ -260,7 +260,7 @@ def test_endless_output_is_not_held_in_memory() -> None:
     ],
 )
 def test_nobody_hides_his_work_by_a_placeholders_name(change: dict[str, str], *, is_hidden: bool) -> None:
-    runs, report = parse({"JobName": "place-of-7", "Comment": PLACE_COMMENT} | change)
+    runs, report = parse({"JobName": "place-of-7", "Comment": PLACEHOLDER_COMMENT} | change)
     assert (len(runs), report.placeholders) == ((0, 1) if is_hidden else (1, 0))
 
 

@@ -11,7 +11,7 @@ from advisor.files.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.model.job import PLACE_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.service.hedge.small_jobs import SmallJobs
@@ -20,7 +20,7 @@ from advisor.service.observation.hedge_budget import HedgeBudget
 from advisor.service.observation.hedge_entries import HedgeRecord
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
-from advisor.slurm.places import Wish
+from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import JobView, QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.watched import hedged_comment, open_record
@@ -38,7 +38,7 @@ class Queue:
     def __init__(self) -> None:
         self.jobs: dict[int, JobView] = {}
         self.killed_jobs: dict[int, JobView] = {}
-        self.reserved: list[Wish] = []
+        self.reserved: list[PlaceholderRequest] = []
         self.cancelled: list[int] = []
         self.requeued: list[int] = []
         self.raised: list[tuple[int, int]] = []
@@ -55,15 +55,15 @@ class Queue:
     knows_site_factors = True
     may_requeue_booting = True
 
-    def sight(self, job_id: int) -> JobView | None:
+    def view(self, job_id: int) -> JobView | None:
         return self.jobs.get(job_id)
 
     def killed(self, job_id: int) -> JobView | None:
         return self.killed_jobs.get(job_id)
 
     def place(self, placeholder: int, job_id: int) -> JobView | None:
-        sight = self.jobs.get(placeholder)
-        return sight if sight is not None and sight.name == f"place-of-{job_id}" else None
+        view = self.jobs.get(placeholder)
+        return view if view is not None and view.name == f"place-of-{job_id}" else None
 
     def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
         assert partition == "burst"
@@ -73,7 +73,7 @@ class Queue:
     def prepare(self) -> None:
         pass
 
-    def reserve(self, wish: Wish) -> int:
+    def reserve(self, wish: PlaceholderRequest) -> int:
         self.on_reserve()
         if self.refuses:
             raise RetryLater("no", code="slurm.command_failed")
@@ -167,7 +167,7 @@ class World:
                 "user": "eva",
                 "requested_time": 600.0,
                 "requeue": True,
-                "comment": PLACE_COMMENT if str(name or "").startswith("place-of-") else None,
+                "comment": PLACEHOLDER_COMMENT if str(name or "").startswith("place-of-") else None,
             }
             | fields  # type: ignore[arg-type]
         )

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from advisor.model.errors import RetryLater
-from advisor.slurm.running_jobs import AskedSignal, RunningJobs, asked_signal, parse_signal
+from advisor.slurm.running_jobs import RequestedSignal, RunningJobs, requested_signal, parse_signal
 
-USR1 = AskedSignal(name="USR1", to_batch_shell=False)
-SHELL = AskedSignal(name="USR1", to_batch_shell=True)
+USR1 = RequestedSignal(name="USR1", to_batch_shell=False)
+SHELL = RequestedSignal(name="USR1", to_batch_shell=True)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ SHELL = AskedSignal(name="USR1", to_batch_shell=True)
         ("B:USR1@60", SHELL),
         ("RB:usr1@300", SHELL),
         ("R:USR1", USR1),
-        ("10", AskedSignal(name="10", to_batch_shell=False)),
+        ("10", RequestedSignal(name="10", to_batch_shell=False)),
         ("", None),
         ("USR1;rm", None),
         ("--batch", None),
     ],
 )
-def test_values(text: str, asked: AskedSignal | None) -> None:
+def test_values(text: str, asked: RequestedSignal | None) -> None:
     assert parse_signal(text) == asked
 
 
@@ -46,8 +46,8 @@ def test_values(text: str, asked: AskedSignal | None) -> None:
         ("", "", None),
     ],
 )
-def test_the_command_line_wins(line: str, script: str, asked: AskedSignal | None) -> None:
-    assert asked_signal(line, script) == asked
+def test_the_command_line_wins(line: str, script: str, asked: RequestedSignal | None) -> None:
+    assert requested_signal(line, script) == asked
 
 
 class Answers:

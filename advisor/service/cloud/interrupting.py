@@ -31,7 +31,7 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
-from advisor.slurm.running_jobs import JobEnd, JobWishes
+from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class JobWarnings(Protocol):
         """Nodes the job must not get."""
         ...
 
-    def wishes_of(self, job_id: int) -> JobWishes:
+    def node_constraints(self, job_id: int) -> NodeConstraints:
         """Which nodes the job asks for, prefers and refuses."""
         ...
 

@@ -21,13 +21,13 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.wiring import Control
-from advisor.service.hedge.place_helper import HelpedPlaces
+from advisor.service.hedge.place_helper import HelpedPlaceholders
 from advisor.service.running.clock import Clock
 from advisor.service.running.notify import Notifier
 from advisor.service.stability.outlook import PoolOrder
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
-from advisor.slurm.places import Places
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.running_jobs import RunningJobs
 from advisor.slurm.steering import Steering
 
@@ -74,9 +74,9 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     )
 
 
-def _places(settings: Settings, commands: Commands) -> Places:
-    places = Places(commands)
-    return places if os.geteuid() == 0 else HelpedPlaces(places, settings.hedge.helper_socket)
+def _places(settings: Settings, commands: Commands) -> Placeholders:
+    places = Placeholders(commands)
+    return places if os.geteuid() == 0 else HelpedPlaceholders(places, settings.hedge.helper_socket)
 
 
 def _make_folder(path: Path, setting: str) -> None:

@@ -54,7 +54,7 @@ from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.stability.steering import AskWishes
 from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
-from advisor.slurm.places import Places
+from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
 
@@ -84,7 +84,7 @@ class Control:
         systemd.
     spot : SpotParts or None
         What EC2 says about the end of instances; None: only what it lists is looked at.
-    places : Places or None
+    places : Placeholders or None
         Keeps places on-premise; None: nothing is watched.
     steering : BurstSteering or None
         Steers the burst partition; None: the portfolio does not.
@@ -111,7 +111,7 @@ class Control:
         clock: Clock | None = None,
         notifier: Notifier | None = None,
         spot: SpotParts | None = None,
-        places: Places | None = None,
+        places: Placeholders | None = None,
         steering: BurstSteering | None = None,
         pool_order: PoolOrder | None = None,
         wishes: AskWishes | None = None,
@@ -204,7 +204,7 @@ class Control:
             state=StateFile(settings.paths.state / "asked_again.json"),
             clock=self.clock,
             paid_nodes=lambda: reserved_in_force(settings.capacity, self.prices()),
-            prefers=lambda job_id: "" if wishes is None else wishes.wishes_of(job_id).prefer,
+            prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
         )
         self._add(self.asking)
         self.match: MatchLoop | None = None

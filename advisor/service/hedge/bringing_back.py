@@ -36,10 +36,10 @@ _STEPS: Final = 6
 
 def view_of(places: PlaceKeeper, kept: Kept) -> JobView | None:
     """A kept job as it is now, also one that only our requeue has ended (see `PlaceKeeper.killed`)."""
-    sight = places.sight(kept.job_id)
-    if sight is None and kept.is_requeued and kept.phase is Phase.RETURNING:
+    view = places.view(kept.job_id)
+    if view is None and kept.is_requeued and kept.phase is Phase.RETURNING:
         return places.killed(kept.job_id)
-    return sight
+    return view
 
 
 def _only_waits(kept: Kept, states: Mapping[int, str]) -> bool:
@@ -113,14 +113,14 @@ class BringingBack:
     def _advance(self, kept: Kept) -> bool:
         """Take one job as far as it goes without waiting; True: look again in a moment."""
         for _ in range(_STEPS):
-            sight = view_of(self._places, kept)
-            if sight is None or sight.advice_id != kept.advice_id:
+            view = view_of(self._places, kept)
+            if view is None or view.advice_id != kept.advice_id:
                 return False  # ended or cancelled: the watch loop's `forget` takes the place away
-            if sight.partition == self._burst:
-                waiting = self._leave_cloud(kept, sight)
-            elif sight.is_pending:
-                return self._take_place(kept, sight)
-            elif sight.state in (RUNNING, "CONFIGURING"):
+            if view.partition == self._burst:
+                waiting = self._leave_cloud(kept, view)
+            elif view.is_pending:
+                return self._take_place(kept, view)
+            elif view.state in (RUNNING, "CONFIGURING"):
                 self._arrived(kept)
                 return False
             else:
@@ -130,20 +130,20 @@ class BringingBack:
                 return waiting
         return True
 
-    def _leave_cloud(self, kept: Kept, sight: JobView) -> bool:
+    def _leave_cloud(self, kept: Kept, view: JobView) -> bool:
         """Requeue it, once; when it waits again, move it. True: look again in a moment."""
-        if sight.is_pending:
+        if view.is_pending:
             self._move(kept)
             return False
-        if sight.state == "COMPLETING":
+        if view.state == "COMPLETING":
             return True
-        if sight.restarts > kept.restarts:
+        if view.restarts > kept.restarts:
             # it was requeued and has started in the cloud again before it could be moved: never a second time
             self._record.count("restarted_in_cloud")
             self._record.put(kept, phase=Phase.SETTLED, why="it started in the cloud again")
             log.warning("hedge.restarted_in_cloud", job=kept.job_id)
             return False
-        if sight.state == "CONFIGURING" and not self._places.may_requeue_booting:
+        if view.state == "CONFIGURING" and not self._places.may_requeue_booting:
             return True
         if not kept.is_requeued:
             self._record.put(kept, is_requeued=True)
@@ -155,22 +155,22 @@ class BringingBack:
         changes = changes_home(kept.partition, kept.limit_seconds, kept.features)
         self._slurm.update_job([kept.job_id], {**changes, "starttime": "now"})
 
-    def _take_place(self, kept: Kept, sight: JobView) -> bool:
+    def _take_place(self, kept: Kept, view: JobView) -> bool:
         """Give the waiting job its placeholder's place, or slot."""
-        if sight.reason == "BeginTime":
+        if view.reason == "BeginTime":
             self._slurm.update_job([kept.job_id], {"starttime": "now"})
         place = self._places.place(kept.placeholder, kept.job_id) if kept.placeholder else None
         if place is None and kept.has_slot:  # its slot is free, and it is first in the queue
-            return self._wait_for_start(kept, sight)
+            return self._wait_for_start(kept, view)
         if place is None:  # somebody has cancelled it: the job's age is all that is left of its place
-            self._age_anew(kept, sight)
+            self._age_anew(kept, view)
             self._done(kept, "without a placeholder")
             return False
         if place.state == "COMPLETING":
             return True
         if was_changed(kept, place) and not kept.has_slot:  # its user would be first with any job he likes
             self._places.cancel(kept.placeholder, kept.job_id)
-            self._age_anew(kept, sight)
+            self._age_anew(kept, view)
             self._record.count("places_changed")
             self._done(kept, "without its place, which was changed")
             return False
@@ -180,23 +180,23 @@ class BringingBack:
             self._places.raise_priority(kept.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
             self._places.cancel(kept.placeholder, kept.job_id)
             return True
-        self._wait_behind(kept, sight)
+        self._wait_behind(kept, view)
         return False
 
-    def _wait_for_start(self, kept: Kept, sight: JobView) -> bool:
+    def _wait_for_start(self, kept: Kept, view: JobView) -> bool:
         """First in the queue for a moment, not for ever: it may be held, or kept waiting by a limit."""
         since = self._clock.wall() - kept.acted
-        is_held = sight.reason.startswith("JobHeld")
+        is_held = view.reason.startswith("JobHeld")
         if not is_held and since <= self._slot_held_seconds:
             return since <= _QUICK_SECONDS
         # a priority set by hand would release a job that is held
         priority = kept.priority if kept.priority > 0 and not is_held else None
-        self._age_anew(kept, sight, to=priority)
+        self._age_anew(kept, view, to=priority)
         self._record.count("slots_lost")
         self._done(kept, "without its slot, which it did not take")
         return False
 
-    def _wait_behind(self, kept: Kept, sight: JobView) -> None:
+    def _wait_behind(self, kept: Kept, view: JobView) -> None:
         """Leave the placeholder where it is until it starts: no priority of ours would be its place.
 
         A requeue takes the job's age. It is given back as soon as slurmctld reckons ages anew, for whatever
@@ -205,13 +205,13 @@ class BringingBack:
         """
         now, period = self._clock.wall(), self._places.recalculation_seconds
         if not kept.is_raised:
-            self._record.put(kept, is_raised=True, priority=sight.priority, acted=now)
-        elif sight.priority != kept.priority or now - kept.acted >= 2.0 * period:
-            self._age_anew(kept, sight)
+            self._record.put(kept, is_raised=True, priority=view.priority, acted=now)
+        elif view.priority != kept.priority or now - kept.acted >= 2.0 * period:
+            self._age_anew(kept, view)
             self._record.put(kept, in_place=True, acted=now)
 
-    def _age_anew(self, kept: Kept, sight: JobView, to: int | None = None) -> None:
-        age = self._places.age_points(sight.ages_since - kept.submitted)
+    def _age_anew(self, kept: Kept, view: JobView, to: int | None = None) -> None:
+        age = self._places.age_points(view.ages_since - kept.submitted)
         self._places.raise_priority(kept.job_id, by=kept.site_factor + age, to=to)
 
     def _arrived(self, kept: Kept) -> None:

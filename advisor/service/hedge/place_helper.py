@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from advisor.model.errors import AdvisorError, RetryLater, TellAdmin
-from advisor.slurm.places import Places, Wish
+from advisor.slurm.placeholders import Placeholders, PlaceholderRequest
 
 _MAX_BYTES: Final = 8192
 _TIMEOUT_SECONDS: Final = 40.0
@@ -38,10 +38,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     is_for_admin: bool = False
 
 
-def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
+def answer(line: bytes, reserve: Callable[[PlaceholderRequest], int]) -> Answer:
     """Do what one line asks for, if it is in order."""
     try:
-        wish = msgspec.json.decode(line, type=Wish)
+        wish = msgspec.json.decode(line, type=PlaceholderRequest)
     except msgspec.DecodeError as error:
         return Answer(code="hedge.bad_wish", message=str(error)[:200], is_for_admin=True)
     words = (*wish.partition.split(","), *(wish.features or ()))
@@ -60,7 +60,7 @@ def answer(line: bytes, reserve: Callable[[Wish], int]) -> Answer:
         return Answer(code=error.code, message=str(error)[:1000], is_for_admin=is_for_admin)
 
 
-def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> bool:
+def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[PlaceholderRequest], int]) -> bool:
     """Answer one question; False where there is none, or nobody could say where the next one begins."""
     line = asked.readline(_MAX_BYTES)
     if not line:
@@ -70,7 +70,7 @@ def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -
     return line.endswith(b"\n")
 
 
-def serve(asked: BinaryIO, said: BinaryIO, reserve: Callable[[Wish], int]) -> None:
+def serve(asked: BinaryIO, said: BinaryIO, reserve: Callable[[PlaceholderRequest], int]) -> None:
     """Answer the questions of a connection, one after the other, until it is closed or half an hour old."""
     end = time.monotonic() + _LIFE_SECONDS
     while (left := end - time.monotonic()) > 0.0:
@@ -177,23 +177,23 @@ def _is_open(connection: socket.socket) -> bool:
     return False  # its end, or what nobody asked for
 
 
-class HelpedPlaces(Places):
-    """Places kept with the helper's help.
+class HelpedPlaceholders(Placeholders):
+    """Placeholders kept with the helper's help.
 
     Parameters
     ----------
-    places : Places
+    places : Placeholders
         Whose commands are used for everything else.
     helper : Path
         The helper's socket.
     """
 
-    def __init__(self, places: Places, helper: Path) -> None:
+    def __init__(self, places: Placeholders, helper: Path) -> None:
         super().__init__(places.commands)
         self._helper = Helper(helper)
 
     def prepare(self) -> None:
-        """See :class:`~advisor.slurm.places.Places`."""
+        """See :class:`~advisor.slurm.placeholders.Placeholders`."""
         with suppress(OSError):  # the next question says so
             self._helper.connected()
 
@@ -201,8 +201,8 @@ class HelpedPlaces(Places):
         """Let the helper end."""
         self._helper.close()
 
-    def reserve(self, wish: Wish) -> int:
-        """See :class:`~advisor.slurm.places.Places`."""
+    def reserve(self, wish: PlaceholderRequest) -> int:
+        """See :class:`~advisor.slurm.placeholders.Placeholders`."""
         try:
             found = self._helper.ask(msgspec.json.encode(wish))
         except FileNotFoundError:

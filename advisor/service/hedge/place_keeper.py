@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from advisor.slurm.places import Wish
+from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import JobView, QueuedJob
 
 
 class PlaceKeeper(Protocol):
-    """What the loop asks of :class:`advisor.slurm.places.Places`."""
+    """What the loop asks of :class:`advisor.slurm.placeholders.Placeholders`."""
 
-    def sight(self, job_id: int) -> JobView | None:
+    def view(self, job_id: int) -> JobView | None:
         """A job as it is now."""
         ...
 
@@ -28,7 +28,7 @@ class PlaceKeeper(Protocol):
         """Be ready for `reserve`."""
         ...
 
-    def reserve(self, wish: Wish) -> int:
+    def reserve(self, wish: PlaceholderRequest) -> int:
         """Submit a placeholder."""
         ...
 

@@ -26,7 +26,7 @@ from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
 from advisor.service.observation.placeholders import placeholders_of, shape_kept, submitted_for
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.slurm.places import Wish
+from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class Placing:
     places : PlaceKeeper
         Submits them.
     record : HedgeRecord
-        Places kept, on disk.
+        Placeholders kept, on disk.
     clock : Clock
         Time.
     """
@@ -159,7 +159,7 @@ class Placing:
         # an sbatch that is not answered in time may yet have been done: the next looks will show it
         kept = self._record.put(kept, acted=now, tries_after=now + _RETRY_SECONDS)
         placeholder = self._places.reserve(
-            Wish(
+            PlaceholderRequest(
                 job_id=kept.job_id,
                 partition=kept.partition,
                 limit_seconds=kept.limit_seconds,
@@ -178,17 +178,17 @@ class Placing:
 
     def _as_the_job(self, kept: Kept, placeholder: int) -> dict[str, Any]:
         """Give a new placeholder what the job had at first; what is to be noted of it."""
-        sight, own = self._places.place(placeholder, kept.job_id), self._places.sight(kept.job_id)
-        if sight is None or own is None:
+        view, own = self._places.place(placeholder, kept.job_id), self._places.view(kept.job_id)
+        if view is None or own is None:
             return {}
-        shape = shape_kept(sight, own)
-        if not sight.is_pending:
+        shape = shape_kept(view, own)
+        if not view.is_pending:
             return shape
         if kept.site_factor or not self._places.knows_site_factors:
             self._places.raise_priority(placeholder, by=kept.site_factor, to=own.priority)
-            sight = self._places.place(placeholder, kept.job_id) or sight
-        late = max(0.0, sight.submit_time - kept.submitted)
-        return {**shape, "priority": sight.priority, "delay_seconds": late}
+            view = self._places.place(placeholder, kept.job_id) or view
+        late = max(0.0, view.submit_time - kept.submitted)
+        return {**shape, "priority": view.priority, "delay_seconds": late}
 
     def make_up_for_delays(self) -> None:
         """Give placeholders the age that the job had when they were submitted, once ages are reckoned anew.

@@ -124,8 +124,8 @@ class SmallJobs:
             return
         self._requeued[job_id] = queued.job.submit_time
         self._write()  # before: a requeue forgets it
-        sight = self._places.sight(job_id)
-        if sight is None or sight.state != RUNNING or sight.restarts:
+        view = self._places.view(job_id)
+        if view is None or view.state != RUNNING or view.restarts:
             return  # the look at the queue was from before: never a second time
         self._slurm.requeue([job_id])
         self.requeued_jobs += 1
@@ -134,12 +134,12 @@ class SmallJobs:
     def _place(self, queued: QueuedJob) -> None:
         """As large: without the offset, with its age."""
         job_id = queued.job.job_id
-        sight = self._places.sight(job_id)
-        if sight is None or not sight.is_pending:
+        view = self._places.view(job_id)
+        if view is None or not view.is_pending:
             return
-        if sight.reason == "BeginTime":  # Slurm makes a requeued job wait two minutes
+        if view.reason == "BeginTime":  # Slurm makes a requeued job wait two minutes
             self._slurm.update_job([job_id], {"starttime": "now"})
-        age = self._places.age_points(sight.ages_since - self._requeued[job_id])
+        age = self._places.age_points(view.ages_since - self._requeued[job_id])
         self._places.raise_priority(job_id, by=age, to=None)
 
     def _forget(self, present: set[int]) -> None:

@@ -1,6 +1,6 @@
 """The watch loop: jobs in the cloud that keep their place on-premise, and small jobs that are none.
 
-A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.places`) queues for it
+A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) queues for it
 here. When the placeholder starts, the job's turn has come: it stays where that is sooner, else it is
 requeued, once, and takes the placeholder's slot. At its stop-loss it is requeued before that, and takes the
 placeholder's place in the queue. Each intent is on disk before it is acted upon, and each step looks at Slurm
@@ -62,7 +62,7 @@ class WatchLoop:
     view : SharedView
         What the look loop saw.
     record : HedgeRecord
-        Places kept, on disk.
+        Placeholders kept, on disk.
     small_jobs : SmallJobs
         The safeguard of the size classes.
     quantiles : callable
@@ -180,7 +180,7 @@ class WatchLoop:
 
     @property
     def urgent_task(self) -> UrgentTask:
-        """Places of announced jobs: between two rounds, and amid one, nothing of which can be waited for."""
+        """Placeholders of announced jobs: between two rounds, and amid one, nothing of which can be waited for."""
         return UrgentTask(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
 
     def keep_places(self) -> None:
@@ -334,8 +334,8 @@ class WatchLoop:
 
     def _is_gone(self, kept: Kept) -> bool:
         """Whether the job has ended; another's under its id is not it."""
-        sight = view_of(self._places, kept)
-        return sight is None or sight.advice_id != kept.advice_id
+        view = view_of(self._places, kept)
+        return view is None or view.advice_id != kept.advice_id
 
 
 def watch_loop(

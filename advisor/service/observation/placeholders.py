@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from advisor.model.job import PLACE_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.service.observation.hedge_entries import Kept
 from advisor.slurm.protocol import JobView, QueuedJob
 
@@ -29,7 +29,7 @@ def keeps_place_of(queued: QueuedJob, users: Mapping[int, str | None]) -> int | 
     """
     job = queued.job
     other = job.keeps_place_of
-    if other is None or job.job_id <= other or job.comment != PLACE_COMMENT:
+    if other is None or job.job_id <= other or job.comment != PLACEHOLDER_COMMENT:
         return None
     return other if users.get(other, job.user) == job.user else None
 

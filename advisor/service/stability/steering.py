@@ -22,7 +22,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import SlurmBackend
-from advisor.slurm.running_jobs import JobWishes
+from advisor.slurm.running_jobs import NodeConstraints
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +34,12 @@ _MAX_CHANGES: Final = 50  # of preferences in one round: two commands each
 class AskWishes(Protocol):
     """What is asked of :class:`advisor.slurm.running_jobs.RunningJobs`."""
 
-    def wishes_of(self, job_id: int) -> JobWishes:
+    def node_constraints(self, job_id: int) -> NodeConstraints:
         """Which nodes a job asks for, prefers and refuses."""
         ...
 
 
-def preferring(wishes: JobWishes, feature: str) -> str | None:
+def preferring(wishes: NodeConstraints, feature: str) -> str | None:
     """The preference to give a job, or None: the user has said something of his own that must stay.
 
     Where slurmctld can satisfy a preference it uses it *instead of* the constraint, which is therefore
@@ -47,9 +47,9 @@ def preferring(wishes: JobWishes, feature: str) -> str | None:
 
     Examples
     --------
-    >>> preferring(JobWishes(features="cloud", prefer="cloud&spot"), "steady")
+    >>> preferring(NodeConstraints(features="cloud", prefer="cloud&spot"), "steady")
     'cloud&spot&steady'
-    >>> preferring(JobWishes(prefer="avx512"), "steady") is None
+    >>> preferring(NodeConstraints(prefer="avx512"), "steady") is None
     True
     """
     own, prefer = _words(wishes.features), _words(wishes.prefer)
@@ -204,7 +204,7 @@ class JobSteering:
             self._save()
 
     def _give(self, job_id: int) -> None:
-        wishes = self._jobs.wishes_of(job_id)
+        wishes = self._jobs.node_constraints(job_id)
         prefer = preferring(wishes, self._feature)
         if prefer is None:
             self._not_ours.add(job_id)
@@ -218,7 +218,7 @@ class JobSteering:
         self._preferring.add(job_id)
 
     def _take(self, job_id: int) -> None:
-        wishes = self._jobs.wishes_of(job_id)
+        wishes = self._jobs.node_constraints(job_id)
         if self._feature in (_words(wishes.prefer) or ()):
             self._slurm.update_job(
                 [job_id], {"prefer": without(wishes.prefer, self._feature, wishes.features)}
@@ -262,7 +262,7 @@ class JobSteering:
         def prepare(job_id: int) -> None:
             hold = self._holds.get(job_id)
             if hold is None:
-                hold = _Hold(self._clock.wall(), self._jobs.wishes_of(job_id).excluded)
+                hold = _Hold(self._clock.wall(), self._jobs.node_constraints(job_id).excluded)
                 self._holds[job_id] = hold
                 self.held_off += 1
             hold.given = ",".join(filter(None, (hold.own, expression)))
@@ -295,7 +295,7 @@ class JobSteering:
         try:
             self._slurm.update_job([job_id], {"excnodelist": hold.own})
         except RetryLater:
-            if self._jobs.wishes_of(job_id).excluded == hold.given:
+            if self._jobs.node_constraints(job_id).excluded == hold.given:
                 raise
         hold.given, hold.is_over = "", True  # once a job: who has waited goes next
         self._told.pop(job_id, None)

@@ -24,7 +24,7 @@ import numpy as np
 
 from advisor.decide.hedge.hedge_offer import would_wait
 from advisor.model.errors import AdvisorError
-from advisor.model.job import PLACE_OF, Job
+from advisor.model.job import PLACEHOLDER_PREFIX, Job
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.observation.hedge_entries import HedgeRecord
 from advisor.slurm import hook_files
@@ -194,7 +194,7 @@ class _Run:
         for ran in self._ran:
             self._read(ran, begin)
             ran.requeued = submits.get(ran.job_id) if ran.restarts else None
-            ran.start, ran.place_id = starts.get(ran.job_id), places.get(f"{PLACE_OF}{ran.job_id}")
+            ran.start, ran.place_id = starts.get(ran.job_id), places.get(f"{PLACEHOLDER_PREFIX}{ran.job_id}")
             ran.place_start = None if ran.place_id is None else starts.get(ran.place_id)
         counts = dict(open_record(self._folder).counts)
         return Record(ran=self._ran, counts=counts, kills=self._kills, places_left=len(left))
@@ -250,7 +250,7 @@ class _Run:
         return any(
             not self._has_begun(job, partition)
             for job, partition, name in (line.split() for line in shown.stdout.splitlines())
-            if not name.startswith(PLACE_OF)
+            if not name.startswith(PLACEHOLDER_PREFIX)
         )
 
     def _has_begun(self, job: str, partition: str) -> bool:
@@ -311,7 +311,7 @@ class _Run:
         ).stdout  # fmt: skip
         places, starts, submits = dict[str, int](), dict[int, float](), dict[int, float]()
         for job, name, start, submit, *nodes in (line.split() for line in shown.splitlines()):
-            if name.startswith(PLACE_OF):
+            if name.startswith(PLACEHOLDER_PREFIX):
                 places[name] = int(job)
             if start.isdigit() and nodes:  # one that was cancelled while it waited shows its end as its start
                 starts[int(job)] = int(start) - begin

@@ -17,7 +17,7 @@ from advisor.service.admin import doctor_places
 from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_places import examine_places
 from advisor.service.hedge.place_helper import serve_one
-from advisor.slurm.places import Wish
+from advisor.slurm.placeholders import PlaceholderRequest
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def settings(folder: Path, **sections: dict[str, Any]) -> Settings:
     return Settings.model_validate({"paths": paths, "hedge": hedge} | sections)
 
 
-def never(_: Wish) -> int:
+def never(_: PlaceholderRequest) -> int:
     raise AssertionError
 
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.model.errors import RetryLater, TellAdmin
-from advisor.service.hedge.place_helper import HelpedPlaces, answer, serve, serve_one
+from advisor.service.hedge.place_helper import HelpedPlaceholders, answer, serve, serve_one
 from advisor.slurm.commands import Commands
-from advisor.slurm.places import Places, Wish
+from advisor.slurm.placeholders import Placeholders, PlaceholderRequest
 
 GOOD = {
     "job_id": 7,
@@ -29,10 +29,10 @@ GOOD = {
 }
 
 
-def asked(**changes: Any) -> tuple[list[Wish], int, str]:
-    wishes: list[Wish] = []
+def asked(**changes: Any) -> tuple[list[PlaceholderRequest], int, str]:
+    wishes: list[PlaceholderRequest] = []
 
-    def reserve(wish: Wish) -> int:
+    def reserve(wish: PlaceholderRequest) -> int:
         wishes.append(wish)
         return 8
 
@@ -44,7 +44,7 @@ def test_what_is_in_order_is_done() -> None:
     wishes, placeholder, _ = asked()
     assert placeholder == 8
     assert wishes == [
-        Wish(job_id=7, partition="onprem", limit_seconds=60.0, held_seconds=180.0, features=("x86",))
+        PlaceholderRequest(job_id=7, partition="onprem", limit_seconds=60.0, held_seconds=180.0, features=("x86",))
     ]
 
 
@@ -74,7 +74,7 @@ def test_what_is_not_is_not(changes: dict[str, Any]) -> None:
 
 @given(line=st.binary(max_size=200))
 def test_junk_gets_an_answer(line: bytes) -> None:
-    def reserve(_: Wish) -> int:
+    def reserve(_: PlaceholderRequest) -> int:
         raise AssertionError
 
     said = io.BytesIO()
@@ -83,8 +83,8 @@ def test_junk_gets_an_answer(line: bytes) -> None:
 
 
 @contextmanager
-def helped(folder: Path, reserve: Callable[[Wish], int] | None) -> Iterator[HelpedPlaces]:
-    """Places with a helper, started for one connection as systemd would; None: nobody listens."""
+def helped(folder: Path, reserve: Callable[[PlaceholderRequest], int] | None) -> Iterator[HelpedPlaceholders]:
+    """Placeholders with a helper, started for one connection as systemd would; None: nobody listens."""
     path = folder / "places.sock"
     if reserve is not None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -101,12 +101,12 @@ def helped(folder: Path, reserve: Callable[[Wish], int] | None) -> Iterator[Help
                 serve(asked, said, reserve)
 
         threading.Thread(target=accept, daemon=True).start()
-    places = HelpedPlaces(Places(Commands(folder, None)), path)
+    places = HelpedPlaceholders(Placeholders(Commands(folder, None)), path)
     yield places
     places.close()
 
 
-WISH = Wish(job_id=7, partition="onprem", limit_seconds=None, held_seconds=60.0)
+WISH = PlaceholderRequest(job_id=7, partition="onprem", limit_seconds=None, held_seconds=60.0)
 
 
 def test_an_id_comes_back(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_id_comes_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [RetryLater, TellAdmin])
 def test_so_does_what_went_wrong(tmp_path: Path, kind: type[RetryLater | TellAdmin]) -> None:
-    def reserve(_: Wish) -> int:
+    def reserve(_: PlaceholderRequest) -> int:
         raise kind("no", code="hedge.no_user")
 
     with helped(tmp_path, reserve) as places, pytest.raises(kind) as caught:
@@ -150,7 +150,7 @@ class Impatient:
         self.hung_up = threading.Semaphore(0)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def _reserve(self, wish: Wish) -> int:
+    def _reserve(self, wish: PlaceholderRequest) -> int:
         return wish.job_id + 1
 
     def _accept(self) -> None:
@@ -169,7 +169,7 @@ class Impatient:
 
 def test_a_helper_that_has_ended_is_started_anew(tmp_path: Path) -> None:
     impatient = Impatient(tmp_path, answers=1)
-    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    places = HelpedPlaceholders(Placeholders(Commands(tmp_path, None)), tmp_path / "places.sock")
     for _ in range(3):
         assert places.reserve(WISH) == 8
         assert impatient.hung_up.acquire(timeout=20)
@@ -179,7 +179,7 @@ def test_a_helper_that_has_ended_is_started_anew(tmp_path: Path) -> None:
 
 def test_a_helper_is_ready_before_it_is_asked(tmp_path: Path) -> None:
     impatient = Impatient(tmp_path, answers=1)
-    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    places = HelpedPlaceholders(Placeholders(Commands(tmp_path, None)), tmp_path / "places.sock")
     for _ in range(3):
         places.prepare()
     assert places.reserve(WISH) == 8
@@ -198,7 +198,7 @@ def test_where_there_is_no_helper_nothing_is_prepared(tmp_path: Path) -> None:
 
 def test_a_question_that_may_have_been_heard_is_not_repeated(tmp_path: Path) -> None:
     impatient = Impatient(tmp_path, answers=0)
-    places = HelpedPlaces(Places(Commands(tmp_path, None)), tmp_path / "places.sock")
+    places = HelpedPlaceholders(Placeholders(Commands(tmp_path, None)), tmp_path / "places.sock")
     with pytest.raises(RetryLater) as caught:
         places.reserve(WISH)
     assert caught.value.code == "hedge.helper"

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError, RetryLater
-from advisor.model.job import PLACE_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.service.exchange.announcing import Announced
 from advisor.service.observation.hedge_entries import Phase
 from advisor.slurm.protocol import QueuedJob
@@ -158,7 +158,7 @@ def test_killed_while_it_is_placed_it_is_placed_no_second_time(world: World) -> 
         {"requeue": False},
         {"says": "no-hedge"},
         {"partition": "onprem"},
-        {"name": "place-of-3", "says": PLACE_COMMENT},
+        {"name": "place-of-3", "says": PLACEHOLDER_COMMENT},
         {"gres": "gpu:1"},
     ],
 )

@@ -11,7 +11,7 @@ from msgspec import structs
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.service.observation.hedge_entries import Fate, Phase
-from advisor.slurm.places import Wish
+from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment, small_comment
 from tests.service.watch_world import Queue, World, advice_id_of
@@ -407,7 +407,7 @@ def test_places_are_kept_for_some_seconds_a_round_and_not_where_nobody_answers(w
     jobs = [world.job(number) for number in range(7, 17)]
     reserve = world.queue.reserve
 
-    def slow(wish: Wish) -> int:
+    def slow(wish: PlaceholderRequest) -> int:
         world.clock.pass_by(1.0)
         return reserve(wish)
 
@@ -417,7 +417,7 @@ def test_places_are_kept_for_some_seconds_a_round_and_not_where_nobody_answers(w
     world.queue.reserve = reserve  # type: ignore[method-assign]
     asked: list[int] = []
 
-    def silent(wish: Wish) -> int:
+    def silent(wish: PlaceholderRequest) -> int:
         asked.append(wish.job_id)
         raise RetryLater("sbatch: no answer in time", code="slurm.timeout")
 

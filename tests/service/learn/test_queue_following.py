@@ -24,7 +24,7 @@ from advisor.model import (
 )
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.errors import UseFallback
-from advisor.model.job import PLACE_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
 from advisor.predict.forecast.placement_look import FEATURES
@@ -232,7 +232,7 @@ def place(job_id: int, other: int, submit: float, state: str = "PENDING", **more
         submit_time=NOW + submit,
         user="mia",
         name=f"place-of-{other}",
-        comment=PLACE_COMMENT,
+        comment=PLACEHOLDER_COMMENT,
         **more,
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from advisor.model.job import PLACE_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.service.observation.site_view import StateLog, cluster_state
 from tests.service.doubles import make_look, make_node, make_queued
@@ -46,7 +46,7 @@ def test_only_what_competes_on_premise_counts() -> None:
 
 def test_a_job_and_its_placeholder_wait_once() -> None:
     """A placeholder stands for a job that is in the cloud; when that waits here again, it counts itself."""
-    placeholder = make_queued(8, name="place-of-7", comment=PLACE_COMMENT)
+    placeholder = make_queued(8, name="place-of-7", comment=PLACEHOLDER_COMMENT)
     sizes = [
         cluster_state(make_look(NOW, [make_node("onprem1")], jobs), Settings()).queue_size
         for jobs in (
@@ -60,7 +60,7 @@ def test_a_job_and_its_placeholder_wait_once() -> None:
 
 @pytest.mark.parametrize(
     "forged",
-    [{"user": "mallory", "comment": PLACE_COMMENT}, {"comment": None}, {"comment": PLACE_COMMENT, "id": 6}],
+    [{"user": "mallory", "comment": PLACEHOLDER_COMMENT}, {"comment": None}, {"comment": PLACEHOLDER_COMMENT, "id": 6}],
 )
 def test_nobody_hides_a_job_by_its_name(forged: dict[str, Any]) -> None:
     own = make_queued(forged.pop("id", 8), name="place-of-7", **({"user": "eva"} | forged))

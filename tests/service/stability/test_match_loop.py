@@ -15,7 +15,7 @@ from advisor.files.state_file import StateFile
 from advisor.model.errors import RetryLater
 from advisor.service.control.wiring import Control
 from advisor.service.stability.steering import JobSteering, preferring, without
-from advisor.slurm.running_jobs import JobWishes
+from advisor.slurm.running_jobs import NodeConstraints
 from advisor.testing.memory_slurm import MemoryJob
 from tests.service.doubles import Hands
 from tests.service.site import make_cluster
@@ -284,13 +284,13 @@ def test_while_nodes_are_not_told_apart_preferences_stay(tmp_path: Path) -> None
 class Wishing:
     """Slurm, as far as steering goes."""
 
-    def __init__(self, **jobs: JobWishes) -> None:
+    def __init__(self, **jobs: NodeConstraints) -> None:
         self.wishes = {int(name[1:]): wishes for name, wishes in jobs.items()}
         self.refuses = False
 
         self.commands = 0
 
-    def wishes_of(self, job_id: int) -> JobWishes:
+    def node_constraints(self, job_id: int) -> NodeConstraints:
         self.commands += 1
         return self.wishes[job_id]
 
@@ -300,7 +300,7 @@ class Wishing:
         self.commands += 1
         for job in job_ids:
             old = self.wishes[job]
-            self.wishes[job] = JobWishes(
+            self.wishes[job] = NodeConstraints(
                 features=old.features,
                 prefer=changes.get("prefer", old.prefer),
                 excluded=changes.get("excnodelist", old.excluded),
@@ -319,7 +319,7 @@ def steering(slurm: Any, folder: Path, hands: Hands, longest: float = 600.0) -> 
 
 
 def test_a_hold_ends_at_its_bound_and_does_not_come_again(tmp_path: Path) -> None:
-    slurm, hands = Wishing(j7=JobWishes(excluded="burst9")), Hands()
+    slurm, hands = Wishing(j7=NodeConstraints(excluded="burst9")), Hands()
     mine = steering(slurm, tmp_path, hands)
     mine.hold_off({7}, {"burst1", "burst2"})
     assert slurm.wishes[7].excluded == "burst9,burst[1-2]"
@@ -335,7 +335,7 @@ def test_a_hold_ends_at_its_bound_and_does_not_come_again(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("end", ["stop", "crash"])
 def test_the_end_of_the_process_lets_everybody_go(tmp_path: Path, end: str) -> None:
-    slurm, hands = Wishing(j7=JobWishes()), Hands()
+    slurm, hands = Wishing(j7=NodeConstraints()), Hands()
     first = steering(slurm, tmp_path, hands)
     first.hold_off({7}, {"burst1"})
     if end == "stop":
@@ -347,14 +347,14 @@ def test_the_end_of_the_process_lets_everybody_go(tmp_path: Path, end: str) -> N
 
 
 def test_no_delay_where_none_is_allowed_and_none_where_no_node_would_be_left(tmp_path: Path) -> None:
-    slurm, hands = Wishing(j7=JobWishes()), Hands()
+    slurm, hands = Wishing(j7=NodeConstraints()), Hands()
     steering(slurm, tmp_path, hands, longest=0.0).hold_off({7}, {"burst1"})
     steering(slurm, tmp_path, hands).hold_off({7}, set())
     assert slurm.wishes[7].excluded == ""
 
 
 def test_what_slurm_refused_is_tried_again(tmp_path: Path) -> None:
-    slurm, hands = Wishing(j7=JobWishes()), Hands()
+    slurm, hands = Wishing(j7=NodeConstraints()), Hands()
     mine = steering(slurm, tmp_path, hands)
     slurm.refuses = True
     with pytest.raises(RetryLater):
@@ -367,7 +367,7 @@ def test_what_slurm_refused_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_long_queue_is_steered_some_jobs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm, writes = Wishing(**{f"j{job}": JobWishes() for job in range(1, 121)}), []
+    slurm, writes = Wishing(**{f"j{job}": NodeConstraints() for job in range(1, 121)}), []
     write = StateFile.write
     monkeypatch.setattr(StateFile, "write", lambda *given: (writes.append(1), write(*given)))
     mine, queue = steering(slurm, tmp_path, Hands()), list(range(120, 0, -1))
@@ -385,19 +385,19 @@ def test_a_long_queue_is_steered_some_jobs_at_a_time(tmp_path: Path, monkeypatch
 
 
 def test_a_preference_is_written_down_before_it_is_given(tmp_path: Path) -> None:
-    slurm, hands = Wishing(j7=JobWishes()), Hands()
+    slurm, hands = Wishing(j7=NodeConstraints()), Hands()
     slurm.refuses = True
     with pytest.raises(RetryLater):
         steering(slurm, tmp_path, hands).prefer({7})
     slurm.refuses = False
-    slurm.wishes[7] = JobWishes(prefer="steady")  # slurmctld had it, its answer was lost, and we died
+    slurm.wishes[7] = NodeConstraints(prefer="steady")  # slurmctld had it, its answer was lost, and we died
     steering(slurm, tmp_path, hands).prefer(())
     assert slurm.wishes[7].prefer == ""
 
 
 def test_what_a_job_refuses_is_undone_when_it_is_requeued(tmp_path: Path) -> None:
     """It keeps its ExcNodeList while it runs, when nobody can change it."""
-    slurm, hands = Wishing(j7=JobWishes(excluded="burst9")), Hands()
+    slurm, hands = Wishing(j7=NodeConstraints(excluded="burst9")), Hands()
     mine = steering(slurm, tmp_path, hands)
     mine.forget([7])
     mine.hold_off({7}, {"burst1"})
@@ -420,7 +420,7 @@ WORDS = st.lists(st.sampled_from(["cloud", "x86", "spot", "gpu"]), max_size=3, u
 @given(features=WORDS, prefer=WORDS)
 @settings(deadline=None)
 def test_a_preference_given_and_taken_is_the_one_before(features: str, prefer: str) -> None:
-    wishes = JobWishes(features=features, prefer=prefer)
+    wishes = NodeConstraints(features=features, prefer=prefer)
     given_one = preferring(wishes, "steady")
     if given_one is None:
         assert set(prefer.split("&")) - {*features.split("&"), "spot", ""}
@@ -434,8 +434,8 @@ def test_a_preference_given_and_taken_is_the_one_before(features: str, prefer: s
 
 @pytest.mark.parametrize("own", ["a|b", "[a&b]", "a*2"])
 def test_richer_constraints_are_left_alone(own: str) -> None:
-    assert preferring(JobWishes(features=own), "steady") is None
-    assert preferring(JobWishes(prefer=own), "steady") is None
+    assert preferring(NodeConstraints(features=own), "steady") is None
+    assert preferring(NodeConstraints(prefer=own), "steady") is None
 
 
 @given(
@@ -454,6 +454,6 @@ def test_richer_constraints_are_left_alone(own: str) -> None:
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_no_reason_to_fail(tmp_path: Path, content: dict) -> None:
     (tmp_path / "steering.json").write_text(json.dumps(content))  # no flush to the disk
-    mine = steering(Wishing(j7=JobWishes()), tmp_path, Hands())
+    mine = steering(Wishing(j7=NodeConstraints()), tmp_path, Hands())
     mine.forget([7])
     mine.prefer({7})

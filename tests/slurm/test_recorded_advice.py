@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.slurm.admin_comment import slurms_word
+from advisor.slurm.recorded_advice import record_in_slurm
 from advisor.slurm.commands import Commands
 from advisor.testing.lab import Lab, LabOptions
 
@@ -18,7 +18,7 @@ def test_day_one_6_slurm_tells_parts_of_a_heterogeneous_job_from_tasks_of_an_arr
         done = lab.run("sbatch", "--parsable", "-n1", "--hold", "--wrap", "true", ":", "-n1")
         leader = int(done.stdout.split(";")[0])
         for name in (f"{leader}", f"{leader}+1", f"{leader + 1}"):
-            word = slurms_word(commands, name)
+            word = record_in_slurm(commands, name)
             assert (word.is_known, word.leader, word.recorded) == (True, leader, None), name
         array = int(lab.run("sbatch", "--parsable", "--array=1-2", "--hold", "--wrap", "true").stdout)
         comment = (
@@ -26,8 +26,8 @@ def test_day_one_6_slurm_tells_parts_of_a_heterogeneous_job_from_tasks_of_an_arr
         )
         lab.run("scontrol", "update", f"jobid={array}", f"admincomment={comment}")
         for name in (f"{array}", f"{array}_2"):
-            word = slurms_word(commands, name)
+            word = record_in_slurm(commands, name)
             assert word.leader is None, name
             assert word.recorded is not None, name
             assert word.recorded.advice_id == "a-1"
-        assert slurms_word(commands, "999999").is_known is False
+        assert record_in_slurm(commands, "999999").is_known is False

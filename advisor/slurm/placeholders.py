@@ -16,7 +16,7 @@ from typing import Final
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.model.errors import RetryLater, TellAdmin
-from advisor.model.job import PLACE_COMMENT, PLACE_OF
+from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
 from advisor.slurm import parsing, records
 from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import JobView, QueuedJob
@@ -67,7 +67,7 @@ _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PlaceholderRequest:
     """What a placeholder is to be.
 
     Attributes
@@ -103,7 +103,7 @@ class _Config:
     has_prolog: bool
 
 
-class Places:
+class Placeholders:
     """Submits and looks at placeholders, and at the jobs they belong to.
 
     Every method raises RetryLater when Slurm does not answer or refuses.
@@ -124,7 +124,7 @@ class Places:
     def close(self) -> None:
         """Let go of whatever is kept open for the next question: nothing here."""
 
-    def sight(self, job_id: int) -> JobView | None:
+    def view(self, job_id: int) -> JobView | None:
         """A job as it is now; None when slurmctld has forgotten it."""
         row = self._row(job_id, _SIGHT)
         return None if row is None else _view_of(job_id, row)
@@ -162,10 +162,10 @@ class Places:
         Only what bears its name counts: a slurmctld that died before it wrote the placeholder down gives
         its id to somebody else's job.
         """
-        sight = self.sight(placeholder)
-        return sight if sight is not None and sight.name == f"{PLACE_OF}{job_id:d}" else None
+        view = self.view(placeholder)
+        return view if view is not None and view.name == f"{PLACEHOLDER_PREFIX}{job_id:d}" else None
 
-    def reserve(self, wish: Wish) -> int:
+    def reserve(self, wish: PlaceholderRequest) -> int:
         """Submit a placeholder as the job's own user; its id.
 
         Raises
@@ -183,12 +183,12 @@ class Places:
         answer = self.commands.text(
             "sbatch",
             "--parsable",
-            f"--job-name={PLACE_OF}{wish.job_id:d}",
+            f"--job-name={PLACEHOLDER_PREFIX}{wish.job_id:d}",
             f"--partition={wish.partition}",
             "--output=/dev/null",
             "--chdir=/",
             "--export=NONE",
-            f"--comment={PLACE_COMMENT}",
+            f"--comment={PLACEHOLDER_COMMENT}",
             *options,
             f"--wrap=exec sleep {math.ceil(wish.held_seconds):d}",
         )
@@ -200,7 +200,7 @@ class Places:
     def cancel(self, placeholder: int, job_id: int) -> None:
         """End a job's placeholder; one that is gone is as good."""
         try:
-            self.commands.text("scancel", "--quiet", f"--name={PLACE_OF}{job_id:d}", f"{placeholder:d}")
+            self.commands.text("scancel", "--quiet", f"--name={PLACEHOLDER_PREFIX}{job_id:d}", f"{placeholder:d}")
         except RetryLater:  # scancel fails, and with --quiet says nothing, where there is nothing to end
             if self.place(placeholder, job_id) is not None:
                 raise
@@ -305,7 +305,7 @@ def _advice_id(row: dict[str, str]) -> str | None:
     return None if advice is None else advice.advice_id
 
 
-def _resources(shape: dict[str, str], wish: Wish) -> list[str]:
+def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
     """Options of sbatch that ask for what the job has."""
     nodes = max(1, records.leading(shape["NumNodes"]) or 1)
     limit = wish.limit_seconds if wish.limit_seconds is not None else records.seconds(shape["TimeLimit"])

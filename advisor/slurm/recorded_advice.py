@@ -14,7 +14,7 @@ _LEADER_WIDTH: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmsWord:
+class JobRecordInSlurm:
     """What Slurm says of a job.
 
     Attributes
@@ -32,7 +32,7 @@ class SlurmsWord:
     leader: int | None = None
 
 
-def slurms_word(commands: Commands, job: str) -> SlurmsWord:
+def record_in_slurm(commands: Commands, job: str) -> JobRecordInSlurm:
     """Ask slurmctld (the job waits, runs or has just ended), then the accounting.
 
     Parameters
@@ -51,10 +51,10 @@ def slurms_word(commands: Commands, job: str) -> SlurmsWord:
     for found_leader, comment in _answers(commands, job):
         known, leader = True, leader or found_leader
         if (recorded := parse_admin_comment(comment.strip())) is not None:
-            return SlurmsWord(is_known=True, recorded=recorded, leader=leader)
+            return JobRecordInSlurm(is_known=True, recorded=recorded, leader=leader)
         if leader is not None:
             break
-    return SlurmsWord(is_known=known, leader=leader)
+    return JobRecordInSlurm(is_known=known, leader=leader)
 
 
 def _answers(commands: Commands, job: str) -> Iterator[tuple[int | None, str]]:
