@@ -95,8 +95,8 @@ def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
 
 
 def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
-    from advisor.slurm.recorded_advice import record_in_slurm
     from advisor.slurm.commands import Commands
+    from advisor.slurm.recorded_advice import record_in_slurm
 
     try:
         return record_in_slurm(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id.name)

@@ -1,6 +1,6 @@
-"""What ``sbatch`` would read from a batch script or its command line, for ``advisor advise``.
+"""Read a batch script and sbatch's command line as ``sbatch`` does, for ``advisor advise``.
 
-Only options that a decision looks at are read, with Slurm's own units; others are reported as not looked at.
+Only options that a decision uses are read, in Slurm's own units; the names of others are reported.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class SubmittedOptions:
     fields : dict
         Fields of ``advisor.service.exchange.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
     ignored : tuple of str
-        Options of sbatch that no decision looks at.
+        Options of sbatch that no decision uses.
     unknown : tuple of str
         Words that are no option of sbatch, without their values.
     heterogeneous : bool
-        True when the script has a ``hetjob`` line: such a job is never moved.
+        Whether the script has a ``hetjob`` line; such a job is never moved to the cloud.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class SubmittedOptions:
 
 
 def time_limit_minutes(text: str) -> int | None:
-    """Slurm's time formats as whole minutes, rounded up; None for ``UNLIMITED`` and 0 (no limit).
+    """Minutes, rounded up, of Slurm's time formats; None for ``UNLIMITED`` and 0 (no limit).
 
-    ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``.
+    The formats are ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` and ``D-H:M:S``.
     """
     if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
         return None
@@ -93,7 +93,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-# option -> (field, how its value is read, an example of a right one)
+# option -> (field, function that reads its value, a valid example)
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str], Any], str]]] = {
     "partition": ("partition", str, "onprem"),
     "time": ("time_limit", time_limit_minutes, "1-12:00:00"),
@@ -137,7 +137,7 @@ _SHORT: Final = {
     "b": "begin",
     "H": "hold",
 }
-# other options that take a value in the next word, so that it is not taken for an option
+# short options that no decision uses, and those of them whose value may be the next word
 _OTHER_LETTERS: Final = frozenset("BDeFhikmMoOQsSvVWx")
 _OTHER_WITH_VALUE: Final = frozenset("DeioxSMkBFm")
 _FLAGS: Final = {"requeue": ("requeue", True), "no-requeue": ("requeue", False), "hold": ("held", True)}
@@ -152,29 +152,22 @@ priority profile propagate quiet reboot resv-ports segment share signal sockets-
 spread-segments stepmgr switches test-only thread-spec threads-per-core time-min tmp tres-bind
 tres-per-task uid usage use-min-nodes verbose version wait wait-all-nodes wckey workdir wrap
 """
-_NOT_LOOKED_AT: Final = frozenset(_OTHERS.split())
-"""Other long options of sbatch, 22.05 to 25.11; a test compares them with the sbatch that is here."""
+_UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
+"""Other long options of sbatch, 22.05 to 25.11; a test compares them with the installed sbatch."""
 
 
 def read_script(text: str, *, where: str) -> SubmittedOptions:
-    """Read the ``#SBATCH`` lines of a script; those after its first command do not count, as in Slurm.
-
-    Parameters
-    ----------
-    text : str
-        The script.
-    where : str
-        Its name, for messages.
+    """Read the ``#SBATCH`` lines of a script up to its first command; `where` names it in messages.
 
     Raises
     ------
     BadInput
-        No ``#!`` line (sbatch refuses such a script) or a value Slurm would refuse: line and option.
+        The script has no ``#!`` line (sbatch refuses it, too) or a value that sbatch would refuse.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
         raise BadInput(
-            "is no batch script",
+            "This is no batch script",
             where=f"{where}:1",
             mend="Its first line must be #!, such as #!/bin/sh",
             code="script.no_interpreter",
@@ -195,7 +188,7 @@ def read_script(text: str, *, where: str) -> SubmittedOptions:
 
 
 def merged(first: SubmittedOptions, second: SubmittedOptions) -> SubmittedOptions:
-    """Both; where both say something, the second (a later line, or the command line)."""
+    """Join options; where both have one, the second (a later line, or the command line) wins."""
     return SubmittedOptions(
         fields=first.fields | second.fields,
         ignored=tuple(dict.fromkeys([*first.ignored, *second.ignored])),
@@ -210,7 +203,7 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
     Raises
     ------
     BadInput
-        A value is missing or wrong.
+        A value is missing, or sbatch would refuse it.
     """
     fields: dict[str, Any] = {}
     ignored: list[str] = []
@@ -230,7 +223,7 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
                 raise _wrong(name, "no value", where)
             fields.update(_read_value(name, rest.pop(0) if value is None else value, where))
         else:
-            if _is_sbatchs(word, name):
+            if _is_option_of_sbatch(word, name):
                 ignored.append(name)
             else:
                 unknown.append(word.partition("=")[0])
@@ -242,15 +235,15 @@ def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
 
 
 def options_like(name: str) -> str:
-    """The option of sbatch that a typing error comes closest to; empty where none is near."""
-    known = [*_OPTIONS, *_FLAGS, *_NOT_LOOKED_AT]
+    """The option of sbatch whose name is closest to a misspelt one; empty if none is close."""
+    known = [*_OPTIONS, *_FLAGS, *_UNUSED_OPTIONS]
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), "")
 
 
-def _is_sbatchs(word: str, name: str) -> bool:
-    """Whether sbatch takes it: a long option by its name, a short one by its letter."""
+def _is_option_of_sbatch(word: str, name: str) -> bool:
+    """Whether sbatch has this option: a long one is found by its name, a short one by its letter."""
     if word.startswith("--"):
-        return name in _NOT_LOOKED_AT
+        return name in _UNUSED_OPTIONS
     return word.startswith("-") and word[1:2] in _OTHER_LETTERS
 
 
@@ -265,7 +258,7 @@ def _option_of(word: str) -> tuple[str, str | None]:
 
 
 def _takes_next_word(word: str, following: str) -> bool:
-    """Whether the word after an option we do not know is its value."""
+    """Whether the word after an option that is not read is its value."""
     if following.startswith("-"):
         return False
     return word.startswith("--") or word[1:2] in _OTHER_WITH_VALUE

@@ -1,4 +1,4 @@
-"""When a job may begin, as ``sbatch --begin`` is told."""
+"""Read the times that ``sbatch --begin`` takes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,15 @@ _DIGITS: Final = re.compile(r"(?P<month>\d{2})(?P<day>\d{2})(?P<year>\d{2})?(?:-
 
 
 def begin_time(text: str, now: float) -> int:
-    """Epoch seconds of a time as sbatch takes it, in this host's time zone.
+    """Epoch seconds of a time as sbatch takes it, in this host's time zone; `now` in epoch seconds.
 
     ``now+1hour``, ``16:00``, ``teatime``, ``tomorrow``, ``2026-11-30T08:00``, ``11/30/26-08:00``, ``113026``.
-    A time of day that has passed is tomorrow's.
-
-    Parameters
-    ----------
-    text : str
-        As typed.
-    now : float
-        Epoch seconds.
+    A time of day that has passed means tomorrow.
 
     Raises
     ------
     ValueError
-        None of these.
+        The text is no such time.
     """
     word = text.strip().lower()
     moment = datetime.fromtimestamp(now).astimezone()
@@ -79,7 +72,7 @@ def _clock(word: str) -> tuple[int, int, int]:
 
 
 def _next(moment: datetime, hour: int, minute: int, second: int) -> int:
-    """The next time that a local clock shows this."""
+    """Epoch seconds of the next moment at which the local clock shows this time."""
     found = moment.replace(hour=hour, minute=minute, second=second, microsecond=0)
     return int((found if found > moment else found + timedelta(days=1)).timestamp())
 

@@ -1,4 +1,4 @@
-"""Slurm by its own commands: works with every release."""
+"""The Slurm back end that runs Slurm's own commands; it works with every release."""
 
 from __future__ import annotations
 
@@ -28,15 +28,7 @@ _ADDRESS: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
 
 
 class CliBackend:
-    """The back end that runs squeue, sinfo, scontrol and sacct.
-
-    Parameters
-    ----------
-    commands : Commands
-        How they are run.
-    monotonic : callable
-        Clock for durations, seconds.
-    """
+    """The back end that runs squeue, sinfo, scontrol and sacct; `monotonic` is a clock in seconds."""
 
     def __init__(self, commands: Commands, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._commands = commands
@@ -60,8 +52,8 @@ class CliBackend:
         answer = self._commands.text("sinfo", "--noheader", "--all", "--Node", f"--Format={columns.argument}")
         nodes = parsing.nodes(columns.records(answer, report), report)
         if not nodes:
-            # no cluster has no nodes: this is an answer of something that is not well
-            raise RetryLater("sinfo shows no node that can be understood", code="slurm.unreadable")
+            # every cluster has nodes, so this answer is wrong
+            raise RetryLater("sinfo shows no node that can be read", code="slurm.unreadable")
         seconds = self._monotonic() - began
         return SlurmSnapshot(time=now, jobs=queue, nodes=nodes, seconds=seconds, malformed=report.malformed)
 
@@ -136,7 +128,7 @@ class CliBackend:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
         try:
             return " is UP" in self._commands.text("scontrol", "ping", timeout=5.0)
-        except RetryLater:  # scontrol ping fails when no controller answers: that is the answer
+        except RetryLater:  # scontrol ping fails when no slurmctld answers
             return False
 
     def partitions(self) -> tuple[Partition, ...]:
@@ -164,7 +156,7 @@ class CliBackend:
 
 
 def _in_lists(job_ids: Collection[int]) -> Iterator[str]:
-    """Job ids as comma lists of bounded length: one call for hundreds of jobs (0.2 s for 300)."""
+    """Job ids as comma-separated lists of up to 500: one call changes 300 jobs in 0.2 s."""
     ids = [f"{job_id:d}" for job_id in job_ids]
     for begin in range(0, len(ids), _JOBS_A_CALL):
         yield ",".join(ids[begin : begin + _JOBS_A_CALL])
@@ -173,7 +165,7 @@ def _in_lists(job_ids: Collection[int]) -> Iterator[str]:
 def _checked(value: str, pattern: re.Pattern[str], what: str) -> str:
     if not pattern.fullmatch(value):
         raise BadInput(
-            f"{value[:80]!a} cannot be handed to scontrol",
+            f"{value[:80]!a} cannot be passed to scontrol",
             where=what,
             mend="Use letters, digits and _ . : - only",
             code="slurm.value",

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import selectors
+import resource
+import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, Final
 
 from advisor.history.sacct import ENVIRONMENT as _EPOCH_TIMES
 from advisor.model.errors import BadInput, RetryLater
 
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
-
-_CHUNK: Final = 1 << 18
-_STDERR_BYTES: Final = 64 * 1024
+_STDERR_CHARACTERS: Final = 500
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Longest output believed: 500,000 jobs of half a kilobyte."""
+"""Longest output that is read: 500,000 jobs of half a kilobyte."""
+_MAX_LINES_BYTES: Final = 64 * MAX_BYTES
 
 
 class Commands:
@@ -32,7 +29,7 @@ class Commands:
     folder : Path
         Where squeue, sinfo, scontrol and sacct are.
     slurm_conf : Path or None
-        What they read; None leaves it to Slurm's own default.
+        Their ``SLURM_CONF``; None leaves it to Slurm's own default.
     timeout : float
         Longest a query may take, seconds.
     """
@@ -51,7 +48,7 @@ class Commands:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the commands are run with."""
+        """The commands' environment variables."""
         return self._environment
 
     def text(self, name: str, *arguments: str, timeout: float | None = None) -> str:
@@ -60,82 +57,61 @@ class Commands:
         Raises
         ------
         RetryLater
-            It failed (``slurm.command_failed``), took too long (``slurm.timeout``) or said too much
+            The command failed (``slurm.command_failed``), took too long (``slurm.timeout``) or wrote too much
             (``slurm.too_long``).
         BadInput
             There is no such command (``slurm.no_command``), or no slurm.conf for it (``slurm.no_conf``).
         """
-        collected = bytearray()
-        self._run(name, arguments, collected.extend, timeout or self._timeout)
-        return collected.decode("utf-8", "replace")
+        in_memory = os.fdopen(os.memfd_create(name), "w+b")  # closed by _output
+        with self._output(name, arguments, timeout or self._timeout, MAX_BYTES, in_memory) as file:
+            return file.read().decode("utf-8", "replace")
 
     @contextmanager
     def lines(self, name: str, *arguments: str, timeout: float) -> Iterator[Iterator[str]]:
-        """The same as lines, kept in a temporary file: for answers that may be long.
+        """The same line by line, for answers that may be long.
 
         Only a line feed ends a line here; names may contain every other kind of line end.
         """
-        with tempfile.TemporaryFile() as file:
-            self._run(name, arguments, file.write, timeout, limit=64 * MAX_BYTES)
-            file.seek(0)
+        with self._output(name, arguments, timeout, _MAX_LINES_BYTES, tempfile.TemporaryFile()) as file:
             yield (line.decode("utf-8", "replace") for line in file)
+
+    @contextmanager
+    def _output(
+        self, name: str, arguments: tuple[str, ...], timeout: float, limit: int, output: IO[bytes]
+    ) -> Iterator[IO[bytes]]:
+        """Give the file with the output of a command that has succeeded; it is closed afterwards."""
+        with output, tempfile.TemporaryFile() as errors:
+            code = self._run(name, arguments, (output, errors), timeout, limit)
+            if code == -signal.SIGXFSZ or os.fstat(output.fileno()).st_size >= limit:
+                raise RetryLater(f"{name}: more than {limit} bytes", code="slurm.too_long")
+            if code:
+                self._check_slurm_conf(name)
+                errors.seek(0)
+                message = errors.read(4 * _STDERR_CHARACTERS).decode("utf-8", "replace").strip()
+                raise RetryLater(
+                    f"{name} ended with {code}: {message[:_STDERR_CHARACTERS] or 'no message'}",
+                    code="slurm.command_failed",
+                )
+            output.seek(0)
+            yield output
 
     def _run(
         self,
         name: str,
         arguments: tuple[str, ...],
-        sink: Callable[[bytes], object],
+        files: tuple[IO[bytes], IO[bytes]],
         timeout: float,
-        limit: int = MAX_BYTES,
-    ) -> None:
-        errors = bytearray()
-        with self._started(name, arguments) as process:
-            try:
-                self._collect(name, process, sink, errors, time.monotonic() + timeout, limit)
-            except BaseException as error:
-                process.kill()
-                if isinstance(error, RetryLater):
-                    self._check_slurm_conf(name)
-                raise
-        if process.returncode:
-            self._check_slurm_conf(name)
-            said = errors.decode("utf-8", "replace").strip()[:500]
-            raise RetryLater(
-                f"{name} ended with {process.returncode}: {said or 'no message'}", code="slurm.command_failed"
-            )
-
-    def _check_slurm_conf(self, name: str) -> None:
-        """Tell why a command fails that has no slurm.conf; not before it has failed: it may do without."""
-        conf = self._environment.get("SLURM_CONF")
-        if conf and not Path(conf).exists():
-            raise BadInput(
-                f"no such file, and {name} failed",
-                where=conf,
-                mend="Set paths.slurm_conf, or SLURM_CONF, to the cluster's slurm.conf",
-                code="slurm.no_conf",
-            )
-
-    def _environment_now(self) -> Mapping[str, str]:
-        """What a command is run with where the slurm.conf that was named may not be there.
-
-        Slurm waits a minute for a file that SLURM_CONF names. Without SLURM_CONF it looks where a login node
-        without a file of its own (configless Slurm) has its settings from, by DNS at the last.
-        """
-        conf = self._environment.get("SLURM_CONF")
-        if conf is None or Path(conf).exists():
-            return self._environment
-        others = {name: value for name, value in self._environment.items() if name != "SLURM_CONF"}
-        return others | {"RES_OPTIONS": "timeout:1 attempts:1"}
-
-    def _started(self, name: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        limit: int,
+    ) -> int:
+        """Exit status of a command that writes to these files; negative: the signal that ended it."""
         path = self._folder / name
         try:
-            return subprocess.Popen(  # noqa: S603 - absolute path, no shell, arguments checked by the caller
+            process = subprocess.Popen(  # noqa: S603 - absolute path, no shell, arguments checked by the caller
                 [str(path), *arguments],
                 env=self._environment_now(),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=files[0],
+                stderr=files[1],
                 cwd="/",
             )
         except OSError as error:
@@ -147,48 +123,37 @@ class Commands:
             ) from error
         except ValueError as error:  # a NUL byte in an argument
             raise RetryLater(f"{name}: {error}", code="slurm.command_failed") from error
-
-    def _collect(
-        self,
-        name: str,
-        process: subprocess.Popen[bytes],
-        sink: Callable[[bytes], object],
-        errors: bytearray,
-        deadline: float,
-        limit: int,
-    ) -> None:
-        size = 0
-        with selectors.DefaultSelector() as selector:
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map():
-                for source, chunk in self._chunks(name, selector, deadline):
-                    if not chunk:
-                        selector.unregister(source)
-                    elif source is process.stderr:
-                        errors.extend(chunk[: _STDERR_BYTES - len(errors)])
-                    else:
-                        size += len(chunk)
-                        if size > limit:
-                            raise RetryLater(f"{name}: more than {limit} bytes", code="slurm.too_long")
-                        sink(chunk)
+        with suppress(OSError):  # it has ended already
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit, limit))
         try:
-            process.wait(max(0.1, deadline - time.monotonic()))
+            return process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise _too_slow(name) from None
+            self._check_slurm_conf(name)
+            raise RetryLater(f"{name}: no answer in time", code="slurm.timeout") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.wait()
 
-    @staticmethod
-    def _chunks(
-        name: str, selector: selectors.BaseSelector, deadline: float
-    ) -> Iterator[tuple[FileDescriptorLike, bytes]]:
-        left = deadline - time.monotonic()
-        ready = selector.select(left) if left > 0 else []
-        if not ready:
-            raise _too_slow(name)
-        for key, _ in ready:
-            yield key.fileobj, os.read(key.fd, _CHUNK)
+    def _check_slurm_conf(self, name: str) -> None:
+        """Raise BadInput for a command that has failed and whose slurm.conf does not exist."""
+        conf = self._environment.get("SLURM_CONF")
+        if conf and not Path(conf).exists():
+            raise BadInput(
+                f"no such file, and {name} failed",
+                where=conf,
+                mend="Set paths.slurm_conf, or SLURM_CONF, to the cluster's slurm.conf",
+                code="slurm.no_conf",
+            )
 
+    def _environment_now(self) -> Mapping[str, str]:
+        """The environment, without SLURM_CONF where that file does not exist.
 
-def _too_slow(name: str) -> RetryLater:
-    return RetryLater(f"{name}: no answer in time", code="slurm.timeout")
+        Slurm waits a minute for a file that SLURM_CONF names. Without SLURM_CONF it looks where a login node
+        without a file of its own (configless Slurm) gets its settings from, at last by DNS.
+        """
+        conf = self._environment.get("SLURM_CONF")
+        if conf is None or Path(conf).exists():
+            return self._environment
+        others = {name: value for name, value in self._environment.items() if name != "SLURM_CONF"}
+        return others | {"RES_OPTIONS": "timeout:1 attempts:1"}

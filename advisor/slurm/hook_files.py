@@ -1,4 +1,4 @@
-"""Where this release's Slurm programs are: the hook, resume, suspend, resume_fail, prolog_slurmctld."""
+"""Find this release's Slurm programs: the hook, resume, suspend, resume_fail, prolog_slurmctld."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def folder() -> Path:
     Raises
     ------
     BadInput
-        Neither is there.
+        Neither folder has them.
     """
     package = Path(__file__).resolve().parent
     for candidate in (package / "hooks", package.parent.parent / "slurm_hooks"):
         if (candidate / HOOK).is_file():
             return candidate
     raise BadInput(
-        f"{HOOK} is not there",
+        f"{HOOK} does not exist",
         where=str(package / "hooks"),
         mend="Install the package again",
         code="hooks.missing",
@@ -36,7 +36,7 @@ def folder() -> Path:
 def is_ours(path: Path, name: str) -> bool | None:
     """Whether an installed program is this release's; None when it cannot be read.
 
-    A first line that names another interpreter makes no difference: sites have Python elsewhere.
+    The interpreter in its first line is not compared: it differs from site to site.
     """
     try:
         return _content(path) == _content(folder() / name)

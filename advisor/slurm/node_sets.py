@@ -1,4 +1,4 @@
-"""Node list expressions, by clustershell, with limits."""
+"""Expand and fold node list expressions with clustershell, within limits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def expand(expression: str) -> tuple[str, ...]:
     Raises
     ------
     BadInput
-        Not an expression, or more than 100,000 nodes.
+        The text is no node list, or names more than 100,000 nodes.
     """
     if not _CHARACTERS.fullmatch(expression):
-        raise _refused(expression, "it has characters that no node list has")
+        raise _refused(expression, "it has a character that no node list has")
     if sum(max(0, int(end) - int(begin)) for begin, end in _RANGE.findall(expression)) > _LIMIT:
         raise _refused(expression, f"it names more than {_LIMIT} nodes")
     try:
@@ -43,16 +43,16 @@ def fold(names: Iterable[str]) -> str:
     Raises
     ------
     BadInput
-        A name is none.
+        A name is no node name.
     """
     wanted = list(names)
     for name in wanted:
         if not name or not re.fullmatch(r"[A-Za-z0-9_.-]{1,255}", name):
-            raise _refused(name, "not a node name")
+            raise _refused(name, "it is not a node name")
     return str(NodeSet.fromlist(wanted, resolver=RESOLVER_NOGROUP))
 
 
 def _refused(expression: str, why: str) -> BadInput:
     return BadInput(
-        why, where=f"node list {expression[:80]!a}", mend="Check what Slurm handed over", code="slurm.nodes"
+        why, where=f"node list {expression[:80]!a}", mend="Check the node names in Slurm", code="slurm.nodes"
     )

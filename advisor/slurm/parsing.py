@@ -1,4 +1,4 @@
-"""From the columns of squeue and sinfo to records. Pure."""
+"""Read the columns of squeue and sinfo, and what scontrol shows, into typed records."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _NODE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
 def queued_jobs(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[QueuedJob, ...]:
-    """Jobs of squeue's records; a record that makes no sense is counted and left out (F28)."""
+    """Jobs of squeue's records; a record that cannot be read is counted in `report` and left out (F28)."""
     jobs = []
     for row in rows:
         job = _queued_job(row)
@@ -93,7 +93,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         state=state,
         partitions=partitions,
         array_job_id=records.whole(row["ArrayJobID"]) or job_id,
-        # a pending job's StartTime is slurmctld's guess, not a start
+        # a pending job's StartTime is slurmctld's estimate
         start_time=float(start) if start is not None and state != PENDING else None,
         restarts=records.whole(row["RestartCnt"]) or 0,
         reason=records.text(row["Reason"], 100) or "",
@@ -134,7 +134,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
 
 
 def array_tasks(expression: str) -> int:
-    """Tasks of an index expression such as ``3-19%3``, ``1,5-9:2`` or ``7``; 1 for a plain job."""
+    """Number of tasks of an index expression such as ``3-19%3``, ``1,5-9:2`` or ``7``; 1 for a plain job."""
     indices = expression.strip().partition("%")[0]
     if not re.fullmatch(r"[0-9,:-]{1,65536}", indices):
         return 1
@@ -151,7 +151,7 @@ def array_tasks(expression: str) -> int:
 
 
 def nodes(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[Node, ...]:
-    """Nodes of sinfo's records: one record a node and partition, joined here."""
+    """Nodes of sinfo's records, of which there is one for each node and partition."""
     found: dict[str, Node] = {}
     for row in rows:
         node = _node(row)
@@ -168,7 +168,7 @@ def nodes(rows: Iterable[Mapping[str, str]], report: Unread) -> tuple[Node, ...]
 
 def _node(row: Mapping[str, str]) -> Node | None:
     name, states = row["NodeList"].strip(), row["StateComplete"].strip().upper()
-    # "idle*" and the like: marks of the short form, kept out of the words
+    # remove the marks of the short form ("idle*")
     states = re.sub(r"[*~#!%$@^-]+", "", states)
     processors, memory = records.leading(row["CPUs"]), records.leading(row["Memory"])
     if not _NODE_NAME.fullmatch(name) or not _NODE_STATE.fullmatch(states):
@@ -190,7 +190,7 @@ def _node(row: Mapping[str, str]) -> Node | None:
 
 
 def partitions(text: str) -> tuple[Partition, ...]:
-    """Partitions of ``scontrol -o show partitions``; no value in it is typed by users."""
+    """Partitions of ``scontrol -o show partitions``; users type none of its values."""
     found = []
     for line in text.splitlines():
         pairs = dict(word.split("=", 1) for word in line.split() if "=" in word)
@@ -213,7 +213,7 @@ def partitions(text: str) -> tuple[Partition, ...]:
 
 
 def suspend_seconds(text: str) -> float | None:
-    """``SuspendTime`` as ``60``, ``60 sec`` or ``INFINITE``; None where nothing is said (``NONE``)."""
+    """Seconds of a ``SuspendTime`` such as ``60``, ``60 sec`` or ``INFINITE``; None for ``NONE``."""
     word = text.strip().partition(" ")[0].upper()
     if word in {"INFINITE", "-1"}:
         return math.inf
@@ -226,7 +226,7 @@ def _minutes(text: str) -> int | None:
 
 
 def config(text: str) -> dict[str, str]:
-    """``scontrol show config``: ``Name = value`` lines, the first one of each name."""
+    """Values of ``scontrol show config`` by name; of several lines with one name, the first."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         name, found, value = line.partition("=")
@@ -236,6 +236,6 @@ def config(text: str) -> dict[str, str]:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """Numbers of ``slurm-wlm 22.05.8``; empty when there are none."""
+    """Release numbers in a text such as ``slurm-wlm 22.05.8``; empty when there are none."""
     match = re.search(r"\b(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part) for part in match.groups() if part) if match else ()

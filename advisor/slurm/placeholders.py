@@ -1,8 +1,8 @@
-"""Keeping a job's place in the on-premise queue while it runs elsewhere: a placeholder job of the same shape.
+"""A placeholder keeps a job's place in the on-premise queue while the job runs in the cloud.
 
-slurmctld itself then does what nobody could imitate: the placeholder gains age and fair share as the job
-would have, backfill plans it, limits hold for it, and when it starts the job's turn has come, and its slot is
-held. It sleeps; nothing of the user's runs in it. docs/designs/0013-hedged-start.md compares the other ways.
+It is a job of the same shape that only sleeps. slurmctld gives it age and fair share as it would have given
+the job, backfill plans it, and limits apply to it. When it starts, the job could have started, and its nodes
+are held for the job. docs/designs/0013-hedged-start.md compares the other ways.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from advisor.slurm.commands import Commands
 from advisor.slurm.protocol import JobView, QueuedJob
 from advisor.slurm.records import Layout, Unread
 
-_SIGHT: Final = (
+_VIEW_COLUMNS: Final = (
     "JobID",
     "State",
     "Reason",
@@ -41,7 +41,7 @@ _SIGHT: Final = (
     "admin_comment",
     "UserID",  # last: a number
 )
-_SHAPE: Final = (
+_SHAPE_COLUMNS: Final = (
     "JobID",
     "UserID",
     "NumTasks",
@@ -68,22 +68,18 @@ _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceholderRequest:
-    """What a placeholder is to be.
+    """The placeholder that a job is to get.
 
     Attributes
     ----------
-    job_id : int
-        The job whose place it keeps.
-    partition : str
-        Where.
     limit_seconds : float or None
-        The time limit its user gave; None: the job's present one.
+        Time limit that the user gave; None: the job's present one.
     held_seconds : float
-        How long it holds the slot, should nobody end it.
+        Longest time for which the placeholder holds its nodes.
     features : tuple of str or None
         The user's own constraint; None: the job's present one.
     advice_id : str
-        The advice the job was submitted under; a job with another one is another job. Empty: not asked for.
+        The advice with which the job was submitted: another one belongs to another job. Empty: not compared.
     """
 
     job_id: int
@@ -104,14 +100,9 @@ class _Config:
 
 
 class Placeholders:
-    """Submits and looks at placeholders, and at the jobs they belong to.
+    """Submits and watches placeholders, and the jobs they belong to.
 
     Every method raises RetryLater when Slurm does not answer or refuses.
-
-    Parameters
-    ----------
-    commands : Commands
-        How Slurm's commands are run.
     """
 
     def __init__(self, commands: Commands) -> None:
@@ -119,30 +110,30 @@ class Placeholders:
         self._known: _Config | None = None
 
     def prepare(self) -> None:
-        """Have whatever `reserve` needs ready: here there is nothing to wait for."""
+        """Prepare the next `reserve`: nothing to do here."""
 
     def close(self) -> None:
-        """Let go of whatever is kept open for the next question: nothing here."""
+        """Close what is kept open for the next `reserve`: nothing here."""
 
     def view(self, job_id: int) -> JobView | None:
         """A job as it is now; None when slurmctld has forgotten it."""
-        row = self._row(job_id, _SIGHT)
+        row = self._row(job_id, _VIEW_COLUMNS)
         return None if row is None else _view_of(job_id, row)
 
     def killed(self, job_id: int) -> JobView | None:
         """A job that SIGTERM or SIGKILL has ended, as long as slurmctld knows it.
 
-        A slurmctld that dies between a requeue and its next state file comes back knowing of no requeue: the
-        job that it had killed has failed, then, though it was to start anew.
+        When slurmctld dies between a requeue and its next state file, it has forgotten the requeue after its
+        restart: the job that it killed in order to requeue it is then shown as failed.
         """
-        row = self._row(job_id, (*_SIGHT[:-1], "exit_code", _SIGHT[-1]), states="FAILED")
+        row = self._row(job_id, (*_VIEW_COLUMNS[:-1], "exit_code", _VIEW_COLUMNS[-1]), states="FAILED")
         signal = 0 if row is None else (records.whole(row["exit_code"]) or 0) & _SIGNAL_BITS
         return _view_of(job_id, row) if row is not None and signal in _KILLED_BY else None
 
     def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
-        """Jobs of some users, by their ids, in a partition; of all users where none or many are named.
+        """Jobs in a partition of some users (by id); of all users if none or more than 50 are named.
 
-        For one user slurmctld looks for his jobs only, where it would else send everybody's.
+        With users named, slurmctld sends only their jobs.
         """
         layout, report = Layout.of(parsing.JOB_COLUMNS), Unread()
         chosen = [f"--user={','.join(f'{uid:d}' for uid in sorted(users))}"]
@@ -159,14 +150,14 @@ class Placeholders:
     def place(self, placeholder: int, job_id: int) -> JobView | None:
         """A job's placeholder as it is now; None when it is gone.
 
-        Only what bears its name counts: a slurmctld that died before it wrote the placeholder down gives
-        its id to somebody else's job.
+        The name is compared because a slurmctld that died before it saved the placeholder gives its id to
+        another job.
         """
         view = self.view(placeholder)
         return view if view is not None and view.name == f"{PLACEHOLDER_PREFIX}{job_id:d}" else None
 
     def reserve(self, wish: PlaceholderRequest) -> int:
-        """Submit a placeholder as the job's own user; its id.
+        """Submit a placeholder as the job's own user; return its id.
 
         Raises
         ------
@@ -175,11 +166,11 @@ class Placeholders:
         RetryLater
             The job is gone (``hedge.job_gone``), or Slurm refuses.
         """
-        shape = self._row(wish.job_id, _SHAPE)
+        shape = self._row(wish.job_id, _SHAPE_COLUMNS)
         if shape is None or (wish.advice_id and _advice_id(shape) != wish.advice_id):
             raise RetryLater(f"job {wish.job_id} is gone", code="hedge.job_gone")
         options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
-        # the hook sees an explicit partition, and leaves it where it is
+        # the submit hook leaves a job with an explicit partition alone
         answer = self.commands.text(
             "sbatch",
             "--parsable",
@@ -198,24 +189,19 @@ class Placeholders:
         return placeholder
 
     def cancel(self, placeholder: int, job_id: int) -> None:
-        """End a job's placeholder; one that is gone is as good."""
+        """End a job's placeholder; no error if it is gone."""
         try:
-            self.commands.text("scancel", "--quiet", f"--name={PLACEHOLDER_PREFIX}{job_id:d}", f"{placeholder:d}")
-        except RetryLater:  # scancel fails, and with --quiet says nothing, where there is nothing to end
+            self.commands.text(
+                "scancel", "--quiet", f"--name={PLACEHOLDER_PREFIX}{job_id:d}", f"{placeholder:d}"
+            )
+        except RetryLater:  # scancel also fails where there is nothing to end, and --quiet hides which it is
             if self.place(placeholder, job_id) is not None:
                 raise
 
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
-        """Set a waiting job's place.
+        """Set a waiting job's site factor to `by`; without ``priority/multifactor``, its priority to `to`.
 
-        Parameters
-        ----------
-        job_id : int
-            The job.
-        by : int
-            Its site factor from now on, where the site's priorities have one.
-        to : int
-            Else its priority; None leaves it: that of a job that runs can't be changed.
+        With `to` None the priority stays: Slurm cannot change that of a running job.
         """
         if to is None and not self.knows_site_factors:
             return
@@ -224,25 +210,25 @@ class Placeholders:
 
     @property
     def knows_site_factors(self) -> bool:
-        """Whether priorities are made of factors; ``priority/basic`` numbers jobs as they come."""
+        """Whether priorities have a site factor; ``priority/basic`` only numbers jobs in their order."""
         return self._config().is_multifactor
 
     @property
     def recalculation_seconds(self) -> float:
-        """How often slurmctld reckons priorities anew; 0: never."""
+        """PriorityCalcPeriod, how often slurmctld computes priorities anew; 0: never."""
         return self._config().calc_seconds
 
     @property
     def may_requeue_booting(self) -> bool:
-        """Whether a job whose cloud node still boots can be requeued without harm.
+        """Whether a job whose cloud node still boots can be requeued without harm: with PrologSlurmctld only.
 
-        slurmctld 22.05 then asks the node to end the job; where its name cannot be resolved yet, that keeps
-        a lock for ten seconds and slurmctld from everything else. Not so while PrologSlurmctld runs for it.
+        Otherwise slurmctld 22.05 asks the node to end the job. Where the node's name cannot be resolved yet,
+        that holds a lock of slurmctld for ten seconds, and nothing else is served.
         """
         return self._config().has_prolog
 
     def age_points(self, seconds: float) -> int:
-        """Priority that a job gains by waiting so long, to the nearest point."""
+        """Priority that a job gains by waiting so long, rounded to whole points."""
         found = self._config()
         return round(found.age_weight * min(max(seconds, 0.0) / found.max_age_seconds, 1.0))
 
@@ -306,7 +292,7 @@ def _advice_id(row: dict[str, str]) -> str | None:
 
 
 def _resources(shape: dict[str, str], wish: PlaceholderRequest) -> list[str]:
-    """Options of sbatch that ask for what the job has."""
+    """Options of sbatch that ask for the resources that the job has."""
     nodes = max(1, records.leading(shape["NumNodes"]) or 1)
     limit = wish.limit_seconds if wish.limit_seconds is not None else records.seconds(shape["TimeLimit"])
     memory = _memory_mb(shape["tres-alloc"])

@@ -1,4 +1,4 @@
-"""What the control loops ask of Slurm, and what they are told. Back ends differ, this does not."""
+"""The interface to Slurm that the control loops use, and the records it returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIGURING: Final = "CONFIGURING"
 _HOLDS_PROCESSORS: Final = frozenset(
     {"RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
-# pending for a reason that is not the queue's: such a job competes for no processor now
+# pending jobs with these reasons do not wait for processors
 _NOT_QUEUED: Final = frozenset(
     {"JobHeldUser", "JobHeldAdmin", "BeginTime", "Dependency", "DependencyNeverSatisfied", "DeadLine"}
 )
@@ -29,12 +29,11 @@ class QueuedJob:
     Attributes
     ----------
     job : Job
-        As submitted; ``job.queue`` is the first partition, ``job.array_tasks`` how many tasks this row
-        stands for.
+        The job as submitted; ``job.queue`` is its first partition, ``job.array_tasks`` the tasks in this row.
     state : str
-        Slurm's own word; one that nobody here knows is kept, and nothing is done about it (F16).
+        State as Slurm writes it; an unknown one is kept, and no loop acts on it (F16).
     partitions : tuple of str
-        All partitions it waits for.
+        All partitions for which the job waits.
     array_job_id : int
         The array's id; the job's own for a plain job.
     start_time : float or None
@@ -42,11 +41,11 @@ class QueuedJob:
     restarts : int
         How often it was requeued.
     reason : str
-        Why it waits, Slurm's own word.
+        Slurm's reason why it waits.
     nodes : str
         Node list expression; empty while it waits.
     admin_comment : str
-        Where our hook left the advice; text from outside.
+        Where the hook records the advice; not trusted.
     """
 
     job: Job
@@ -61,51 +60,43 @@ class QueuedJob:
 
     @property
     def holds_processors(self) -> bool:
-        """True while processors are taken by it."""
+        """True while the job has processors."""
         return self.state in _HOLDS_PROCESSORS
 
     @property
     def is_queued(self) -> bool:
-        """True when it waits for processors now: neither held nor waiting for a time or another job."""
+        """True when it waits for processors: not when it is held or waits for a time or another job."""
         return self.state == PENDING and self.reason not in _NOT_QUEUED
 
     @property
     def is_held(self) -> bool:
-        """True when somebody holds it back."""
+        """True when its user or an admin holds it."""
         return self.state == PENDING and self.reason in {"JobHeldUser", "JobHeldAdmin"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """One job as slurmctld says it is now.
+    """One job as slurmctld shows it now.
 
     Attributes
     ----------
-    job_id : int
-        Slurm's id.
     state, reason, partition : str
-        Slurm's own words.
-    priority : int
-        As it is now.
+        As Slurm writes them.
     start_time : float or None
-        Epoch seconds: of its start, or when slurmctld expects it to; None when it does not.
+        Epoch seconds of its start, or of the start that slurmctld expects; None when it expects none.
     submit_time : float
         Epoch seconds; a requeue sets it anew.
     ages_since : float
-        Epoch seconds from which its age counts. A requeue sets it to when the job may first start again, two
-        minutes later, and leaves it there when that is brought forward.
+        Epoch seconds from which its age counts (AccrueTime). A requeue sets it to the job's earliest restart,
+        two minutes later, and it stays there when that restart is brought forward.
     restarts : int
         How often it was requeued.
-    limit_seconds : float or None
-        Time limit.
     processors, nodes : int
-        What it has, or, while it waits, asks for at least (nodes: slurmctld's estimate).
+        What the job has; while it waits, what it asks for at least (nodes: slurmctld's estimate).
     processors_asked : int
-        Processors by its tasks alone.
-    name : str
-        Given by whoever submitted it.
+        Tasks times processors per task.
     advice_id : str or None
-        The advice it was submitted under.
+        The advice in its AdminComment.
     """
 
     job_id: int
@@ -126,26 +117,24 @@ class JobView:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it waits."""
+        """Whether the job waits."""
         return self.state == PENDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSnapshot:
-    """Jobs and nodes at one moment, from one query each, shared by all loops (F29).
+    """All jobs and nodes at one moment, from one query each, shared by all loops (F29).
 
     Attributes
     ----------
     time : float
         When the query began, epoch seconds.
-    jobs : tuple of QueuedJob
-        Everything in the queue.
     nodes : tuple of Node
         Every node of every partition, powered down or not.
     seconds : float
         How long the two queries took.
     malformed : int
-        Records that were not understood and left out.
+        Records that could not be read and were left out.
     """
 
     time: float
@@ -155,13 +144,13 @@ class SlurmSnapshot:
     malformed: int = 0
 
     def node(self, name: str) -> Node | None:
-        """A node by its name."""
+        """The node with this name."""
         return next((node for node in self.nodes if node.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition as Slurm shows it; ``suspend_seconds``: idle nodes go after so long (None: not told)."""
+    """A partition as Slurm shows it; ``suspend_seconds`` is its SuspendTime (None: not set)."""
 
     name: str
     is_default: bool
@@ -176,7 +165,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountingExport:
-    """What ``advisor.history.ingest.ingest_sacct`` takes."""
+    """sacct's output, for ``advisor.history.ingest.ingest_sacct``."""
 
     fields: tuple[str, ...]
     delimited_by: str
@@ -184,11 +173,11 @@ class AccountingExport:
 
 
 class SlurmBackend(Protocol):
-    """Everything this program asks of Slurm or tells it.
+    """The queries and commands that the advisor sends to Slurm.
 
-    Every method raises RetryLater when Slurm does not answer, answers nonsense or refuses (codes
-    ``slurm.timeout``, ``slurm.command_failed``, ``slurm.unreadable``, ``slurm.too_long``), and the caller
-    then does nothing; BadInput (``slurm.no_command``) when its commands are not there.
+    Every method raises RetryLater when Slurm does not answer, refuses, or its answer cannot be read (codes
+    ``slurm.timeout``, ``slurm.command_failed``, ``slurm.unreadable``, ``slurm.too_long``); the caller then
+    does nothing. BadInput (``slurm.no_command``): Slurm's commands are not installed.
     """
 
     def snapshot(self, now: float) -> SlurmSnapshot:
@@ -216,19 +205,19 @@ class SlurmBackend(Protocol):
         ...
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
-        """Change jobs: ``scontrol update job``'s own names and values."""
+        """Change jobs; `changes` are names and values of ``scontrol update job``."""
         ...
 
     def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
-        """Back into the queue, same job id."""
+        """Requeue jobs; they keep their ids."""
         ...
 
     def hold(self, job_ids: Collection[int]) -> None:
-        """Keep from starting."""
+        """Hold waiting jobs."""
         ...
 
     def release(self, job_ids: Collection[int]) -> None:
-        """May start again."""
+        """Release held jobs."""
         ...
 
     def ping(self) -> bool:
@@ -240,13 +229,13 @@ class SlurmBackend(Protocol):
         ...
 
     def config(self) -> Mapping[str, str]:
-        """The configuration in force, by name."""
+        """Values of ``scontrol show config`` by name."""
         ...
 
     def is_administrator(self, user: str) -> bool:
-        """Whether accounting lets a user change nodes and other users' jobs (Operator or Administrator)."""
+        """Whether the accounting makes a user Operator or Administrator."""
         ...
 
     def version(self) -> tuple[int, ...]:
-        """Release, e.g. ``(22, 5, 8)``."""
+        """Slurm's release, e.g. ``(22, 5, 8)``."""
         ...

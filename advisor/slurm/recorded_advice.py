@@ -1,4 +1,4 @@
-"""What Slurm itself says of one job: the AdminComment, its only thread back to the advice, and its kind."""
+"""Find a job's advice in its AdminComment, and whether the job is heterogeneous."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LEADER_WIDTH: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecordInSlurm:
-    """What Slurm says of a job.
+    """What slurmctld or the accounting knows of a job.
 
     Attributes
     ----------
     is_known : bool
-        Whether it knows the job.
+        Whether either knows the job.
     recorded : RecordedAdvice or None
-        What its AdminComment says of its advice; None when it has none of ours.
+        The advice in its AdminComment; None when there is none.
     leader : int or None
         Of a heterogeneous job, the id that its parts share.
     """
@@ -33,19 +33,17 @@ class JobRecordInSlurm:
 
 
 def record_in_slurm(commands: Commands, job: str) -> JobRecordInSlurm:
-    """Ask slurmctld (the job waits, runs or has just ended), then the accounting.
+    """Ask slurmctld (for a job that waits, runs or has just ended), then the accounting.
 
     Parameters
     ----------
-    commands : Commands
-        Slurm's.
     job : str
         The job as Slurm writes it, without a step: ``95``, ``95_2``, ``97+1``.
 
     Raises
     ------
     BadInput
-        Slurm's commands are not there.
+        Slurm's commands are not installed.
     """
     known, leader = False, None
     for found_leader, comment in _answers(commands, job):
@@ -58,7 +56,7 @@ def record_in_slurm(commands: Commands, job: str) -> JobRecordInSlurm:
 
 
 def _answers(commands: Commands, job: str) -> Iterator[tuple[int | None, str]]:
-    """A heterogeneous job's leader and the AdminComment, of each part or task."""
+    """HetJobID (None for other jobs) and AdminComment of each part or array task."""
     columns = f"HetJobID:{_LEADER_WIDTH},admin_comment:4096"
     for line in _lines(
         commands, "squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={columns}"
@@ -77,7 +75,7 @@ def _lines(commands: Commands, name: str, *arguments: str) -> Iterator[str]:
         answer = commands.text(name, *arguments)
     except BadInput:
         raise
-    except AdvisorError:  # a job id nobody knows any more, or no accounting at this site
+    except AdvisorError:  # an unknown job id, or no accounting at this site
         return
     yield from filter(str.strip, answer.splitlines())
 

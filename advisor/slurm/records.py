@@ -1,8 +1,8 @@
-"""Cut the output of squeue and sinfo into records that no job's name can counterfeit.
+"""Split the output of squeue and sinfo into records that no job's name can forge.
 
-Users type names and comments, and Slurm prints them as they are: delimiters, line ends, ``=``, whole lines
-that look like another job. So each call ends its columns, and its records, with a word nobody can know
-beforehand, and the first column must be what only Slurm writes.
+Users type names and comments, and Slurm prints them unchanged, with delimiters, line ends or whole lines that
+look like another job. So each call ends its columns and its records with a random word, and the first and
+last columns are values that only Slurm writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIMIT: Final = re.compile(r"(?:(?:([0-9]{1,6})-)?([0-9]{1,6}):)?([0-9]{1,9}):([
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns of one call and the words between them."""
+    """Columns of one call, and the words that end a column and a record."""
 
     columns: tuple[str, ...]
     between: str
@@ -33,13 +33,13 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Sequence[str]) -> Layout:
-        """A layout with words of its own; neither has a comma or colon, which ``-O`` would interpret."""
+        """A layout with new random words; they have no comma or colon, which ``--Format`` interprets."""
         word = secrets.token_hex(8)
         return cls(tuple(columns), f"\x1e{word}\x1f", f"\x1d{word}\x1f")
 
     @property
     def argument(self) -> str:
-        """Value of ``--Format``: a suffix and no width means the whole value."""
+        """Value of ``--Format``: a column with a suffix and no width is printed in full."""
         last = len(self.columns) - 1
         return ",".join(
             f"{name}:{self.after if index == last else self.between}"
@@ -47,19 +47,18 @@ class Layout:
         )
 
     def records(self, text: str, report: Unread) -> Iterator[dict[str, str]]:
-        """Records by column; those with another number of columns are counted and left out.
+        """Records by column; those with another number of columns are counted in `report` and left out.
 
         Raises
         ------
         RetryLater
-            The output ends inside a record (``slurm.unreadable``): the rest is missing, and half a queue
-            is worse than none.
+            The output ends inside a record (``slurm.unreadable``): a part of the queue is worse than none.
         """
         *complete, rest = text.split(self.after)
         if rest.strip():
             raise RetryLater("the answer ends inside a record", code="slurm.unreadable")
         for index, record in enumerate(complete):
-            # the line end that follows each record belongs to nobody
+            # Slurm writes a line end after each record
             values = (record.removeprefix("\n") if index else record).split(self.between)
             if len(values) != len(self.columns) or len(record) > _MAX_RECORD:
                 report.malformed += 1
@@ -69,25 +68,25 @@ class Layout:
 
 @dataclass(slots=True)
 class Unread:
-    """How many records were not understood."""
+    """How many records could not be read."""
 
     malformed: int = 0
 
 
 def text(value: str, limit: int = 1000) -> str | None:
-    """A text from outside; None where Slurm says there is none."""
+    """A text of at most `limit` characters; None where Slurm shows that there is none."""
     stripped = value.strip()
     return None if stripped in _ABSENT else value[:limit]
 
 
 def whole(value: str) -> int | None:
-    """A plain number; None for anything else."""
+    """A whole number; None for anything else."""
     stripped = value.strip()
     return int(stripped) if _WHOLE.fullmatch(stripped) else None
 
 
 def leading(value: str) -> int | None:
-    """The number a column begins with: ``4``, ``4-8`` (a range), ``4+``, ``2K`` (two thousand and more)."""
+    """The number with which a column begins: ``4``, ``4-8`` (a range), ``4+``, ``2K`` (2,048)."""
     match = _LEADING.match(value.strip())
     if match is None:
         return None
@@ -96,7 +95,7 @@ def leading(value: str) -> int | None:
 
 
 def seconds(value: str) -> float | None:
-    """A time limit such as ``5:00``, ``1:00:00`` or ``2-03:00:00``; None for UNLIMITED and the like."""
+    """Seconds of a time limit such as ``5:00``, ``1:00:00`` or ``2-03:00:00``; None for UNLIMITED etc."""
     match = _LIMIT.fullmatch(value.strip())
     if match is None:
         return None

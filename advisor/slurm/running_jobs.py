@@ -1,8 +1,8 @@
-"""What is asked of single jobs whose node goes: warn them as they asked for, and keep them off some nodes.
+"""Warn single running jobs by the signal they asked for, and read how and where they may run.
 
-Slurm shows nobody the ``--signal`` of a job. It is read where the user wrote it: on the command line (the
-accounting keeps it) and in the batch script; the command line wins, as in sbatch. ``SBATCH_SIGNAL`` in the
-user's environment can't be seen.
+No command of Slurm shows a job's ``--signal``. It is read from the command line, which the accounting keeps,
+and from the batch script; the command line wins, as in sbatch. ``SBATCH_SIGNAL`` in the user's environment
+cannot be seen.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from advisor.slurm.node_sets import expand, fold
 _SIGNAL: Final = re.compile(
     r"(?:(?P<where>[BR]{1,2}):)?(?:SIG)?(?P<name>[A-Z][A-Z0-9]{1,9}|[0-9]{1,2})(?:@\d{1,5})?"
 )
-_ASKED_AT_MOST: Final = 15  # once a second: slurmdbd is told of a job a few seconds after its submission
+_MAX_ACCOUNTING_TRIES: Final = 15  # once a second: slurmdbd knows a job a few seconds after its submission
 _DIRECTIVE: Final = re.compile(r"#SBATCH\s+(.*)")
 _FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue|Features|Prefer)=(\S*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedSignal:
-    """The signal a job wants before its end.
+    """The signal that a job asked for before its end.
 
     Attributes
     ----------
     name : str
-        Slurm's name of it, or a number.
+        The signal's name without ``SIG``, or its number.
     to_batch_shell : bool
-        True: to the batch shell (``B:``); else to the job's steps, as Slurm does it.
+        Whether it goes to the batch shell (``B:``) and not, as by default, to the job's steps.
     """
 
     name: str
@@ -43,7 +43,7 @@ class RequestedSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How a job that slurmctld still remembers is: its state, when it ended, whether it may be requeued."""
+    """State of a job that slurmctld still knows, its end in epoch seconds (0: unknown), and its Requeue."""
 
     state: str
     end_time: float
@@ -52,7 +52,7 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConstraints:
-    """Which nodes a job may and would like to have: expressions of features, and nodes; empty for none."""
+    """A job's constraint (features), ``--prefer`` and ``--exclude``, as Slurm writes them; empty for none."""
 
     features: str = ""
     prefer: str = ""
@@ -60,7 +60,7 @@ class NodeConstraints:
 
 
 def parse_signal(text: str) -> RequestedSignal | None:
-    """Read the value of ``--signal``; None when it is none.
+    """Read the value of ``--signal``; None when it is not valid.
 
     Examples
     --------
@@ -86,28 +86,20 @@ def requested_signal(submit_line: str, script: str) -> RequestedSignal | None:
 
 
 class RunningJobs:
-    """Asks and tells Slurm about single jobs.
-
-    Every method raises RetryLater when Slurm does not answer.
-
-    Parameters
-    ----------
-    commands : Commands
-        How Slurm's commands are run.
-    """
+    """Reads and signals single jobs. Every method raises RetryLater when Slurm does not answer."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
-        self._unaccounted: dict[int, int] = {}  # job: how often the accounting did not know it
+        self._tries_of_job: dict[int, int] = {}  # how often the accounting did not know the job
 
     def warn(self, job_id: int) -> str:
-        """Send a running job the signal it asked for; its name, or empty when it asked for none.
+        """Send a running job the signal it asked for; return its name, empty when it asked for none.
 
         Raises
         ------
         RetryLater
-            Also when the accounting does not know the job yet, as in the first seconds after its submission:
-            to be called again. After some times the batch script has to do.
+            Also when the accounting does not know the job yet, as in the first seconds after its submission.
+            After 15 calls only the batch script is read.
         """
         asked = requested_signal(self._submit_line(job_id), self._script(job_id))
         if asked is None:
@@ -117,11 +109,11 @@ class RunningJobs:
         return asked.name
 
     def excluded_nodes(self, job_id: int) -> str:
-        """Nodes a job must not get (``--exclude``), as an expression; empty for none."""
+        """Nodes that a job excludes (``--exclude``), as an expression; empty for none."""
         return self.node_constraints(job_id).excluded
 
     def node_constraints(self, job_id: int) -> NodeConstraints:
-        """Which nodes a job asks for, prefers and refuses, be it by its user or by us."""
+        """Which nodes a job asks for, prefers and excludes, set by its user or by the advisor."""
         shown = self._shown(job_id)
         features, prefer, excluded = (
             "" if (value := shown.get(name, "")) == "(null)" else value
@@ -130,7 +122,7 @@ class RunningJobs:
         return NodeConstraints(features=features, prefer=prefer, excluded=excluded)
 
     def end_of(self, job_id: int) -> JobEnd | None:
-        """How a job has ended, or is; None when slurmctld has forgotten it."""
+        """A job's state and end; None when slurmctld has forgotten the job."""
         try:
             shown = self._shown(job_id)
         except RetryLater as error:
@@ -145,13 +137,7 @@ class RunningJobs:
         )
 
     def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        """Jobs that have failed on these nodes, as long as slurmctld remembers them (MinJobAge).
-
-        Returns
-        -------
-        dict
-            Job id to all nodes it had.
-        """
+        """Jobs that failed on these nodes and are not older than MinJobAge: job id to all its nodes."""
         where = fold(nodes)
         text = self._commands.text("squeue", "-h", "-t", "FAILED", "-w", where, "-o", "%A %N")
         found = {}
@@ -165,28 +151,28 @@ class RunningJobs:
         text = self._commands.text("scontrol", "--oneliner", "show", "job", f"{job_id:d}")
         found: dict[str, str] = {}
         for name, value in _FIELD.findall(text):
-            found.setdefault(name, value)  # what follows may be text of the user's
+            found.setdefault(name, value)  # later fields may be in text that the user typed
         return found
 
     def _submit_line(self, job_id: int) -> str:
         try:
             line = self._commands.text("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", f"{job_id:d}")
-        except RetryLater:  # a site without accounting, or one whose slurmdbd is away: the script is left
+        except RetryLater:  # no accounting, or slurmdbd is down: only the script is read
             return ""
         if line.strip():
-            self._unaccounted.pop(job_id, None)
+            self._tries_of_job.pop(job_id, None)
             return line
-        times = self._unaccounted.pop(job_id, 0) + 1
-        if times > _ASKED_AT_MOST:
+        tries = self._tries_of_job.pop(job_id, 0) + 1
+        if tries > _MAX_ACCOUNTING_TRIES:
             return ""
-        self._unaccounted[job_id] = times
+        self._tries_of_job[job_id] = tries
         msg = f"the accounting does not know job {job_id} yet"
         raise RetryLater(msg, code="slurm.not_accounted")
 
     def _script(self, job_id: int) -> str:
         try:
             return self._commands.text("scontrol", "write", "batch_script", f"{job_id:d}", "-")
-        except RetryLater:  # salloc and srun have none
+        except RetryLater:  # jobs of salloc and srun have no script
             return ""
 
 
@@ -198,7 +184,7 @@ def _words(line: str) -> list[str]:
 
 
 def _options_of(words: list[str]) -> list[str]:
-    """Words up to the script's name: what follows it are the script's own arguments."""
+    """Words between the command and the script's name; the script's own arguments follow it."""
     for number, word in enumerate(words[1:], start=1):
         before = words[number - 1]
         may_be_value = number > 1 and before.startswith("-") and "=" not in before

@@ -1,7 +1,7 @@
-"""How a burst partition is steered, by means that an admin sees and that end by themselves.
+"""Close nodes of a burst partition to new jobs, and order its waiting jobs, for the portfolio loop.
 
-Nodes are closed by a reservation whose end is put off as long as somebody does so; slurmctld opens them
-again when nobody does. docs/designs/0014-portfolio-live.md compares the other ways.
+Nodes are closed by a reservation whose end the loop keeps moving; when the loop stops, the reservation ends
+and slurmctld opens the nodes again. docs/designs/0014-portfolio-live.md compares the other ways.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from advisor.slurm.records import Layout, Unread
 RESERVATION: Final = "advisor_portfolio"
 _OWNER: Final = "root"
 _PAIR: Final = re.compile(r"([A-Za-z]+)=(\S*)")
-_COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of them
+_COUNT: Final = re.compile(r":[0-9]+")  # SuspendExcNodes=node[1-9]:2 keeps any two of these nodes
 _MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([MGTP]?)")
 _MEGABYTES: Final = {"": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _JOBS_A_CALL: Final = 500
@@ -31,7 +31,7 @@ _STATES: Final = ("NodeList", "StateComplete", "Weight")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """Nodes closed to new jobs, and until when (epoch seconds) if nobody puts that off."""
+    """Nodes that are closed to new jobs, and the end of their reservation in epoch seconds."""
 
     nodes: frozenset[str]
     until: float
@@ -52,9 +52,9 @@ class Priority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a waiting job asks of each of its nodes, as far as squeue says it.
+    """What a waiting job asks of each of its nodes, as far as squeue shows it.
 
-    ``memory_mb``: at least so much. ``is_particular``: generic resources, or nodes it refuses.
+    ``memory_mb``: least memory. ``is_particular``: it asks for generic resources or excludes nodes.
     """
 
     memory_mb: int = 0
@@ -63,10 +63,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerSaving:
-    """What slurm.conf says of idle nodes.
+    """Slurm's power saving: when idle nodes are powered down.
 
-    ``idle_seconds``: when they are powered down (SuspendTime); None when that is not known, or never.
-    ``excluded``: nodes that never are (SuspendExcNodes, SuspendExcParts).
+    ``idle_seconds``: SuspendTime; None when it is unknown or infinite. ``excluded``: nodes that are never
+    powered down (SuspendExcNodes, SuspendExcParts).
     """
 
     idle_seconds: float | None = None
@@ -74,21 +74,18 @@ class PowerSaving:
 
 
 class BurstSteering(Protocol):
-    """What the portfolio loop asks of Slurm besides the common back end.
-
-    Every method raises RetryLater when Slurm does not answer or refuses.
-    """
+    """The portfolio loop's interface to Slurm. Every method raises RetryLater when Slurm fails or refuses."""
 
     def closed(self) -> Closed | None:
-        """Nodes that are closed now; None when none are."""
+        """Nodes that are closed now; None when there is no reservation."""
         ...
 
     def close(self, nodes: Collection[str], *, seconds: float, known: Closed | None) -> None:
-        """Close exactly these nodes for so long from now; ``known``: what `closed` said."""
+        """Close exactly these nodes for so long from now; ``known`` is what `closed` returned."""
         ...
 
     def open(self) -> None:
-        """Open all; harmless when none are closed."""
+        """Open all nodes; no error when none are closed."""
         ...
 
     @property
@@ -97,34 +94,28 @@ class BurstSteering(Protocol):
         ...
 
     def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
-        """Of waiting jobs of a partition, and of these jobs, by id; an array's waiting tasks share one."""
+        """Priorities of a partition's waiting jobs and of these jobs, by id; an array's tasks share one."""
         ...
 
     def demands(self, partition: str) -> Mapping[int, Demand]:
-        """What the waiting jobs of a partition ask for, by id."""
+        """Demands of a partition's waiting jobs, by id."""
         ...
 
     def node_states(self, nodes: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """Slurm's words for the state of exactly these nodes, now."""
+        """Slurm's state words of exactly these nodes, now."""
         ...
 
     def power_saving(self, partition: str) -> PowerSaving:
-        """Of a partition's nodes."""
+        """Power saving of a partition's nodes."""
         ...
 
     def set_site_factor(self, job_ids: Collection[int], value: int) -> None:
-        """Set waiting jobs' site factor; jobs that have ended meanwhile are left out."""
+        """Set the site factor of waiting jobs; jobs that have ended meanwhile are ignored."""
         ...
 
 
 class Steering:
-    """The same by Slurm's own commands.
-
-    Parameters
-    ----------
-    commands : Commands
-        How they are run.
-    """
+    """`BurstSteering` by Slurm's own commands."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -145,14 +136,14 @@ class Steering:
     def close(self, nodes: Collection[str], *, seconds: float, known: Closed | None) -> None:
         """See :class:`BurstSteering`."""
         if not nodes:
-            raise BadInput("no node is named", where="close", mend="Open the nodes instead")
+            raise BadInput("no node is named", where="close", mend="Call open() instead")
         changes = [f"reservationname={RESERVATION}", f"endtime=now+{max(1, round(seconds)):d}"]
         if known is None or known.nodes != frozenset(nodes):
             changes.append(f"nodes={fold(sorted(nodes))}")
         if known is not None:
             self._commands.text("scontrol", "update", *changes)
             return
-        # a job that got one of these nodes a moment ago keeps it: ignore_jobs
+        # ignore_jobs: a job that got one of these nodes a moment ago keeps it
         self._commands.text(
             "scontrol",
             "create",
@@ -173,17 +164,17 @@ class Steering:
 
     @property
     def knows_site_factors(self) -> bool:
-        """See :class:`BurstSteering`: ``priority/basic`` numbers jobs as they come."""
+        """See :class:`BurstSteering`: ``priority/basic`` only numbers jobs in their order."""
         return self._slurm_conf().get("PriorityType") == "priority/multifactor"
 
     def _slurm_conf(self) -> Mapping[str, str]:
-        """Asked once."""
+        """Values of ``scontrol show config``, read once."""
         if self._config is None:
             self._config = parsing.config(self._commands.text("scontrol", "show", "config"))
         return self._config
 
     def priorities(self, partition: str | None = None, jobs: Collection[int] = ()) -> Mapping[int, Priority]:
-        """See :class:`BurstSteering`: slurmctld reckons these alone, not the cluster's whole queue."""
+        """See :class:`BurstSteering`: slurmctld computes only these, not those of the whole queue."""
         found: dict[int, Priority] = {}
         if partition is not None:
             found |= self._priorities(f"--partition={partition}")
@@ -199,14 +190,14 @@ class Steering:
                 case [job_id, total, site] if records.whole(job_id) is not None:
                     numbers = records.whole(total), _signed(site)
                     if numbers[0] is not None and numbers[1] is not None:
-                        # of several partitions of a job the first line counts: such jobs are left alone
+                        # a job has a line for each partition; the portfolio leaves those with several alone
                         found.setdefault(int(job_id), Priority(total=numbers[0], site_factor=numbers[1]))
         return found
 
     def demands(self, partition: str) -> Mapping[int, Demand]:
-        """See :class:`BurstSteering`; excluded nodes are told by squeue's older format alone."""
+        """See :class:`BurstSteering`; only squeue's older format shows excluded nodes."""
         which = ("--noheader", "--states=PENDING", f"--partition={partition}")
-        refusing = {
+        excluding = {
             int(job_id)
             for line in self._commands.text("squeue", *which, "--format=%A|%x").splitlines()
             for job_id, _, nodes in (line.strip().partition("|"),)
@@ -220,7 +211,7 @@ class Steering:
             if job_id is not None:
                 generic = any(records.text(row[name]) is not None for name in _GENERIC)
                 found[job_id] = Demand(
-                    memory_mb=_memory_mb(row["MinMemory"]), is_particular=generic or job_id in refusing
+                    memory_mb=_memory_mb(row["MinMemory"]), is_particular=generic or job_id in excluding
                 )
         return found
 
@@ -243,7 +234,7 @@ class Steering:
         }
 
     def power_saving(self, partition: str) -> PowerSaving:
-        """See :class:`BurstSteering`: asked once."""
+        """See :class:`BurstSteering`; read once."""
         if self._power_saving is None:
             values = self._slurm_conf()
             own = dict(_PAIR.findall(self._commands.text("scontrol", "-o", "show", "partition", partition)))
@@ -272,7 +263,7 @@ class Steering:
         try:
             self._commands.text("scontrol", "update", f"jobid={ids}", f"sitefactor={value:d}")
         except RetryLater as error:
-            # scontrol goes on with the other jobs of the list
+            # scontrol has changed the other jobs of the list
             if "already finished" not in str(error) and "Invalid job id" not in str(error):
                 raise
 

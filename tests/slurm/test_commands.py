@@ -81,7 +81,7 @@ def test_day_one_15_a_slurm_conf_that_is_not_there_is_not_waited_for(tmp_path: P
 
 
 def test_a_command_that_talks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands_module.Commands._run, "__defaults__", (10_000,))
+    monkeypatch.setattr(commands_module, "MAX_BYTES", 10_000)
     install(tmp_path, "squeue", "exec yes")
     with pytest.raises(RetryLater) as caught:
         backend(tmp_path).snapshot(0.0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.slurm.recorded_advice import record_in_slurm
 from advisor.slurm.commands import Commands
+from advisor.slurm.recorded_advice import record_in_slurm
 from advisor.testing.lab import Lab, LabOptions
 
 

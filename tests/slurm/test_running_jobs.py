@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from advisor.model.errors import RetryLater
-from advisor.slurm.running_jobs import RequestedSignal, RunningJobs, requested_signal, parse_signal
+from advisor.slurm.running_jobs import RequestedSignal, RunningJobs, parse_signal, requested_signal
 
 USR1 = RequestedSignal(name="USR1", to_batch_shell=False)
 SHELL = RequestedSignal(name="USR1", to_batch_shell=True)

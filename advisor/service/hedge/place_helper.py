@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from advisor.model.errors import AdvisorError, RetryLater, TellAdmin
-from advisor.slurm.placeholders import Placeholders, PlaceholderRequest
+from advisor.slurm.placeholders import PlaceholderRequest, Placeholders
 
 _MAX_BYTES: Final = 8192
 _TIMEOUT_SECONDS: Final = 40.0

@@ -1,8 +1,8 @@
 """The watch loop: jobs in the cloud that keep their place on-premise, and small jobs that are none.
 
-A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) queues for it
-here. When the placeholder starts, the job's turn has come: it stays where that is sooner, else it is
-requeued, once, and takes the placeholder's slot. At its stop-loss it is requeued before that, and takes the
+A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) waits
+in the on-premise queue. When the placeholder starts, the job could have started there: it stays where it is
+if that ends sooner, else it is requeued once and takes the placeholder's slot. At its stop-loss it takes the
 placeholder's place in the queue. Each intent is on disk before it is acted upon, and each step looks at Slurm
 first, so that a kill at any point loses nothing and does nothing twice (docs/designs/0013-hedged-start.md).
 """
@@ -180,7 +180,7 @@ class WatchLoop:
 
     @property
     def urgent_task(self) -> UrgentTask:
-        """Placeholders of announced jobs: between two rounds, and amid one, nothing of which can be waited for."""
+        """Submit placeholders of announced jobs, between the steps of a round, too: they cannot wait."""
         return UrgentTask(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
 
     def keep_places(self) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.hedge.place_helper import HelpedPlaceholders, answer, serve, serve_one
 from advisor.slurm.commands import Commands
-from advisor.slurm.placeholders import Placeholders, PlaceholderRequest
+from advisor.slurm.placeholders import PlaceholderRequest, Placeholders
 
 GOOD = {
     "job_id": 7,
@@ -44,7 +44,9 @@ def test_what_is_in_order_is_done() -> None:
     wishes, placeholder, _ = asked()
     assert placeholder == 8
     assert wishes == [
-        PlaceholderRequest(job_id=7, partition="onprem", limit_seconds=60.0, held_seconds=180.0, features=("x86",))
+        PlaceholderRequest(
+            job_id=7, partition="onprem", limit_seconds=60.0, held_seconds=180.0, features=("x86",)
+        )
     ]
 
 

@@ -60,7 +60,11 @@ def test_a_job_and_its_placeholder_wait_once() -> None:
 
 @pytest.mark.parametrize(
     "forged",
-    [{"user": "mallory", "comment": PLACEHOLDER_COMMENT}, {"comment": None}, {"comment": PLACEHOLDER_COMMENT, "id": 6}],
+    [
+        {"user": "mallory", "comment": PLACEHOLDER_COMMENT},
+        {"comment": None},
+        {"comment": PLACEHOLDER_COMMENT, "id": 6},
+    ],
 )
 def test_nobody_hides_a_job_by_its_name(forged: dict[str, Any]) -> None:
     own = make_queued(forged.pop("id", 8), name="place-of-7", **({"user": "eva"} | forged))
