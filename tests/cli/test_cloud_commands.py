@@ -19,10 +19,11 @@ from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
 from advisor.service.cloud.budget_records import Wish
+from advisor.service.cloud.cloud_metrics import CloudCollector
+from advisor.service.cloud.cloud_report import CloudReport
 from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.control.cloud_metrics import CloudCollector
-from advisor.service.control.cloud_report import CloudReport
 from advisor.service.exchange import status_file
+from advisor.service.stability.feature import described
 from tests.service.cloud.test_loops import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
 
@@ -84,6 +85,7 @@ def report(tmp_path: Path) -> CloudReport:
         view=rig.view,
         prices=lambda: Prices.of_settings(rig.settings.ec2),
         clock=rig.hands.clock,
+        describe_node=lambda node: described(rig.settings, None, node),
         today=lambda: TODAY,
     )
 

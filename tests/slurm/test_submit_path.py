@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
-    """What answers from a snapshot that the look loop made of the live cluster, as `advisor control` does."""
+    """What answers from a snapshot that the poll loop made of the live cluster, as `advisor control` does."""
     folder = tmp_path_factory.mktemp("l")
     settings = make_settings(folder, submit={"snapshot_max_age_seconds": 3600.0})
     settings = settings.model_copy(
@@ -67,7 +67,7 @@ def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
         status=dict,
         clock=clock,
     )
-    loop.look()
+    loop.poll()
     loop.publish()
     seen = snapshot.read(settings.paths.snapshot)
     cloud = seen.state.cloud

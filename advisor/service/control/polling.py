@@ -1,11 +1,10 @@
-"""The look loop: one query of Slurm, seen by all loops, handed to `advisor serve` and `advisor status`."""
+"""The poll loop: one query of Slurm, shared by all loops, handed to `advisor serve` and `advisor status`."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,19 +13,17 @@ from msgspec import structs
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
-from advisor.model.cluster import ClusterState, Node, NodePower
+from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState, Cutoff, PerformanceRatios, SiteState
+from advisor.model.site import CloudState, SiteState
 from advisor.service.cloud.launch_record import AskWhetherOpen, CloudRecord
 from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.exchange.status_file import write as write_status
-from advisor.service.learn.placement_loop import PlacementLoop
 from advisor.service.observation.cloud_rooms import NO_ROOM, cloud_rooms
 from advisor.service.observation.committed import with_committed
-from advisor.service.observation.hedge_budget import HedgeBudget
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import (
     active_features,
@@ -34,54 +31,45 @@ from advisor.service.observation.site_view import (
     cluster_state,
     free_nodes,
     is_paid_for,
-    without_doubles,
 )
 from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature, Poll
+from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import SlurmBackend
 
 _CONFIG_SECONDS: Final = 60.0
 _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
 
 
 class PollLoop:
-    """Looks at Slurm and publishes what it sees.
+    """Polls Slurm, hands the poll to the features, and publishes the site's state.
 
     Parameters
     ----------
     settings : Settings
         In force.
     slurm : SlurmBackend
-        Asked.
+        Polled.
     view : SharedView
-        Told.
+        Keeps the snapshot for the other loops.
     cloud : CloudRecord
-        What is known of the cloud.
+        Boot times and money.
     is_open : callable
         Whether spot and on-demand capacity can be had.
     status : callable
-        What else `advisor status` shows.
+        The fields of status.json that no poll shows.
     clock : Clock
-        Time.
+        Wall and monotonic time.
+    features : sequence of Feature
+        Take in each poll and add to the state that is published.
     prices : callable, optional
         Prices in force; the settings' own without it.
-    placement : PlacementLoop, optional
-        Told what was seen; knows the record of the advisor's own placement rule.
-    hedges : HedgeBudget, optional
-        Told what was seen; knows what is left for hedges.
-    cutoff : callable, optional
-        The published rule's cutoff that a backtest has chosen.
-    ratios : callable, optional
-        s(c) as learned.
-    looked : callable, optional
-        Called after each look that succeeded.
     spot_nodes : callable, optional
         Cloud nodes known to be spot: they use up no reserved instance.
-    mean_processors : callable, optional
-        Of the site's finished jobs; None while there are none.
     """
 
-    name = "look"
+    name = "poll"
 
     def __init__(
         self,
@@ -93,14 +81,9 @@ class PollLoop:
         is_open: AskWhetherOpen,
         status: Callable[[], Mapping[str, Any]],
         clock: Clock,
+        features: Sequence[Feature] = (),
         prices: AskPrices | None = None,
-        placement: PlacementLoop | None = None,
-        hedges: HedgeBudget | None = None,
-        cutoff: Callable[[], Cutoff | None] = lambda: None,
-        ratios: Callable[[], PerformanceRatios | None] = lambda: None,
-        looked: Callable[[], None] = lambda: None,
         spot_nodes: Callable[[], Collection[str]] = frozenset,
-        mean_processors: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._slurm = slurm
@@ -109,15 +92,10 @@ class PollLoop:
         self._is_open = is_open
         self._status = status
         self._clock = clock
+        self._features = features
         self._prices = prices or (lambda: Prices.of_settings(settings.ec2))
-        self._placement = placement
-        self._hedges = hedges
-        self._cutoff = cutoff
-        self._ratios = ratios
-        self._looked = looked
         self._spot_nodes = spot_nodes
-        self._mean_processors = mean_processors
-        self._seen: tuple[SlurmSnapshot, ClusterState] | None = None
+        self._last: Poll | None = None
         self._next_config = -math.inf  # monotonic seconds
         self.job_requeue: bool | None = None
 
@@ -129,21 +107,29 @@ class PollLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
-            Step("look at Slurm", self.look),
+            Step("poll Slurm", self.poll),
+            Step("hand over the poll", self.hand_over),
             Step("read slurm.conf", self.read_config),
-            Step("hand over the queue", self.hand_over),
             Step("publish snapshot", self.publish),
             Step("write status", self.write_status),
         )
 
-    def look(self) -> None:
-        """One query; when it fails, what was seen before grows old and is not believed for long."""
-        self._seen = None
+    def poll(self) -> None:
+        """Query Slurm once; when that fails, the former snapshot ages and is soon not believed any more."""
+        self._last = None
         snapshot = self._slurm.snapshot(self._clock.wall())
-        state = cluster_state(snapshot, self._settings)
-        self._view.update(snapshot, state)
-        self._seen = snapshot, state
-        self._looked()
+        cluster = cluster_state(snapshot, self._settings)
+        self._view.update(snapshot, cluster)
+        cloud = self.cloud_state(burst_nodes(snapshot, self._settings))
+        self._last = Poll(
+            snapshot=snapshot, cluster=cluster, cloud=with_committed(cloud, snapshot.jobs, self._settings)
+        )
+
+    def hand_over(self) -> None:
+        """Give the poll to each feature, whatever happens in the others."""
+        poll = self._last
+        if poll is not None:
+            for_each(self._features, lambda feature: feature.polled(poll))
 
     def read_config(self) -> None:
         """Once a minute: an admin may change slurm.conf and reconfigure at any time."""
@@ -155,42 +141,23 @@ class PollLoop:
             self.job_requeue = _JOB_REQUEUE[said]
         self._next_config = now + _CONFIG_SECONDS
 
-    def hand_over(self) -> None:
-        """Say what has happened to the queue, for the forecasts of the advisor's own placement rule."""
-        if self._seen is not None and self._placement is not None:
-            snapshot, state = self._seen
-            usable = _usable(burst_nodes(snapshot, self._settings))
-            queue = replace(snapshot, jobs=tuple(without_doubles(snapshot.jobs)))
-            self._placement.saw(queue, state, self._boot_seconds(usable))
-
     def publish(self) -> None:
-        """Replace the file that the submit server reads; only with something new."""
-        if self._seen is None:
+        """Replace the file that the submit server reads, where there is a new poll."""
+        if self._last is None:
             return
-        snapshot, state = self._seen
-        nodes = burst_nodes(snapshot, self._settings)
-        cloud = with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings)
-        if self._hedges is not None:
-            self._hedges.saw(snapshot, cloud)
-        usable = _usable(nodes)
-        rooms = cloud_rooms(usable, snapshot, self._settings.cluster.burst_partition)
-        if nodes and not usable:
-            rooms = dict(NO_ROOM)
+        snapshot = self._last.snapshot
+        site = SiteState(
+            time=snapshot.time,
+            cluster=self._last.cluster,
+            cloud=self._with_rooms(self._last),
+            free_nodes=free_nodes(snapshot, self._settings),
+        )
+        for feature in self._features:
+            site = feature.publish(site)
         snapshots.write(
             self._settings.paths.snapshot,
             Snapshot(
-                state=SiteState(
-                    time=snapshot.time,
-                    cluster=state,
-                    cloud=structs.replace(cloud, rooms=rooms),
-                    record=None if self._placement is None else self._placement.record,
-                    hedge_price=None if self._placement is None else self._placement.hedge_price,
-                    hedge_left_core_seconds=None if self._hedges is None else self._hedges.left_core_seconds,
-                    cutoff=self._cutoff(),
-                    waiting_price=self._waiting_price(),
-                    free_nodes=free_nodes(snapshot, self._settings),
-                    ratios=self._ratios(),
-                ),
+                state=site,
                 job_requeue=self.job_requeue,
                 counters={
                     "look_seconds": snapshot.seconds,
@@ -199,6 +166,13 @@ class PollLoop:
                 },
             ),
         )
+
+    def _with_rooms(self, poll: Poll) -> CloudState:
+        """The cloud, and when its nodes have room for further jobs."""
+        nodes = burst_nodes(poll.snapshot, self._settings)
+        usable = _usable(nodes)
+        rooms = cloud_rooms(usable, poll.snapshot, self._settings.cluster.burst_partition)
+        return structs.replace(poll.cloud, rooms=dict(NO_ROOM) if nodes and not usable else rooms)
 
     def cloud_state(self, nodes: Sequence[Node]) -> CloudState:
         """The cloud side, from the burst partition's nodes and what was learned."""
@@ -238,10 +212,6 @@ class PollLoop:
             steady_free_nodes=self._steady_free(usable),
         )
 
-    def _waiting_price(self) -> float | None:
-        mean = self._mean_processors()
-        return None if mean is None else self._settings.waiting.price_of_waiting(mean)
-
     def _is_spot_open(self, usable: Sequence[Node]) -> bool:
         is_open, _ = self._is_open()
         return is_open and not all(is_never_spot(node.features) for node in usable)
@@ -264,14 +234,14 @@ class PollLoop:
         )
 
     def write_status(self) -> None:
-        """Replace the file that `advisor status` reads, also when Slurm was not to be seen."""
+        """Replace the file that `advisor status` reads, also when Slurm did not answer."""
         content: dict[str, Any] = {"time": self._clock.wall(), **self._status()}
-        if self._seen is not None:
-            snapshot, state = self._seen
+        if self._last is not None:
+            snapshot = self._last.snapshot
             nodes = burst_nodes(snapshot, self._settings)
             content |= {
-                "cluster": state,
-                "cloud": with_committed(self.cloud_state(nodes), snapshot.jobs, self._settings),
+                "cluster": self._last.cluster,
+                "cloud": self._last.cloud,
                 "cloud_nodes": dict(Counter(node.power.value for node in nodes)),
                 "jobs": dict(Counter(job.state for job in snapshot.jobs)),
                 "look_seconds": snapshot.seconds,

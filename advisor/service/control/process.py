@@ -20,6 +20,7 @@ from advisor.files.state_file import StateFile
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.hedge.place_helper import HelpedPlaceholders
 from advisor.service.running.clock import Clock
@@ -58,20 +59,18 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
         prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
-    slurm = CliBackend.of(settings)
-    return Control(
-        settings,
-        slurm=slurm,
+    connections = Connections(
+        slurm=CliBackend.of(settings),
         fleet=fleet,
         breakers=breakers,
         prices=prices,
-        notifier=notifier,
         spot=spot,
         places=_places(settings, commands),
         steering=Steering(commands),
         pool_order=pool_order,
         wishes=RunningJobs(commands),
     )
+    return Control(settings, connections, notifier=notifier)
 
 
 def _places(settings: Settings, commands: Commands) -> Placeholders:

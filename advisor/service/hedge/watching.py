@@ -118,7 +118,7 @@ class WatchLoop:
 
     @property
     def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`; while a place is kept, at every look at Slurm."""
+        """See :class:`~advisor.service.running.loops.Loop`; while a place is kept, at every poll."""
         loops = self._settings.loops
         return min(loops.watch_seconds, loops.snapshot_seconds) if len(self._record) else loops.watch_seconds
 
@@ -136,8 +136,8 @@ class WatchLoop:
         )
 
     @property
-    def follows_looks(self) -> bool:
-        """Whether a round is due after each look at Slurm: places are kept, or may be wanted."""
+    def follows_polls(self) -> bool:
+        """Whether a round is due after each poll of Slurm: places are kept, or may be wanted."""
         hedge, waiting = self._settings.hedge, self._settings.waiting
         return len(self._record) > 0 or hedge.enabled or waiting.speculate
 

@@ -124,7 +124,7 @@ class LoopRunner:
     clock : Clock
         Time.
     urgent_task : UrgentTask, optional
-        Done between rounds when it is due; `stir` says that it may have become so.
+        Done between rounds when it is due; `request_urgent_task` says that it may have become so.
     """
 
     def __init__(self, loop: Loop, clock: Clock, *, urgent_task: UrgentTask | None = None) -> None:
@@ -133,7 +133,7 @@ class LoopRunner:
         self.health = LoopHealth()
         self._clock = clock
         self._round_began: float | None = None
-        self._stirred = threading.Event()
+        self._notified = threading.Event()
         self._is_woken = False
         self._told_defects: set[tuple[str, str, str, int]] = set()
         self._stop = threading.Event()
@@ -168,16 +168,16 @@ class LoopRunner:
     def wake(self) -> None:
         """Begin the next round now, or half a second after the last."""
         self._is_woken = True
-        self._stirred.set()
+        self._notified.set()
 
-    def stir(self) -> None:
-        """Have a rest's urgent_task done now, if it is due; no round begins sooner for it."""
-        self._stirred.set()
+    def request_urgent_task(self) -> None:
+        """Do the urgent task now, if it is due; no round begins sooner for it."""
+        self._notified.set()
 
     def ask_to_stop(self) -> None:
         """End after the round under way; does not wait for it."""
         self._stop.set()
-        self._stirred.set()
+        self._notified.set()
 
     def stop(self, timeout: float = 10.0) -> bool:
         """End after the round under way; False when that takes too long."""
@@ -214,8 +214,8 @@ class LoopRunner:
             due = self._urgent_task.due_in() if self._urgent_task is not None else math.inf
             if due <= 0.0:
                 self._run_urgent_task()
-            elif self._stirred.wait(min(left, due)):
-                self._stirred.clear()
+            elif self._notified.wait(min(left, due)):
+                self._notified.clear()
         self._is_woken = False
 
     def _run_urgent_task(self) -> None:

@@ -288,7 +288,7 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
         def config(self) -> dict[str, str]:
             return {"JobRequeue": "0"}
 
-    look = PollLoop(
+    poll = PollLoop(
         settings,
         slurm=Slurm(),  # type: ignore[arg-type]
         view=rig.view,
@@ -297,15 +297,15 @@ def test_f29_all_loops_together_ask_slurm_once_a_look(rig: Rig, tmp_path: Path) 
         status=dict,
         clock=rig.hands.clock,
     )
-    for loop in (look, rig.provision, rig.reconcile):
+    for loop in (poll, rig.provision, rig.reconcile):
         assert LoopRunner(loop, rig.hands.clock).run_once()
     assert asked == [rig.hands.wall]
     assert snapshots.read(settings.paths.snapshot).job_requeue is False
-    cloud = look.cloud_state(
+    cloud = poll.cloud_state(
         [make_node("burst1", features=("spot",)), make_node("burst2", features=("reserved",))]
     )
     assert (cloud.spot_open, dict(cloud.nodes_with)) == (True, {"spot": 1, "reserved": 1})
-    assert not look.cloud_state([make_node("burst2", features=("reserved", "spot"))]).spot_open
+    assert not poll.cloud_state([make_node("burst2", features=("reserved", "spot"))]).spot_open
     assert (
         '"look_seconds"' in (tmp_path / "run" / "control-status.json").read_text()
     )  # and say how long it took

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner, Step
+from advisor.service.stability.feature import TakeBackFeature
 from tests.service.stability.test_match_loop import held_world
 
 
@@ -36,11 +38,11 @@ def test_only_who_acts_there_keeps_slurm_from_being_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: str, *, lets_go: bool
 ) -> None:
     world, _ = held_world(tmp_path)
-    control = Control(
-        world.settings, slurm=world.slurm, fleet=None, wishes=world.slurm, clock=world.clock.clock
-    )
+    connections = Connections(slurm=world.slurm, wishes=world.slurm)
+    control = Control(world.settings, connections, clock=world.clock.clock)
+    (take_back,) = (feature for feature in control.features if isinstance(feature, TakeBackFeature))
     let_go = threading.Event()
-    monkeypatch.setattr(control.take_back, "stop", let_go.set)
+    monkeypatch.setattr(take_back.loop, "stop", let_go.set)
     loop = Computing()
     control.runners[busy] = LoopRunner(loop, Clock())
     control.runners[busy].start()

@@ -1,4 +1,4 @@
-"""What a look hands on: to the loops, to the submit server, to the advisor's own placement rule."""
+"""What a poll hands on: to the features, to the submit server, to the advisor's own placement rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from advisor.model.site import TrackRecord
 from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
+from advisor.service.learn.feature import LearnFeature
+from advisor.service.learn.placement_feature import PlacementFeature
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_look, make_node, make_queued
@@ -33,7 +37,10 @@ class Slurm:
 
 
 class Placement:
-    """The part of the placement loop that a look knows."""
+    """The part of the placement loop that a poll knows."""
+
+    name = "forests"
+    period_seconds = 1.0
 
     record = TrackRecord(at_risk_seconds=7.0)
     hedge_price = 0.5
@@ -45,10 +52,8 @@ class Placement:
         self.boot_seconds = boot_seconds
 
 
-def make_loop(folder: Path, placement: Any, *, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
-    parts = {
-        name: settings.pop(name) for name in ("prices", "spot_nodes", "mean_processors") if name in settings
-    }
+def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
+    parts = {name: settings.pop(name) for name in ("prices", "spot_nodes") if name in settings}
     hands = Hands()
     cloud = CloudRecord(folder / "cloud.json", hands.clock)
     for seconds in (40.0, 50.0, 60.0):
@@ -62,7 +67,7 @@ def make_loop(folder: Path, placement: Any, *, open_now: tuple[bool, bool], **se
         is_open=lambda: open_now,
         status=dict,
         clock=hands.clock,
-        placement=placement,
+        features=features,
         **parts,
     )
 
@@ -74,29 +79,30 @@ def test_the_record_is_earned_with_the_boot_time_that_decisions_reckon_with(
     tmp_path: Path, *, spot_open: bool, use_spot: bool, boot: float
 ) -> None:
     placement = Placement()
-    loop = make_loop(tmp_path, placement, open_now=(spot_open, True), capacity={"use_spot": use_spot})
-    for step in (loop.look, loop.hand_over, loop.publish):
+    feature = PlacementFeature(placement, Clock())  # type: ignore[arg-type]
+    loop = make_loop(tmp_path, feature, open_now=(spot_open, True), capacity={"use_spot": use_spot})
+    for step in (loop.poll, loop.hand_over, loop.publish):
         step()
     published = snapshots.read(tmp_path / "snapshot.msgpack").state
     assert placement.boot_seconds == published.cloud.boot_seconds == boot
     assert (published.record, published.hedge_price) == (Placement.record, Placement.hedge_price)
 
 
-def test_what_was_committed_is_not_forgotten_by_a_look(
+def test_what_was_committed_is_not_forgotten_by_a_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = make_queued(7, queue="burst", admin_comment=admin_comment(ask()))
     for jobs in ((), (moved,)):
         monkeypatch.setattr(Slurm, "jobs", jobs)
-        loop = make_loop(tmp_path, None, open_now=(True, True))
-        for step in (loop.look, loop.publish):
+        loop = make_loop(tmp_path, open_now=(True, True))
+        for step in (loop.poll, loop.publish):
             step()
         published = snapshots.read(tmp_path / "snapshot.msgpack").state
         assert (published.cloud.promised_usd > 0.0) == bool(jobs)
 
 
 def test_of_nodes_that_take_no_job_nothing_is_promised(tmp_path: Path) -> None:
-    loop = make_loop(tmp_path, None, open_now=(True, True))
+    loop = make_loop(tmp_path, open_now=(True, True))
     usable: list[Node] = [make_node("burst1", "IDLE", features=("spot",))]
     broken = [make_node("burst2", "IDLE", "DRAIN"), make_node("burst3", "DOWN")]
     cloud = loop.cloud_state([*usable, *broken])
@@ -112,8 +118,8 @@ def test_day_one_3_where_all_cloud_nodes_are_down_nobody_is_moved(
 ) -> None:
     nodes = (make_node("burst1", *states), make_node("burst2", *states))
     monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, nodes, ()))
-    loop = make_loop(tmp_path, None, open_now=(True, True))
-    for step in (loop.look, loop.publish):
+    loop = make_loop(tmp_path, open_now=(True, True))
+    for step in (loop.poll, loop.publish):
         step()
     state = snapshots.read(tmp_path / "snapshot.msgpack").state
     assert cloud_wait("", make_job(), 60.0, state.cloud, state.time) == wait
@@ -124,8 +130,8 @@ def test_without_a_burst_partition_nothing_is_known_of_its_queue(
 ) -> None:
     """A site that looks at the advice first, before it has a cloud."""
     monkeypatch.setattr(Slurm, "snapshot", lambda _self, now: make_look(now, (), ()))
-    loop = make_loop(tmp_path, None, open_now=(True, True))
-    for step in (loop.look, loop.publish):
+    loop = make_loop(tmp_path, open_now=(True, True))
+    for step in (loop.poll, loop.publish):
         step()
     assert snapshots.read(tmp_path / "snapshot.msgpack").state.cloud.rooms == {}
 
@@ -135,7 +141,6 @@ def test_seeds_r1_busy_spot_nodes_use_up_no_reserved_instance(tmp_path: Path) ->
     prices = Prices(Quote(0.1), Quote(0.3), Reserved(count=4, usd_per_hour=0.1, time=1.0))
     loop = make_loop(
         tmp_path,
-        None,
         open_now=(True, True),
         prices=lambda: prices,
         spot_nodes=lambda: {"burst1", "burst2", "burst3"},
@@ -156,7 +161,7 @@ def test_seeds_r1_discovered_reservations_count_in_decisions(
     found = None if listed is None else Reserved(count=listed, usd_per_hour=0.1, time=1.0)
     prices = Prices(Quote(0.1), Quote(0.3), found)
     loop = make_loop(
-        tmp_path, None, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
+        tmp_path, open_now=(True, True), prices=lambda: prices, capacity={"reserved_nodes": setting}
     )
     assert loop.cloud_state(NODES).reserved_free_nodes == free
 
@@ -165,8 +170,14 @@ def test_seeds_r1_discovered_reservations_count_in_decisions(
 def test_a_second_of_waiting_is_worth_a_share_of_the_mean_job(
     tmp_path: Path, mean: float | None, price: float | None
 ) -> None:
-    loop = make_loop(tmp_path, None, open_now=(True, True), mean_processors=lambda: mean)
-    for step in (loop.look, loop.publish):
+    feature = LearnFeature(
+        Settings(),
+        **dict.fromkeys(("slurm", "store", "models", "view", "metrics", "meter")),  # type: ignore[arg-type]
+        clock=Clock(),
+    )
+    feature.knowledge.mean_processors = mean
+    loop = make_loop(tmp_path, feature, open_now=(True, True))
+    for step in (loop.poll, loop.publish):
         step()
     assert snapshots.read(tmp_path / "snapshot.msgpack").state.waiting_price == (
         None if price is None else pytest.approx(price)

@@ -1,16 +1,20 @@
-"""`advisor control` put together: what its parts offer is connected."""
+"""`advisor control` put together: what its features offer is connected, and one that is off costs nothing."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.model.settings import AcquirerSettings, PathSettings, PortfolioSettings, Settings
+from advisor.model.settings import AcquirerSettings, HedgeSettings, PathSettings, PortfolioSettings, Settings
 from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
+from advisor.service.learn.feature import LearnFeature
 from tests.service.doubles import FakeFleet, FakeSlurm
 
 
@@ -26,12 +30,13 @@ def make_control(tmp_path: Path) -> Control:
         (tmp_path / name).mkdir(mode=0o700)
     settings = Settings(
         paths=PathSettings(state=tmp_path, run=tmp_path / "run"),
+        hedge=HedgeSettings(enabled=True),
         portfolio=PortfolioSettings(enabled=True),
         acquirer=AcquirerSettings(kept_nodes=1),
+        capacity={"reserved_nodes": 1},
     )
     anything: Any = FakeSlurm()
-    return Control(
-        settings,
+    connections = Connections(
         slurm=anything,
         fleet=FakeFleet(),
         spot=SpotParts(source=anything, jobs=anything),
@@ -39,13 +44,19 @@ def make_control(tmp_path: Path) -> Control:
         steering=anything,
         wishes=anything,
     )
+    return Control(settings, connections)
+
+
+def learning(control: Control) -> LearnFeature:
+    (feature,) = (each for each in control.features if isinstance(each, LearnFeature))
+    return feature
 
 
 def test_d4_a_damaged_history_is_told_and_hinders_nothing_but_learning(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     path.write_bytes(b"garbage" * 10_000)
     control = make_control(tmp_path)
-    control._prepare_knowledge()
+    learning(control).prepare()
     control.folder.prepare()
     learn, provision = control.runners["learn"], control.runners["provision"]
     assert not learn.run_once()
@@ -70,45 +81,104 @@ def test_d4_whatever_a_damaged_history_holds_control_starts(tmp_path: Path) -> N
     def garbage() -> None:
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
-    control.knowledge.prepare = garbage  # type: ignore[method-assign]
-    control._prepare_knowledge()
+    learning(control).knowledge.prepare = garbage  # type: ignore[method-assign]
+    learning(control).prepare()
     control.store.close()
 
 
-def test_whoever_has_gauges_is_on_the_page(control: Control) -> None:
-    parts = {name: part for name, part in vars(control).items() if hasattr(part, "gauges")}
-    assert parts.keys() == {"placement", "watch", "portfolio", "match", "acquire"}
+def test_d4_learning_starts_last(control: Control) -> None:
+    """It reads the history first, which may be locked for a while: all other loops run by then."""
+    assert isinstance(control.features[-1], LearnFeature)
+
+
+def parts_of(control: Control, offer: str) -> dict[str, Any]:
+    """What a feature holds and what offers this, by the feature's and the attribute's name."""
+    return {
+        f"{type(feature).__name__}.{name}": part
+        for feature in control.features
+        for name, part in vars(feature).items()
+        if hasattr(part, offer)
+    }
+
+
+def test_all_gauges_are_on_the_page(control: Control) -> None:
+    parts = parts_of(control, "gauges")
+    assert parts.keys() == {
+        "HedgeFeature.watch",
+        "PlacementFeature.loop",
+        "PortfolioFeature.loop",
+        "StabilityFeature.match",
+        "StabilityFeature.acquire",
+    }
     page = control.metrics.exposition(lambda: "").decode()
     for part in parts.values():
         for name in part.gauges():
             assert f"\nadvisor_{name} " in page, name
 
 
-def test_whoever_reports_is_in_the_status(control: Control) -> None:
+def test_all_reports_are_in_the_status(control: Control) -> None:
     status = control.status()
-    parts = {name: part for name, part in vars(control).items() if hasattr(part, "report")}
     named = {
-        "placement": "placement",
-        "watch": "places",
-        "portfolio": "portfolio",
-        "asking": "asking_again",
-        "hedges": "hedge_budget",
-    } | {
-        "match": "matching",
-        "acquire": "acquirer",
+        "HedgeFeature.watch": "places",
+        "HedgeFeature.budget": "hedge_budget",
+        "PlacementFeature.loop": "placement",
+        "PortfolioFeature.loop": "portfolio",
+        "WaitingFeature.loop": "asking_again",
+        "StabilityFeature.match": "matching",
+        "StabilityFeature.acquire": "acquirer",
     }
-    assert parts.keys() == named.keys()
-    for name, part in parts.items():
-        assert status[named[name]] == part.report(), name
+    parts = parts_of(control, "report")
+    assert parts.keys() - {"CloudFeature._reconcile"} == named.keys()
+    for name, field in named.items():
+        assert status[field] == parts[name].report(), name
 
 
 def test_every_loop_runs(control: Control) -> None:
-    loops = {part.name for part in vars(control).values() if hasattr(part, "steps")}
-    assert loops <= control.runners.keys()
-    assert control.runners.keys() - loops == {
+    assert control.runners.keys() == {
+        "poll",
+        "watch",
+        "forests",
+        "portfolio",
+        "portfolio judge",
+        "ask again",
         "provision",
         "reconcile",
         "interruptions",
         "notices",
-        "portfolio judge",
+        "match",
+        "acquire",
+        "learn",
     }
+    steering = {name for feature in control.features for name in feature.steering}
+    assert steering == {"watch", "portfolio", "ask again", "match", "acquire"}
+
+
+_DAY_ONE = """
+import sys
+from advisor.model.settings import Settings
+from advisor.service.control.process import make_control
+control = make_control(Settings(paths={"state": sys.argv[1], "run": sys.argv[1]}))
+print(*(type(feature).__name__ for feature in control.features))
+print(*sorted(control.status()))
+print(*(name for name in sys.modules if name.startswith("advisor.") and name.count(".") > 1))
+"""
+
+
+def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Path, control: Control) -> None:
+    state = tmp_path / "day one"
+    state.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", _DAY_ONE, str(state)], capture_output=True, text=True, check=True
+    )
+    features, fields, imported = (line.split() for line in done.stdout.splitlines()[-3:])
+    assert features == ["PlacementFeature", "LearnFeature"]
+    assert set(fields) == control.status().keys()
+    for module in (
+        "service.cloud.feature",
+        "service.hedge.watching",
+        "service.portfolio.portfolio_loop",
+        "service.stability.match_loop",
+        "service.waiting.asking_again",
+        "simulate.portfolio",
+    ):
+        assert f"advisor.{module}" not in imported

@@ -175,9 +175,9 @@ def test_an_errand_is_done_between_rounds_and_begins_none() -> None:
     assert rounds.acquire(timeout=20)
     for _ in range(3):  # whatever becomes of it
         urgent_tasks.is_due = True
-        runner.stir()
+        runner.request_urgent_task()
         assert urgent_tasks.done.acquire(timeout=20)
-    runner.stir()  # for nothing
+    runner.request_urgent_task()  # for nothing
     runner.wake()
     assert rounds.acquire(timeout=20)
     assert runner.stop()
@@ -190,7 +190,7 @@ def test_one_asked_for_during_a_round_is_done_after_it() -> None:
 
     def step() -> None:
         urgent_tasks.is_due = True
-        runner.stir()
+        runner.request_urgent_task()
 
     loop = Scripted(("a", step))
     loop.period_seconds = 3600.0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from advisor.files.state_file import StateFile
 from advisor.model.errors import RetryLater
+from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.stability.steering import JobSteering, preferring, without
 from advisor.slurm.running_jobs import NodeConstraints
@@ -236,7 +237,8 @@ def test_without_a_cloud_what_an_earlier_process_left_is_taken_back(tmp_path: Pa
     settings = world.settings.model_copy(update={"paths": world.settings.paths})
 
     def control() -> Control:  # ec2.image_id has been emptied meanwhile
-        return Control(settings, slurm=world.slurm, fleet=None, wishes=world.slurm, clock=world.clock.clock)
+        connections = Connections(slurm=world.slurm, wishes=world.slurm)
+        return Control(settings, connections, clock=world.clock.clock)
 
     first = control()
     for _ in range(3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Breakers, Pool, pools_for
@@ -23,11 +23,12 @@ from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
-from advisor.service.stability.acquirer import REASON
-from advisor.service.stability.match_loop import MatchLoop
 from advisor.slurm.protocol import SlurmSnapshot
 
 _DAYS_SHOWN: Final = 31
+
+DescribeNode: TypeAlias = Callable[[Node | None], Mapping[str, Any]]
+"""Further columns of the nodes' table for a node; for None those of an instance without a node."""
 
 
 class CloudReport:
@@ -53,8 +54,8 @@ class CloudReport:
         Prices in force.
     clock : Clock
         Time.
-    match : MatchLoop, optional
-        What is expected of nodes.
+    describe_node : callable
+        Further columns of the nodes' table.
     today : callable, optional
         The day's bill as of the learn loop's last round; None before it.
     """
@@ -71,11 +72,11 @@ class CloudReport:
         view: SharedView,
         prices: AskPrices,
         clock: Clock,
-        match: MatchLoop | None = None,
+        describe_node: DescribeNode = lambda _node: {},
         today: Callable[[], Rows | None] = lambda: None,
     ) -> None:
         self._today = today
-        self._match = match
+        self._describe_node = describe_node
         self._settings = settings
         self._cloud = cloud
         self._provision = provision
@@ -143,7 +144,7 @@ class CloudReport:
             "age_seconds": None,
             "usd_per_hour": None,
             "notices": {},
-            **self._expected(node),
+            **self._describe_node(node),
         }
         if instance is not None:
             launched = instance.launch_time
@@ -158,18 +159,6 @@ class CloudReport:
                 "notices": notices.get(instance.instance_id, {}),
             }
         return row
-
-    def _expected(self, node: Node | None) -> dict[str, Any]:
-        """How long the node is expected to last, and whether the acquirer has given it up."""
-        outlook = self._match.outlook.get(node.name) if self._match is not None and node is not None else None
-        reason = (node.reason or "") if node is not None else ""
-        return {
-            "tier": outlook.tier.value if outlook is not None else None,
-            "survival_probability": outlook.survives if outlook is not None else None,
-            "survival_horizon_seconds": self._settings.matching.horizon_seconds,
-            "retiring": node is not None and node.is_draining and reason.startswith(REASON),
-            "weight": node.weight if node is not None else None,
-        }
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool a launch may go to, in the order of the options, and what is known of it."""

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from advisor.model.bill import Rows
-from advisor.service.control.cloud_report import CloudReport
+from advisor.service.cloud.cloud_report import CloudReport
 
 
 class CloudCollector(Collector):

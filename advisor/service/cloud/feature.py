@@ -1,0 +1,147 @@
+"""Machines in EC2, as a feature of `advisor control`: launched, given back, interrupted, paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from advisor.ec2.instances import Instance
+from advisor.ec2.pools import Breakers
+from advisor.ec2.prices import PriceCache
+from advisor.files.state_file import StateFile
+from advisor.model.bill import Rows
+from advisor.model.settings import Settings
+from advisor.service.cloud.bookkeeping import AskPaid
+from advisor.service.cloud.cloud_fleet import CloudFleet
+from advisor.service.cloud.cloud_metrics import CloudCollector
+from advisor.service.cloud.cloud_report import CloudReport, DescribeNode
+from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
+from advisor.service.cloud.interruption_record import InterruptionRecord
+from advisor.service.cloud.launch_record import CloudRecord
+from advisor.service.cloud.listening import NoticeLoop
+from advisor.service.cloud.pricing import AskPrices, PriceLoop
+from advisor.service.cloud.provisioning import ProvisionLoop
+from advisor.service.cloud.reconciling import ReconcileLoop
+from advisor.service.exchange.handover import HandoverFolder
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature
+from advisor.service.running.loops import Loop, LoopRunner
+from advisor.slurm.protocol import SlurmBackend
+
+
+class CloudFeature(Feature):
+    """Provisioning, reconciliation, interruptions and prices.
+
+    Parameters
+    ----------
+    settings, slurm, folder, view, cloud, clock
+        Shared with the other features.
+    fleet : CloudFleet
+        Launches and ends instances.
+    spot : SpotParts or None
+        What EC2 says about the end of instances; None: only its list of instances is read.
+    breakers : Breakers or None
+        Which pools are closed.
+    cache : PriceCache or None
+        Asks EC2 for prices now and then.
+    prices : callable
+        Prices in force; asks nothing outside.
+    paid_since : callable
+        What the history knows to be paid.
+    kept_nodes : callable
+        Nodes that are started for no job in particular: they are spot.
+    describe_node : callable
+        What else the table of nodes shows of a node.
+    today : callable
+        The day's bill; None while it is not known.
+    registry : CollectorRegistry
+        Where the metrics of pools, launches and money go.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        fleet: CloudFleet,
+        spot: SpotParts | None,
+        breakers: Breakers | None,
+        cache: PriceCache | None,
+        prices: AskPrices,
+        folder: HandoverFolder,
+        view: SharedView,
+        cloud: CloudRecord,
+        clock: Clock,
+        paid_since: AskPaid,
+        kept_nodes: Callable[[], Collection[str]],
+        describe_node: DescribeNode,
+        today: Callable[[], Rows | None],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._clock = clock
+        self.interruptions = InterruptionRecord(StateFile(settings.paths.state / "interruptions.json"))
+        both: dict[str, Any] = {
+            "fleet": fleet,
+            "slurm": slurm,
+            "view": view,
+            "cloud": cloud,
+            "clock": clock,
+            "prices": prices,
+            "interruptions": self.interruptions,
+            "paid_since": paid_since,
+        }
+        provision = ProvisionLoop(settings, folder=folder, kept=kept_nodes, **both)
+        self._reconcile = ReconcileLoop(settings, **both)
+        self._provision_runner = self._runner(provision)
+        self.runners = (
+            self._provision_runner,
+            self._runner(self._reconcile),
+            *(() if spot is None else self._interruption_runners(settings, slurm, spot, view)),
+            *(() if cache is None else (self._runner(PriceLoop(cache)),)),
+        )
+        self.report = CloudReport(
+            settings,
+            cloud=cloud,
+            provision=provision,
+            reconcile=self._reconcile,
+            record=self.interruptions,
+            breakers=breakers,
+            view=view,
+            prices=prices,
+            clock=clock,
+            describe_node=describe_node,
+            today=today,
+        )
+        registry.register(CloudCollector(self.report))
+
+    def _runner(self, loop: Loop) -> LoopRunner:
+        return LoopRunner(loop, self._clock)
+
+    def _interruption_runners(
+        self, settings: Settings, slurm: SlurmBackend, spot: SpotParts, view: SharedView
+    ) -> tuple[LoopRunner, LoopRunner]:
+        shared: dict[str, Any] = {
+            "instances": lambda: self._reconcile.last_listed,
+            "record": self.interruptions,
+            "clock": self._clock,
+        }
+        interruptions = self._runner(
+            InterruptionLoop(settings, slurm=slurm, jobs=spot.jobs, view=view, **shared)
+        )
+        notices = self._runner(NoticeLoop(source=spot.source, heard=interruptions.wake, **shared))
+        return interruptions, notices
+
+    def handed_over(self) -> None:
+        """Act on a hand-over file now."""
+        self._provision_runner.wake()
+
+    def listed(self) -> tuple[Sequence[Instance], float | None]:
+        """Our instances as EC2 last listed them, and when that was (epoch seconds; None: never)."""
+        return self._reconcile.last_listed, self._reconcile.listed_at
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"cloud_configured": True, "cloud_report": self.report.everything()}

@@ -1,0 +1,281 @@
+"""The features of `advisor control` at this site, in one list.
+
+A feature that is off is not constructed, and the modules that only it needs are not imported.
+"""
+
+# ruff: noqa: PLC0415 - a feature's modules are imported where it is on
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor.decide.submission.waiting import has_gate
+from advisor.ec2.pools import Breakers
+from advisor.ec2.prices import PriceCache, Prices
+from advisor.files.state_file import StateFile
+from advisor.history.models import ModelStore
+from advisor.history.store import HistoryStore
+from advisor.model.settings import Settings
+from advisor.service.cloud.cloud_fleet import CloudFleet
+from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.cloud.launch_record import CloudRecord
+from advisor.service.cloud.money import reserved_in_force
+from advisor.service.exchange.handover import HandoverFolder
+from advisor.service.learn.feature import LearnFeature
+from advisor.service.observation.accounting import SOURCE
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature
+from advisor.service.running.metrics import ControlMetrics
+from advisor.service.stability.outlook import PoolOrder
+from advisor.service.stability.steering import AskWishes
+from advisor.slurm.placeholders import Placeholders
+from advisor.slurm.protocol import SlurmBackend
+from advisor.slurm.steering import BurstSteering
+
+if TYPE_CHECKING:
+    from advisor.service.cloud.feature import CloudFeature
+    from advisor.service.hedge.feature import HedgeFeature
+    from advisor.service.stability.feature import StabilityFeature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """What reaches Slurm and EC2. A part that is None switches off what needs it.
+
+    Attributes
+    ----------
+    slurm : SlurmBackend
+        Polled and changed by every loop.
+    fleet : CloudFleet or None
+        Launches and ends instances; None where ``ec2.image_id`` is empty.
+    breakers : Breakers or None
+        Which pools the fleet leaves alone.
+    prices : PriceCache or None
+        What nodes cost; None: what the settings say.
+    spot : SpotParts or None
+        What EC2 says about the end of instances, and the jobs that are warned.
+    places : Placeholders or None
+        Submits and cancels placeholders.
+    steering : BurstSteering or None
+        Steers the burst partition for the portfolio.
+    pool_order : PoolOrder or None
+        Orders the fleet's pools by how long nodes last in them.
+    wishes : AskWishes or None
+        Which nodes jobs ask for.
+    """
+
+    slurm: SlurmBackend
+    fleet: CloudFleet | None = None
+    breakers: Breakers | None = None
+    prices: PriceCache | None = None
+    spot: SpotParts | None = None
+    places: Placeholders | None = None
+    steering: BurstSteering | None = None
+    pool_order: PoolOrder | None = None
+    wishes: AskWishes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the features share inside the process."""
+
+    clock: Clock
+    store: HistoryStore
+    models: ModelStore
+    view: SharedView
+    cloud: CloudRecord
+    folder: HandoverFolder
+    metrics: ControlMetrics
+    prices: Callable[[], Prices]
+    wake_poll: Callable[[], None]
+
+
+class Features:
+    """Constructs the features that are on.
+
+    Attributes
+    ----------
+    all : tuple of Feature
+        In the order in which they start and take in a poll. Learning is the last: it reads the history first.
+    """
+
+    def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:
+        self._settings = settings
+        self._connections = connections
+        self._shared = shared
+        self.learn = self._learn()
+        self.hedge = self._hedge()
+        self.cloud = self._cloud()
+        self.stability = self._stability()
+        features = (
+            self.hedge,
+            self._placement(),
+            self._portfolio(),
+            self._waiting(),
+            self.cloud,
+            self.stability,
+            self._take_back(),
+            self.learn,
+        )
+        self.all: tuple[Feature, ...] = tuple(feature for feature in features if feature is not None)
+
+    def _state(self, name: str) -> StateFile:
+        return StateFile(self._settings.paths.state / name)
+
+    @property
+    def _common(self) -> Mapping[str, Any]:
+        shared = self._shared
+        return {"slurm": self._connections.slurm, "view": shared.view, "clock": shared.clock}
+
+    def _learn(self) -> LearnFeature:
+        shared = self._shared
+        return LearnFeature(
+            self._settings,
+            **self._common,
+            store=shared.store,
+            models=shared.models,
+            metrics=shared.metrics,
+            meter=None if self._connections.fleet is None else shared.cloud.budget,
+        )
+
+    def _hedge(self) -> HedgeFeature | None:
+        """On also where an earlier process has kept places or requeued small jobs: it follows them up."""
+        settings, places = self._settings, self._connections.places
+        is_on = (
+            settings.hedge.enabled
+            or settings.hedge.has_budget
+            or settings.waiting.speculate
+            or (settings.size.enabled and settings.size.safeguard)
+            or self._state("places.json").path.exists()
+            or self._state("small_jobs.json").path.exists()
+        )
+        if places is None or not is_on:
+            return None
+        from advisor.service.hedge.feature import HedgeFeature
+
+        return HedgeFeature(
+            settings,
+            **self._common,
+            places=places,
+            store=self._shared.store,
+            slowdown=self.learn.slowdown,
+            wake_poll=self._shared.wake_poll,
+        )
+
+    def _placement(self) -> Feature | None:
+        if self._settings.placement.rule != "advisor":
+            return None
+        from advisor.service.learn.placement_feature import PlacementFeature
+        from advisor.service.learn.placement_loop import PlacementLoop
+
+        of_hedges: dict[str, Any] = {}
+        if self.hedge is not None:
+            budget = self.hedge.budget
+            of_hedges = {"fates": self.hedge.fate, "unspent": lambda: budget.unspent}
+        loop = PlacementLoop(
+            self._settings,
+            store=self._shared.store,
+            models=self._shared.models,
+            clock=self._shared.clock,
+            ratios=self.learn.ratios,
+            **of_hedges,
+        )
+        return PlacementFeature(loop, self._shared.clock)
+
+    def _portfolio(self) -> Feature | None:
+        """On also where an earlier process could not take back what it had set."""
+        steering = self._connections.steering
+        is_on = self._settings.portfolio.enabled or self._state("portfolio.json").read().get("acts")
+        if steering is None or not is_on:
+            return None
+        from advisor.service.portfolio.feature import PortfolioFeature
+
+        return PortfolioFeature(
+            self._settings,
+            **self._common,
+            steering=steering,
+            store=self._shared.store,
+            cloud=self._shared.cloud,
+        )
+
+    def _waiting(self) -> Feature | None:
+        """On where jobs may wait by policy or beside paid nodes, and where moves are under way."""
+        settings, wishes = self._settings, self._connections.wishes
+        may_wait = has_gate(settings.waiting) or settings.capacity.reserved_nodes > 0
+        is_on = settings.waiting.ask_again_seconds > 0.0 and (
+            may_wait or self._connections.prices is not None
+        )
+        state = self._state("asked_again.json")
+        if not (is_on or state.read().get("moving")):
+            return None
+        from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
+        from advisor.service.waiting.feature import WaitingFeature
+
+        shared = self._shared
+        loop = AskingAgainLoop(
+            settings,
+            **self._common,
+            advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
+            again=asking_by_socket(settings),
+            state=state,
+            paid_nodes=lambda: reserved_in_force(settings.capacity, shared.prices()),
+            prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,
+        )
+        return WaitingFeature(loop, shared.clock)
+
+    def _cloud(self) -> CloudFeature | None:
+        connections, shared = self._connections, self._shared
+        if connections.fleet is None:
+            return None
+        from advisor.service.cloud.feature import CloudFeature
+        from advisor.service.stability.feature import described
+
+        return CloudFeature(
+            self._settings,
+            **self._common,
+            fleet=connections.fleet,
+            spot=connections.spot,
+            breakers=connections.breakers,
+            cache=connections.prices,
+            prices=shared.prices,
+            folder=shared.folder,
+            cloud=shared.cloud,
+            paid_since=shared.store.paid_since,
+            kept_nodes=lambda: () if self.stability is None else self.stability.kept_nodes(),
+            describe_node=lambda node: described(self._settings, self.stability, node),
+            today=lambda: self.learn.loop.costs.today,
+            registry=shared.metrics.registry,
+        )
+
+    def _stability(self) -> StabilityFeature | None:
+        connections, breakers = self._connections, self._connections.breakers
+        if self.cloud is None or connections.spot is None:
+            return None
+        from advisor.service.stability.feature import StabilityFeature
+
+        return StabilityFeature(
+            self._settings,
+            **self._common,
+            record=self._shared.cloud,
+            cloud=self.cloud,
+            spot=connections.spot,
+            pool_order=connections.pool_order,
+            closed_pools=lambda: () if breakers is None else breakers.table(),
+        )
+
+    def _take_back(self) -> Feature | None:
+        """On where an earlier process has left something in Slurm and no match loop takes it back."""
+        wishes = self._connections.wishes
+        if self.stability is not None or wishes is None:
+            return None
+        from advisor.service.stability.actuators import StabilityMeans, TakeBackLoop
+
+        means = StabilityMeans(self._settings, **self._common, jobs=wishes)
+        if means.is_empty:
+            return None
+        from advisor.service.stability.feature import TakeBackFeature
+
+        return TakeBackFeature(TakeBackLoop(self._settings, means), self._shared.clock)

@@ -1,0 +1,110 @@
+"""Hedged starts, speculation and the safeguard of small jobs, as a feature of `advisor control`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from advisor.files.state_file import StateFile
+from advisor.history.store import HistoryStore
+from advisor.model.settings import Settings
+from advisor.model.site import SiteState
+from advisor.service.exchange.announcing import Announced
+from advisor.service.hedge.watching import AskSlowdown, watch_loop
+from advisor.service.observation.hedge_budget import HedgeBudget
+from advisor.service.observation.hedge_entries import Fate
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature, Gauges, Poll
+from advisor.service.running.loops import LoopRunner
+from advisor.slurm.placeholders import Placeholders
+from advisor.slurm.protocol import SlurmBackend
+
+
+class HedgeFeature(Feature):
+    """The watch loop and the budget of hedges.
+
+    Parameters
+    ----------
+    settings, slurm, view, store, clock
+        Shared with the other features.
+    places : Placeholders
+        Submits and cancels placeholders.
+    slowdown : callable
+        How many times longer a job runs in the cloud than on-premise.
+    wake_poll : callable
+        Begins a poll of Slurm early.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        places: Placeholders,
+        view: SharedView,
+        store: HistoryStore,
+        clock: Clock,
+        slowdown: AskSlowdown,
+        wake_poll: Callable[[], None],
+    ) -> None:
+        self._places = places
+        self._wake_poll = wake_poll
+        self._is_counted = False
+        self.budget = HedgeBudget(settings, StateFile(settings.paths.state / "hedge_budget.json"))
+        self.watch = watch_loop(
+            settings,
+            slurm=slurm,
+            places=places,
+            view=view,
+            store=store,
+            clock=clock,
+            slowdown=slowdown,
+            budget=self.budget,
+        )
+        self._runner = LoopRunner(self.watch, clock, urgent_task=self.watch.urgent_task)
+        self.runners = (self._runner,)
+        self.steering = (self.watch.name,)
+
+    def announced(self, jobs: Sequence[Announced]) -> None:
+        """Submit placeholders now for jobs just answered: a job submitted before one goes before it."""
+        self.watch.expect(jobs)
+        self._runner.request_urgent_task()
+
+    def slot_came(self) -> None:
+        """Poll Slurm now: a placeholder has started."""
+        if self.watch.follows_polls:
+            self._wake_poll()
+
+    def fate(self, job_id: int, advice_id: str) -> Fate | None:
+        """How the hedge of an ended job turned out; None where nothing is known."""
+        return self.watch.fate(job_id, advice_id)
+
+    def polled(self, poll: Poll) -> None:
+        """See :class:`Feature`. A job whose slot has come waits for nothing else."""
+        if self.watch.follows_polls:
+            self._runner.wake()
+        self._is_counted = False
+        self.budget.saw(poll.snapshot, poll.cloud)
+        self._is_counted = True
+
+    def publish(self, site: SiteState) -> SiteState:
+        """See :class:`Feature`. Where the last poll could not be counted, nothing is left of a budget."""
+        left = self.budget.left_core_seconds
+        if left is not None and not self._is_counted:
+            left = 0.0
+        return structs.replace(site, hedge_left_core_seconds=left)
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"places": self.watch.report(), "hedge_budget": self.budget.report()}
+
+    def gauges(self) -> Gauges:
+        """See :class:`Feature`."""
+        return self.watch.gauges()
+
+    def release(self) -> None:
+        """See :class:`Feature`."""
+        self._places.close()

@@ -1,0 +1,117 @@
+"""What ended jobs teach, as features of `advisor control`: the knowledge base, and the placement forests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from msgspec import structs
+
+from advisor.history.models import ModelStore
+from advisor.history.store import HistoryStore
+from advisor.model.errors import AdvisorError
+from advisor.model.settings import Settings
+from advisor.model.site import SiteState
+from advisor.service.learn.as_here import queued_here
+from advisor.service.learn.both_sides import PerformanceRatioBook
+from advisor.service.learn.costs import Meter
+from advisor.service.learn.knowledge import Knowledge
+from advisor.service.learn.learning import LearnLoop
+from advisor.service.learn.size_knowledge import SizeKnowledge
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature, Gauges
+from advisor.service.running.loops import LoopRunner
+from advisor.service.running.metrics import ControlMetrics
+from advisor.slurm.protocol import QueuedJob, SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+
+class LearnFeature(Feature):
+    """The learn loop, and what it keeps up: wait and run times, sizes, performance ratios.
+
+    Parameters
+    ----------
+    settings, slurm, store, view, clock
+        Shared with the other features.
+    models : ModelStore
+        Where models are handed to `advisor serve`.
+    metrics : ControlMetrics
+        Counts how good predictions were.
+    meter : Meter or None
+        What cloud nodes have cost; None where another program launches them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        store: HistoryStore,
+        models: ModelStore,
+        view: SharedView,
+        metrics: ControlMetrics,
+        clock: Clock,
+        meter: Meter | None,
+    ) -> None:
+        self._settings = settings
+        self.ratios = PerformanceRatioBook(settings, store)
+        self.knowledge = Knowledge(settings, store, models, self.ratios.ratio)
+        self.loop = LearnLoop(
+            settings,
+            slurm=slurm,
+            store=store,
+            knowledge=self.knowledge,
+            sizes=SizeKnowledge(models, clock),
+            ratios=self.ratios,
+            view=view,
+            metrics=metrics,
+            clock=clock,
+            meter=meter,
+        )
+        self.runners = (LoopRunner(self.loop, clock),)
+
+    def start(self) -> None:
+        """See :class:`Feature`. The history is read first, which may be locked for a while."""
+        self.prepare()
+        super().start()
+
+    def prepare(self) -> None:
+        """Hand `advisor serve` what the history knows; what fails here the learn loop tries again."""
+        try:
+            self.knowledge.prepare()
+        except AdvisorError as error:
+            log.warning("knowledge.not_prepared", code=error.code, message=str(error))
+        except Exception:  # a damaged history may hold anything; nodes are started and ended all the same
+            log.exception("knowledge.not_prepared")
+
+    def slowdown(self, queued: QueuedJob) -> float:
+        """How many times longer a queued job runs in the cloud than on-premise."""
+        return self.ratios.ratio(queued_here(queued, self._settings).job)
+
+    def publish(self, site: SiteState) -> SiteState:
+        """See :class:`Feature`."""
+        mean = self.knowledge.mean_processors
+        return structs.replace(
+            site,
+            cutoff=self.knowledge.cutoff,
+            ratios=self.ratios.current,
+            waiting_price=None if mean is None else self._settings.waiting.price_of_waiting(mean),
+        )
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {
+            "knowledge_base_jobs": self.knowledge.cases,
+            "jobs_learned": self.loop.jobs_learned,
+            "performance_ratios": self.ratios.current,
+        }
+
+    def gauges(self) -> Gauges:
+        """See :class:`Feature`."""
+        return {
+            "knowledge_base_jobs": (float(self.knowledge.cases), "Run times in the knowledge base."),
+            "jobs_learned": (float(self.loop.jobs_learned), "Jobs learned since the start."),
+        }

@@ -1,0 +1,138 @@
+"""Cloud nodes that last, as features of `advisor control`: matching and acquisition, and what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import structlog
+
+from advisor.files.state_file import StateFile
+from advisor.model.cluster import Node
+from advisor.model.errors import AdvisorError
+from advisor.model.settings import Settings
+from advisor.service.cloud.feature import CloudFeature
+from advisor.service.cloud.interrupting import SpotParts
+from advisor.service.cloud.launch_record import CloudRecord
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.running.feature import Feature, Gauges
+from advisor.service.running.loops import LoopRunner
+from advisor.service.stability.acquirer import REASON, AcquireLoop
+from advisor.service.stability.actuators import TakeBackLoop
+from advisor.service.stability.life_record import LifeRecord
+from advisor.service.stability.match_loop import MatchLoop
+from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
+from advisor.slurm.protocol import SlurmBackend
+
+log = structlog.get_logger(__name__)
+
+
+class StabilityFeature(Feature):
+    """The match loop, which always observes and acts where the site says so, and the acquirer.
+
+    Parameters
+    ----------
+    settings, slurm, view, record, clock
+        Shared with the other features.
+    cloud : CloudFeature
+        Lists instances, and knows what EC2 has announced about them.
+    spot : SpotParts
+        Reads and changes what jobs ask for.
+    pool_order : PoolOrder or None
+        Orders the pools of a launch.
+    closed_pools : callable
+        Pools and purchase options that breakers have closed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        view: SharedView,
+        record: CloudRecord,
+        clock: Clock,
+        cloud: CloudFeature,
+        spot: SpotParts,
+        pool_order: PoolOrder | None,
+        closed_pools: Callable[[], Collection[str]],
+    ) -> None:
+        state = settings.paths.state
+        knowledge = StabilityKnowledge(
+            settings,
+            record=LifeRecord(StateFile(state / "lives.json")),
+            said=cloud.interruptions,
+            instances=cloud.listed,
+            clock=clock,
+        )
+        shared: dict[str, Any] = {"knowledge": knowledge, "slurm": slurm, "view": view, "clock": clock}
+        self._settings = settings
+        self.match = MatchLoop(settings, jobs=spot.jobs, said=cloud.interruptions, **shared)
+        self.acquire: AcquireLoop | None = None
+        keeps_nodes = settings.acquirer.kept_nodes > 0
+        if pool_order is not None and (keeps_nodes or settings.matching.enabled):
+            pool_order.use(knowledge.steadiest_first)
+        if keeps_nodes:
+            self.acquire = AcquireLoop(
+                settings,
+                budget=record.budget,
+                state=StateFile(state / "acquirer.json"),
+                closed=closed_pools,
+                protected=lambda: record.protected,
+                **shared,
+            )
+        loops = (self.match,) if self.acquire is None else (self.match, self.acquire)
+        self.runners = tuple(LoopRunner(loop, clock) for loop in loops)
+        self.steering = tuple(loop.name for loop in loops)
+
+    def kept_nodes(self) -> Collection[str]:
+        """Nodes that the acquirer has asked for and that are not up yet."""
+        return () if self.acquire is None else self.acquire.wanted()
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        report = {"matching": self.match.report()}
+        return report if self.acquire is None else {**report, "acquirer": self.acquire.report()}
+
+    def gauges(self) -> Gauges:
+        """See :class:`Feature`."""
+        return {**self.match.gauges(), **({} if self.acquire is None else self.acquire.gauges())}
+
+    def release(self) -> None:
+        """See :class:`Feature`."""
+        release_jobs(self.match)
+
+
+class TakeBackFeature(Feature):
+    """Takes back what an earlier process has left in Slurm, where there is no cloud any more."""
+
+    def __init__(self, loop: TakeBackLoop, clock: Clock) -> None:
+        self.loop = loop
+        self.runners = (LoopRunner(loop, clock),)
+        self.steering = (loop.name,)
+
+    def release(self) -> None:
+        """See :class:`Feature`."""
+        release_jobs(self.loop)
+
+
+def release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
+    """Release the jobs held off. Where Slurm does not answer, the next process does it."""
+    try:
+        loop.stop()
+    except AdvisorError as error:
+        log.warning("match.not_let_go", code=error.code, message=str(error))
+
+
+def described(settings: Settings, stability: StabilityFeature | None, node: Node | None) -> dict[str, Any]:
+    """How long a node is expected to last, and whether the acquirer has given it up, for the nodes' table."""
+    outlook = stability.match.outlook.get(node.name) if stability is not None and node is not None else None
+    reason = (node.reason or "") if node is not None else ""
+    return {
+        "tier": outlook.tier.value if outlook is not None else None,
+        "survival_probability": outlook.survives if outlook is not None else None,
+        "survival_horizon_seconds": settings.matching.horizon_seconds,
+        "retiring": node is not None and node.is_draining and reason.startswith(REASON),
+        "weight": node.weight if node is not None else None,
+    }
