@@ -31,7 +31,7 @@ check: setup  ## formatting, lint, types, layers, dependencies and their known v
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/deptry advisor
+	$(BIN)/deptry advisor benchmarks
 	./tools/check_scripts
 	$(BIN)/python tools/audit_dependencies
 

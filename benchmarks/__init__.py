@@ -1,4 +1,5 @@
-"""Every benchmark, run from the tree: ``python -m benchmarks`` or ``python -m benchmarks.NAME``.
+"""Measurements, each beside a peer that is measured in the same run. They are in the source tree only.
 
-What is measured is in ``advisor.testing.bench``, so that ``advisor bench NAME`` measures the same.
+Each measurement is a module with ``run(...) -> dict``, which ``advisor bench NAME --format json`` prints,
+and a command in ``commands.py``. ``python -m benchmarks`` (``make bench``) runs all and keeps the results.
 """

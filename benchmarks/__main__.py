@@ -1,37 +1,47 @@
-"""Run every benchmark, one process each so that none warms the other; JSON to ``benchmarks/results/``."""
+"""Run benchmarks, one process each so that none warms up another; JSON to ``benchmarks/results/``.
 
-import json
+``python -m benchmarks`` runs all of them, ``python -m benchmarks NAME ... [OPTIONS]`` runs these, with the
+options of ``advisor bench NAME``.
+"""
+
+from __future__ import annotations
+
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
-from advisor.model.plain import plain
+from benchmarks.commands import bench
 
-FOLDER = Path(__file__).resolve().parent
-RESULTS = FOLDER / "results"
-
-
-def write(name: str, result: dict) -> None:
-    """Keep a result and print it."""
-    RESULTS.mkdir(exist_ok=True)
-    text = json.dumps(plain(result), indent=1, allow_nan=False)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
-    print(text)
+_RESULTS = Path(__file__).resolve().parent / "results"
+_ADVISOR = "from advisor.cli.main import run; run()"
 
 
-def main() -> int:
-    """Names on the command line, else all of them; 1 when any of them failed."""
-    names = sys.argv[1:] or sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
-    failed = []
-    for name in names:
-        print(f"== {name}", flush=True)
-        done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=FOLDER.parent, check=False)
-        if done.returncode:
-            failed.append(name)
+def main(arguments: list[str]) -> int:
+    """Run the benchmarks of these names, or all; 1 if one of them failed."""
+    names = list(takewhile(lambda word: not word.startswith("-"), arguments))
+    options = arguments[len(names) :]
+    _RESULTS.mkdir(exist_ok=True)
+    failed = [name for name in names or _all_names() if not _run(name, options)]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return bool(failed)
+    return int(bool(failed))
+
+
+def _all_names() -> list[str]:
+    return sorted(str(command.name) for command in bench.registered_commands)
+
+
+def _run(name: str, options: list[str]) -> bool:
+    """Run one benchmark, print its JSON and keep it; False if it failed."""
+    print(f"== {name}", flush=True)
+    command = (sys.executable, "-c", _ADVISOR, "bench", name, *options, "--format", "json")
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout, end="", flush=True)
+    if done.returncode == 0 and done.stdout:
+        (_RESULTS / f"{name}.json").write_text(done.stdout)
+    return done.returncode == 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

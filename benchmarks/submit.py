@@ -1,6 +1,356 @@
-from advisor.testing.bench.submit import run
+"""The submit path: an advice on the bare socket; sbatch in a real slurmctld, with the hook and without.
 
-if __name__ == "__main__":
-    from benchmarks.__main__ import write
+The server is `advisor serve` in a process of its own, with a knowledge base of 10,000 jobs for both
+estimators, a trained size model, and the distribution forests of the advisor's own placement rule, grown on
+as many jobs: every advice is forecast by them. Beside it an echo server (a thread a connection, JSON in and
+out, no thought) is asked in the same run, turn by turn, so that a busy machine slows both.
 
-    write("submit", run(tell=print))
+The part inside slurmctld is :mod:`benchmarks.submit_slurm`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from advisor.decide.submission.record import record_of
+from advisor.history.models import ModelStore
+from advisor.model import CloudState, ClusterState, Job, JobTable, Mode, SiteState, TellAdmin
+from advisor.model.settings import (
+    ClusterSettings,
+    PathSettings,
+    PlacementSettings,
+    RuleSettings,
+    Settings,
+    SubmitSettings,
+)
+from advisor.model.site import Earned, PerformanceRatios, Ratio, Room
+from advisor.predict.forecast.placement_replay import features_of
+from advisor.predict.forecast.queue_events import Codes
+from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.knn.features import Encoder
+from advisor.predict.knn.parameters import KnnParameters
+from advisor.predict.knn.predictor import Predictor
+from advisor.predict.knn.tracker import states_of
+from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_history import SizeHistory
+from advisor.replay.sources import load_table
+from advisor.service.exchange import placement_store, queue_stream, snapshot
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.placement_store import Base
+from advisor.service.exchange.protocol import VERSION, AdviseRequest, encode_line
+from advisor.service.learn.queue_following import QueueStream
+from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
+from benchmarks import submit_slurm
+from benchmarks.timing import microseconds_each, percentiles, processor_seconds
+
+Tell = Callable[[str], None]
+
+_QUESTIONS_A_TURN: Final = 20
+_PRIORITY: Final = -5
+_PROCESSORS: Final = 256
+_RUNNING: Final = 40
+_WAITING: Final = 25
+_START_SECONDS: Final = 180.0
+_ECHO: Final = """
+import json, socket, sys, threading
+listener = socket.socket(socket.AF_UNIX); listener.bind(sys.argv[1]); listener.listen()
+print("ready", flush=True)
+def serve(connection):
+    for line in connection.makefile("rb"):
+        request = json.loads(line)
+        connection.sendall(json.dumps({"v": 1, "seq": request["seq"], "ok": True}).encode() + b"\\n")
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+def run(
+    *,
+    knowledge_base: int = 10_000,
+    questions: int = 10_000,
+    submissions: int = 100,
+    clients: int = 4,
+    rounds: int = 24,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """Measure.
+
+    Parameters
+    ----------
+    knowledge_base : int
+        Jobs both estimators know.
+    questions : int
+        Asked of the server and of the echo.
+    submissions, clients, rounds : int
+        Held jobs a run, submitted by so many sbatch at a time, in so many rounds of runs without a hook, with
+        an empty one and with ours, on each of two kinds of slurmctld; 0 submissions leave it out.
+    tell : callable
+        Told what is being done.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        tell(f"training on {knowledge_base} jobs")
+        settings = _prepare(folder, knowledge_base)
+        tell("starting advisor serve")
+        pid = stack.enter_context(_serving(settings, folder))
+        echo = stack.enter_context(_echoing(folder))
+        stack.enter_context(_looking(settings))
+        tell(f"{questions} questions on the bare socket")
+        result = _on_the_socket(settings.paths.submit_socket, echo, questions, pid)
+        if submissions:
+            result |= submit_slurm.measure(
+                settings.paths.submit_socket,
+                pid,
+                folder=folder,
+                submissions=submissions,
+                clients=clients,
+                rounds=rounds,
+                tell=tell,
+            )
+        with SubmitClient(settings.paths.submit_socket) as client:
+            pong = client.ping()
+    return {"knowledge_base": knowledge_base, "model_version": pong.model_version, **result}
+
+
+def _prepare(folder: Path, jobs: int) -> Settings:
+    settings = Settings(
+        cluster=ClusterSettings(default_mode=Mode.ACT),
+        paths=PathSettings(run=folder / "run", state=folder / "state"),
+        submit=SubmitSettings(snapshot_max_age_seconds=3600.0),
+        rules=RuleSettings(move_deferred=True),  # the bench's jobs are held
+    )
+    settings.paths.run.mkdir()
+    settings.paths.state.mkdir()
+    # of a log some jobs never ran: take more than needed, the knowledge base keeps the newest
+    table = load_table(f"synthetic:{jobs + jobs // 10}:1")
+    # the past ends now, as it does at a site: or else no case is near enough to tell anything
+    table = replace(table, start_of_log=time.time() - float(table.end.max()))
+    encoder = Encoder()
+    parameters = KnnParameters.untuned(encoder.schema, s=jobs)
+    predictor = Predictor(parameters, parameters, encoder=encoder)
+    predictor.learn_table(table, states_of(table))
+    store = ModelStore(folder=settings.paths.models)
+    store.save(PREDICTOR_KIND, *predictor.to_arrays())
+    _hand_over_forests(settings, store, table)
+    history = SizeHistory.from_table(table)
+    store.save(SIZE_KIND, *SizeModel.retrain(history, now=float(table.end.max()) + 1.0).to_arrays())
+    snapshot.write(settings.paths.snapshot, _snapshot())
+    return settings
+
+
+def _hand_over_forests(settings: Settings, store: ModelStore, table: JobTable) -> None:
+    """As `advisor control` does it: forests, the queue they go with, the events since (none)."""
+    features = features_of(table)
+    known = {target: Known.of(table, target) for target in TARGETS}
+    forests = RollingForests(ForecastOptions())
+    for number in range(forests.options.forests):
+        for _ in forests.grow(known, features, now=np.inf, number=number):
+            pass
+    stream = QueueStream(settings, Codes(), time.time() - float(table.end.max()))
+    table = stream.coded(replace(table, start_of_log=stream.origin))
+    stream.look(_queue(table, time.time()), _PROCESSORS)
+    cut = stream.cut()
+    base = Base(
+        name=placement_store.new_name(),
+        table=placement_store.with_jobs_under_way(table, cut),
+        codes=stream.codes.copy(),
+    )
+    placement_store.save(store, base, forests, {})
+    stream.rebase(base.name, cut, base.codes, base.codes)
+    content = stream.file(dict.fromkeys(TARGETS, (0.05, 0.95)))
+    if content is not None:
+        queue_stream.write(settings.paths.run, content)
+
+
+def _queue(table: JobTable, now: float) -> SlurmSnapshot:
+    """The log's last jobs as the queue: some run, some wait."""
+    jobs = []
+    for number, row in enumerate(range(len(table) - _RUNNING - _WAITING, len(table))):
+        runs = number < _RUNNING
+        job = Job(
+            job_id=10_000_000 + number,
+            submit_time=now - 4_000.0 + number,
+            processors=min(8, int(table.processors[row])),
+            user=str(table.user[row]),
+            queue="onprem",
+            requested_time=7_200.0,
+        )
+        queued = QueuedJob(
+            job=job,
+            state=RUNNING if runs else PENDING,
+            partitions=("onprem",),
+            array_job_id=job.job_id,
+            start_time=job.submit_time + 900.0 if runs else None,
+        )
+        jobs.append(queued)
+    return SlurmSnapshot(time=now, jobs=tuple(jobs), nodes=())
+
+
+def _snapshot() -> snapshot.Snapshot:
+    now = time.time()
+    cluster = ClusterState(
+        time=now,
+        queue_size=_WAITING,
+        queued_work_core_seconds=3.0e6,
+        remaining_work_core_seconds=2.0e6,
+        free_processors=8,
+        total_processors=_PROCESSORS,
+        running_jobs=_RUNNING,
+        running_mean_processors=6.2,
+        running_mean_age_seconds=3000.0,
+        waiting_mean_processors=8.0,
+        waiting_mean_age_seconds=900.0,
+    )
+    places = (Room(processors=1, free=200, total=400), Room(processors=4, free=50, total=100))
+    rooms: dict[str, tuple[Room, ...]] = dict.fromkeys(("", "spot", "on-demand"), places)
+    cloud = CloudState(nodes_total=100, processors_per_node=4, rooms=rooms)
+    learned = {f"app{number}_#": Ratio(factor=1.1, deviation=0.1, jobs=9) for number in range(200)}
+    ratios = PerformanceRatios(overhead=0.01, baseline=1.0, deviation=0.2, jobs=900, applications=learned)
+    won = Earned(saved_seconds=1e7, absolute_seconds=1.1e7, squared_seconds=1e10)
+    record = record_of(won, PlacementSettings())
+    state = SiteState(time=now, cluster=cluster, cloud=cloud, record=record, ratios=ratios)
+    return snapshot.Snapshot(state=state)
+
+
+@contextmanager
+def _looking(settings: Settings) -> Iterator[None]:
+    """Looks as `advisor control` hands them over: the server's own account begins anew with each."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(settings.loops.snapshot_seconds):
+            content = queue_stream.read(settings.paths.run)
+            queue_stream.write(settings.paths.run, msgspec.structs.replace(content, time=time.time()))
+            snapshot.write(settings.paths.snapshot, _snapshot())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def _serving(settings: Settings, folder: Path) -> Iterator[int]:
+    """`advisor serve` in a process of its own, warm; its process id."""
+    address = str(folder / "notify")
+    environment = {
+        **os.environ,
+        "NOTIFY_SOCKET": address,
+        "ADVISOR_PATHS__RUN": str(settings.paths.run),
+        "ADVISOR_PATHS__STATE": str(settings.paths.state),
+        "ADVISOR_CLUSTER__DEFAULT_MODE": settings.cluster.default_mode.value,
+        "ADVISOR_RULES__MOVE_DEFERRED": str(settings.rules.move_deferred).lower(),
+        "ADVISOR_SUBMIT__SNAPSHOT_MAX_AGE_SECONDS": str(settings.submit.snapshot_max_age_seconds),
+    }
+    command = (sys.executable, "-c", "from advisor.cli.main import run; run()", "serve")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(_START_SECONDS)
+        with _process(command, env=environment, stdout=subprocess.DEVNULL) as process:
+            if not manager.recv(4096).startswith(b"READY=1"):
+                raise TellAdmin("advisor serve did not become ready", code="bench.serve")
+            yield process.pid  # nice(1) has become the program
+
+
+@contextmanager
+def _echoing(folder: Path) -> Iterator[Path]:
+    path = folder / "echo"
+    with _process((sys.executable, "-c", _ECHO, str(path)), stdout=subprocess.PIPE) as process:
+        if process.stdout is not None:
+            process.stdout.readline()
+        yield path
+
+
+@contextmanager
+def _process(command: tuple[str, ...], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    # first in line, as advisor-serve.service says; where that is not allowed, nice tells and goes on
+    with subprocess.Popen(("/usr/bin/nice", "-n", str(_PRIORITY), *command), **options) as process:  # noqa: S603
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _questions(count: int) -> list[bytes]:
+    generator = np.random.default_rng(1)
+    users = generator.integers(1, 60, count)
+    processors = 2 ** generator.integers(0, 7, count)
+    minutes = generator.choice([10, 60, 240, 1440], count)
+    return [
+        encode_line(
+            AdviseRequest(
+                v=VERSION,
+                seq=number,
+                uid=1000,
+                gid=0,
+                user=f"{user}",
+                name="simulation",
+                default_partition="onprem",
+                min_cpus=int(cores),
+                time_limit=int(limit),
+            )
+        )
+        for number, (user, cores, limit) in enumerate(zip(users, processors, minutes, strict=True))
+    ]
+
+
+def _on_the_socket(path: Path, echo: Path, count: int, serve_pid: int) -> dict[str, Any]:
+    """Questions one after the other, as slurmctld asks them; advice and echo in short turns."""
+    lines = _questions(count)
+    turns = max(1, count // _QUESTIONS_A_TURN)
+    advice: list[float] = []
+    echoed: list[float] = []
+    with SubmitClient(path) as client, SubmitClient(echo) as peer, _first_in_line():
+        microseconds_each(client.exchange, lines[:200])
+        microseconds_each(peer.exchange, lines[:200])
+        used = processor_seconds(serve_pid)
+        for turn in range(turns):
+            part = lines[turn::turns]
+            advice += microseconds_each(client.exchange, part)
+            echoed += microseconds_each(peer.exchange, part)
+        used = processor_seconds(serve_pid) - used
+        if not client.exchange(lines[0]).startswith(b"1\t0\t\t", 6):
+            raise TellAdmin("advisor serve refuses to advise", code="bench.serve")
+    advice_ms, echo_ms = (percentiles([value / 1e3 for value in values]) for values in (advice, echoed))
+    return {
+        "questions": count,
+        "advice_ms": advice_ms,
+        "echo_ms": echo_ms,
+        "ratio_p50_to_echo": advice_ms["p50"] / echo_ms["p50"],
+        "ratio_p99_to_echo": advice_ms["p99"] / echo_ms["p99"],
+        "serve_processor_us_per_advice": used / count * 1e6,
+        "load_average": os.getloadavg()[0],
+    }
+
+
+@contextmanager
+def _first_in_line() -> Iterator[None]:
+    """The one who asks goes first, as both servers do: else a busy machine's queue is what is measured."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    except PermissionError:  # not root: all three are like everybody else then
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)

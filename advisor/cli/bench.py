@@ -1,179 +1,36 @@
-"""``advisor bench``: how fast it is here, beside a peer measured in the same run.
+"""``advisor bench``: the measurements of the source tree's package ``benchmarks``, where it is at hand.
 
-The measuring is in ``advisor.testing.bench``, one module each.
+An installed wheel does not have them; there the command says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from importlib import import_module
 
 import typer
 
-from advisor.cli.output import Format, FormatOption, emit
-from advisor.cli.progress import working
-from advisor.cli.tables import print_facts
-from advisor.model.plain import plain
+from advisor.model.errors import BadInput
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-bench = typer.Typer(no_args_is_help=True, help="Measure on this machine.")
-
-SeedOption = Annotated[int, typer.Option(min=0, help="Of whatever is drawn by chance.")]
+_ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(bench, name="bench")
+    """Add the commands of ``benchmarks``, or the one that says that they are missing."""
+    try:
+        commands = import_module("benchmarks.commands")
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("benchmarks", "benchmarks.commands"):
+            raise
+        app.command("bench", context_settings=_ANY_ARGUMENTS)(_missing)
+    else:
+        app.add_typer(commands.bench, name="bench")
 
 
-@bench.command("knn")
-def bench_knn(
-    knowledge_base: Annotated[int, typer.Option(min=100, help="Cases.")] = 10_000,
-    queries: Annotated[int, typer.Option(min=100, help="Questions asked.")] = 2_000,
-    k: Annotated[int, typer.Option(min=1, max=100, help="Neighbours.")] = 16,
-    seed: SeedOption = 1,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """One estimate, against scikit-learn's brute force on the encoded space."""
-    from advisor.testing.bench import knn
-
-    with working("starting") as tell:
-        result = knn.run(knowledge_base=knowledge_base, queries=queries, k=k, seed=seed, tell=tell)
-    emit(result, output, listing(result))
-
-
-@bench.command("tune")
-def bench_tune(
-    *,
-    trace: Annotated[str, typer.Option(help="A log, or `synthetic`.")] = "synthetic",
-    run_times: Annotated[bool, typer.Option("--run-times", help="Tune run times, not waits.")] = False,
-    at: Annotated[int, typer.Option(min=1, help="Row that stands for now.")] = 10_000,
-    population: Annotated[int, typer.Option(min=4, help="Individuals.")] = 50,
-    generations: Annotated[int, typer.Option(min=1, help="Generations.")] = 100,
-    control: Annotated[bool, typer.Option(help="Differential evolution too, as a control.")] = True,
-    seed: SeedOption = 1,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """The genetic search for one estimator's parameters."""
-    from advisor.testing.bench import tune
-
-    with working("starting") as tell:
-        result = tune.run(
-            trace=trace,
-            target="run" if run_times else "wait",
-            at=at,
-            population=population,
-            generations=generations,
-            control=control,
-            seed=seed,
-            tell=tell,
-        )
-    emit(result, output, listing(result))
-
-
-@bench.command("retrain")
-def bench_retrain(
-    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:100000",
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """The weekly training of the size classifier, in a process of its own."""
-    from advisor.testing.bench import retrain
-
-    with working("starting") as tell:
-        result = retrain.run(trace=trace, tell=tell)
-    emit(result, output, listing(result))
-
-
-@bench.command("submit")
-def bench_submit(
-    knowledge_base: Annotated[int, typer.Option(min=100, help="Jobs both estimators know.")] = 10_000,
-    questions: Annotated[int, typer.Option(min=100, help="Asked on the bare socket.")] = 10_000,
-    submissions: Annotated[
-        int, typer.Option(min=0, help="sbatch calls a run inside a real slurmctld; 0 leaves that out.")
-    ] = 100,
-    clients: Annotated[int, typer.Option(min=1, help="sbatch processes at a time.")] = 4,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of runs: no hook, an empty one, ours.")] = 24,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """An advice on the bare socket beside an echo; sbatch with and without the hook."""
-    from advisor.testing.bench import submit
-
-    with working("starting") as tell:
-        result = submit.run(
-            knowledge_base=knowledge_base,
-            questions=questions,
-            submissions=submissions,
-            clients=clients,
-            rounds=rounds,
-            tell=tell,
-        )
-    emit(result, output, listing(result))
-
-
-@bench.command("simulate")
-def bench_simulate(
-    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:250000",
-    peer_jobs: Annotated[int, typer.Option(min=10, help="First jobs for the plain oracle.")] = 5_000,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """A log on the simulated cluster (EASY, first come first served), against the plain oracle."""
-    from advisor.testing.bench import simulate
-
-    with working("starting") as tell:
-        result = simulate.run(trace=trace, peer_jobs=peer_jobs, tell=tell)
-    emit(result, output, listing(result))
-
-
-@bench.command("portfolio")
-def bench_portfolio(
-    situations: Annotated[int, typer.Option(min=10, help="Queues of each length.")] = 200,
-    trace: Annotated[str, typer.Option(help="A log, or synthetic[:jobs[:seed]].")] = "synthetic:5000",
-    jobs: Annotated[int | None, typer.Option(min=10, help="First jobs of the log only.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of Algorithm 1, each with a seed of its own.")] = 3,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """All sixty policies on 100 and 500 queued jobs; twenty of sixty by Algorithm 1 against all."""
-    from advisor.testing.bench import portfolio
-
-    with working("starting") as tell:
-        result = portfolio.run(situations=situations, trace=trace, jobs=jobs, seeds=seeds, tell=tell)
-    emit(result, output, listing(result))
-
-
-@bench.command("launch")
-def bench_launch(
-    nodes: Annotated[int, typer.Option(min=1, help="Cloud nodes asked for in one call.")] = 1000,
-    output: FormatOption = Format.TEXT,
-) -> None:
-    """Nodes asked for in one go on the EC2 endpoint emulator, beside bare boto3."""
-    from advisor.testing.bench import launch
-
-    with working("starting") as tell:
-        result = launch.run(nodes=nodes, tell=tell)
-    emit(result, output, listing(result))
-
-
-def listing(result: dict[str, Any]) -> Callable[[Console], None]:
-    """Show a result as lines of name and value."""
-
-    def show(console: Console) -> None:
-        print_facts(console, [(name, _shown(value)) for name, value in _flat(plain(result))])
-
-    return show
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(_shown(one) for one in value)
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested fields under dotted names."""
-    if not isinstance(value, dict):
-        yield name, value
-        return
-    for key, item in value.items():
-        yield from _flat(item, f"{name}.{key}" if name else key)
+def _missing() -> None:
+    """Measure on this machine; needs the source tree."""
+    raise BadInput(
+        "the benchmarks are in the source tree, not in the installed package",
+        where="advisor bench",
+        mend="run `make setup`, then `.venv/bin/advisor bench NAME`, in a copy of the source tree",
+        code="bench.source_tree",
+    )

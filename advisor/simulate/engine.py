@@ -74,7 +74,7 @@ def simulate(
     """Run jobs on a cluster of ``processors`` equal processors with EASY backfilling.
 
     Deterministic; the rules are stated in ``advisor.simulate._kernel`` and, plainly, in
-    ``advisor.simulate.oracle``.
+    ``tests/simulate/oracle.py``.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Floor 8: what we test with and ship: a one-machine Slurm, an EC2 endpoint, clocks, benchmarks."""
+"""What the tests, the demo and the benchmarks run on: a one-machine Slurm, an EC2 endpoint, clocks."""

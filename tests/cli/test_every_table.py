@@ -40,7 +40,7 @@ NOT_WALKED = {
     "config set",  # a line or two each
     "tune", "replay classify",  # minutes; the same function prints them
     "bench knn", "bench tune", "bench retrain", "bench submit", "bench simulate", "bench portfolio",
-    "bench launch",
+    "bench launch", "bench hedge", "bench matching", "bench soak",
 }  # fmt: skip
 
 

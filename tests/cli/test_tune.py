@@ -19,7 +19,6 @@ from advisor.model.job import Job, JobOutcome
 from advisor.predict.knn import tuning
 from advisor.predict.knn.features import CUNHA_TABLE_I, WITH_PROCESSORS
 from advisor.predict.knn.parameters import KnnParameters
-from tests.conftest import ROOT
 
 runner = CliRunner()
 UNTUNED = KnnParameters.untuned(CUNHA_TABLE_I)
@@ -255,12 +254,6 @@ def test_bench_tune_has_the_contract_s_fields():
         app, [*arguments, "--generations", "1", "--run-times", "--no-control"], catch_exceptions=False
     )
     assert "holdout.rmse_after" in text.stdout
-
-
-def test_benchmarks_of_the_tree_measure_with_the_same_functions():
-    for name in ("knn", "tune"):
-        source = (ROOT / "benchmarks" / f"{name}.py").read_text()
-        assert f"from advisor.testing.bench.{name} import run" in source
 
 
 def test_the_clouds_jobs_are_no_examples_of_the_queue(tmp_path):

@@ -13,9 +13,9 @@ from advisor.decide.hedge.hedge_offer import speculation_of
 from advisor.decide.submission.waiting import WaitingCase, choice
 from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS
 from advisor.model import Capacity, Estimate, Estimates
-from advisor.papers.waiting.world.plain import PlainWorld
 from advisor.papers.waiting.world.world import Length, Simulation, Wait, WorldRules, workload_of
 from tests.decide.cases import make_job, make_settings
+from tests.papers.waiting.world.plain import PlainWorld
 from tests.papers.waiting.world.test_world import constant_forest
 
 T, CORES = 9.0, 5

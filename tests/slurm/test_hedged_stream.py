@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.testing.bench.hedge import run
+from benchmarks.hedge import run
 
 pytestmark = [pytest.mark.slurm]
 

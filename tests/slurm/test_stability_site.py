@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.testing.bench.matching import NODES, MatchingSite, matching_site, summary
+from benchmarks.matching import NODES, MatchingSite, matching_site, summary
 from tests.slurm.steps import cancel_all
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]

@@ -26,7 +26,7 @@ from advisor.replay.plots import write_classify, write_page, write_placement, wr
 from advisor.replay.sources import load_table
 from advisor.simulate.demand import DOUBTFUL, LARGE, PROBED, SMALL
 from advisor.simulate.workload import submissions, workload
-from advisor.testing.bench import simulate as bench
+from benchmarks import simulate as bench
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
-from advisor.simulate.portfolio import _tick, oracle
+from advisor.simulate.portfolio import _tick
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation, empty_jobs
 from advisor.simulate.portfolio.policies import (
@@ -20,6 +20,7 @@ from advisor.simulate.portfolio.policies import (
     RentingPolicy,
 )
 from advisor.simulate.portfolio.state import NODE, Rules
+from tests.simulate.portfolio import oracle
 
 ODA, ODB, ODE, ODM, ODX = Provisioning
 FCFS, LXF, WFP3, UNICEF, _ = JobOrder

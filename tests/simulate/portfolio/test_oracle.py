@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.simulate.portfolio import oracle
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
 from advisor.simulate.portfolio.online import OnlineSimulator
 from advisor.simulate.portfolio.policies import (
@@ -20,6 +19,7 @@ from advisor.simulate.portfolio.policies import (
     Release,
     RentingPolicy,
 )
+from tests.simulate.portfolio import oracle
 
 KNOWN = (Runtimes.ACTUAL, Runtimes.PREDICTED, Runtimes.REQUESTED)
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model.errors import BadInput
-from advisor.papers.waiting.world.plain import PlainWorld
 from advisor.papers.waiting.world.world import (
     Dispatch,
     Length,
@@ -19,6 +18,7 @@ from advisor.papers.waiting.world.world import (
     no_trees,
     workload_of,
 )
+from tests.papers.waiting.world.plain import PlainWorld
 
 JOBS = st.lists(
     st.tuples(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.testing.bench import portfolio
+from benchmarks import portfolio
 
 
 def test_queues_of_both_lengths_and_each_seed_are_measured_under_a_billing_that_is_named() -> None:

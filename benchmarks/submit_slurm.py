@@ -29,8 +29,8 @@ from typing import Any, Final
 
 from advisor.model.errors import TellAdmin
 from advisor.service.exchange.client import SubmitClient
-from advisor.testing.bench.timing import processor_seconds
 from advisor.testing.lab import Lab, LabOptions
+from benchmarks.timing import processor_seconds
 
 Tell = Callable[[str], None]
 

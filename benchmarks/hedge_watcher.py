@@ -1,4 +1,4 @@
-"""The process that watches in ``advisor.testing.bench.hedge``; to be killed at any moment.
+"""The process that watches in ``benchmarks.hedge``; to be killed at any moment.
 
 Like `advisor control` it looks at Slurm every so often, at once when `prolog_slurmctld` tells of a turn, and
 for the placeholders of jobs that are announced.
@@ -18,9 +18,9 @@ from advisor.model.errors import AdvisorError
 from advisor.service.exchange.announcing import Announced
 from advisor.service.exchange.handover import ControlSocket, HandoverFolder
 from advisor.service.exchange.socket_file import SocketFile
-from advisor.testing.bench.hedge import CONTROL_SOCKET, SECTIONS
 from advisor.testing.lab import Lab
 from advisor.testing.watched import WatchedLab
+from benchmarks.hedge import CONTROL_SOCKET, SECTIONS
 
 _PERIOD_SECONDS = 0.5
 _MIN_REST_SECONDS = 0.1

@@ -1,4 +1,4 @@
-"""What the runs of ``advisor.testing.bench.hedge`` say, side by side."""
+"""What the runs of ``benchmarks.hedge`` say, side by side."""
 
 from __future__ import annotations
 

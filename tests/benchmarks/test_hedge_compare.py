@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.testing.bench.hedge import stream
-from advisor.testing.bench.hedge_compare import (
+from benchmarks.hedge import stream
+from benchmarks.hedge_compare import (
     Arrival,
     Ran,
     Record,

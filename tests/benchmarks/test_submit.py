@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from advisor.model.errors import TellAdmin
-from advisor.testing.bench.submit_slurm import Run, check_hook, in_turn, result_of
+from benchmarks.submit_slurm import Run, check_hook, in_turn, result_of
 
 
 def run_of(per_second: float, *, serve: float = 0.0) -> Run:
