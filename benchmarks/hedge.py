@@ -28,9 +28,9 @@ from advisor.model.job import PLACEHOLDER_PREFIX, Job
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.observation.hedge_entries import HedgeRecord
 from advisor.slurm import hook_files
-from benchmarks.hedge_compare import Arrival, Ran, Record, by_chance, compared
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.watched import WatchedLab, open_record
+from benchmarks.hedge_compare import Arrival, Ran, Record, by_chance, compared
 
 SLOWDOWN: Final = 2.0
 """s(c) of the stream's cloud."""
