@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict._addresses import Placed, address_of
-from advisor.predict.forecast._placement_queue import COLUMNS, HEAD, IS_ORDERED, ORDER, ROWS, TABLE
+from advisor.predict.forecast.submission_features import COLUMNS, REQUEST, SINCE, UNKNOWN
 
 Floats = NDArray[np.float64]
 
-_ROW: Final = struct.Struct(f"={COLUMNS}d")
 
-UNKNOWN: Final = -1.0
-"""Stands for what is not known; every feature is 0 or more where it is known (`slack_processors` aside)."""
-
-
-class Rows(Placed):
-    """A table of jobs that can grow and shrink; removal moves the last row into the gap.
-
-    Attributes
-    ----------
-    head : int64, shape (HEAD,)
-        Where the table is and what counts of it, for compiled code (see ``_placement_queue``): always in
-        force, at one place as long as this object lives.
-    """
+class Rows:
+    """A table of jobs that can grow and shrink; removal moves the last row into the gap."""
 
     def __init__(self) -> None:
-        self.head = np.zeros(HEAD, np.int64)
-        self._head = self.head.data
         self._slot: dict[Hashable, int] = {}
         self._keys: list[Hashable] = []
-        self._use(np.empty((256, COLUMNS)))
-
-    @classmethod
-    def of(cls, table: Floats) -> Rows:
-        """A table to be looked at only: its rows have no names."""
-        rows = cls()
-        if len(table):
-            rows._use(np.ascontiguousarray(table))
-        rows._head[ROWS] = len(table)
-        return rows
-
-    def _use(self, table: Floats) -> None:
-        self._table, self._order = table, np.empty(len(table), np.int64)
-        self._table_bytes = table.data
-        self.head[TABLE], self.head[ORDER] = address_of(table), address_of(self._order)
-
-    def _changed(self) -> None:
-        self._head[ROWS] = len(self._keys)
-        self._head[IS_ORDERED] = 0
+        self._table = np.empty((256, COLUMNS))
+        self._order: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -64,15 +30,23 @@ class Rows(Placed):
         """The jobs, shape (n, 5); a view until the next change."""
         return self._table[: len(self._keys)]
 
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Rows in the order in which the requested time of their jobs ends; sorted once a change."""
+        if self._order is None:
+            table = self.table
+            self._order = np.argsort(table[:, SINCE] + table[:, REQUEST])
+        return self._order
+
     def add(self, key: Hashable, row: tuple[float, ...]) -> None:
         """Put a job in."""
         slot = len(self._keys)
         if slot == len(self._table):
-            self._use(np.concatenate([self._table, np.empty_like(self._table)]))
+            self._table = np.concatenate([self._table, np.empty_like(self._table)])
         self._slot[key] = slot
-        _ROW.pack_into(self._table_bytes, slot * _ROW.size, *row)
+        self._table[slot] = row
         self._keys.append(key)
-        self._changed()
+        self._order = None
 
     def remove(self, key: Hashable) -> None:
         """Take a job out, if it is in."""
@@ -84,7 +58,7 @@ class Rows(Placed):
             self._table[slot] = self._table[len(self._keys)]
             self._keys[slot] = last
             self._slot[last] = slot
-        self._changed()
+        self._order = None
 
 
 Numbers = tuple[float, ...]
@@ -95,44 +69,33 @@ Summary = Callable[[Numbers], Numbers]
 class Lags:
     """The last few numbers of each category, and what the features say of them.
 
-    A submission asks far more often than a number is added, so what was worked out once is kept until then,
-    as bytes: one object, not one a number.
-
     Parameters
     ----------
     length : int
         How many numbers are remembered.
     summary : callable
-        Of the numbers of one category; of none as well.
+        Of the numbers of one category; of none as well. It is worked out as numbers come, not as they are
+        asked for.
     """
 
     def __init__(self, length: int, summary: Summary) -> None:
         self._length = length
         self._summary = summary
-        self._of: dict[Hashable, deque[float]] = {}
-        self._summaries: dict[Hashable, bytes] = {}
-        none = summary(())
-        self._doubles = struct.Struct(f"={len(none)}d")
-        self._of_none = self._doubles.pack(*none)
+        self._numbers: dict[Hashable, deque[float]] = {}
+        self._summaries: dict[Hashable, Numbers] = {}
+        self._of_none = summary(())
 
     def add(self, category: Hashable, number: float) -> None:
         """Note one more."""
-        lags = self._of.get(category)
+        lags = self._numbers.get(category)
         if lags is None:
-            lags = self._of[category] = deque(maxlen=self._length)
+            lags = self._numbers[category] = deque(maxlen=self._length)
         lags.append(number)
-        self._summaries.pop(category, None)
+        self._summaries[category] = self._summary(tuple(lags))
 
-    def of(self, category: Hashable) -> bytes:
-        """What the features say of a category, as doubles one after another."""
-        found = self._summaries.get(category)
-        if found is not None:
-            return found
-        lags = self._of.get(category)
-        if lags is None:
-            return self._of_none
-        found = self._summaries[category] = self._doubles.pack(*self._summary(tuple(lags)))
-        return found
+    def of(self, category: Hashable) -> Numbers:
+        """What the features say of a category."""
+        return self._summaries.get(category, self._of_none)
 
 
 def back(lags: Numbers, lag: int) -> float:

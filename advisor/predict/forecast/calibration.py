@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.predict.forecast.distribution import EDGES, cut
-from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.forecast.submission_features import FEATURES
 
 Floats = NDArray[np.float64]
 

@@ -1,79 +1,89 @@
 """One submission's wait and run time as distributions, in tens of microseconds: the submit path's side.
 
-What a replay computes a column at a time (``advisor.predict.forecast.forecast_rows``) for one job: all
-trees of a target in
-one pass, quantiles (of run times, none above the request), the interval where the calibration cuts it.
+What a replay computes a column at a time (``forecast_rows``) for one job: all trees of a target in one pass,
+quantiles (of run times, none above the request), the interval where the calibration cuts it.
 """
 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.estimate import Estimate
-from advisor.predict._addresses import (
-    WORD_BYTES,
-    Placed,
-    address_of,
-    block,
-    by_address,
-    bytes_at,
-    doubles_at,
-    entry,
-    integers_at,
-    singles_at,
-    words_at,
-)
 from advisor.predict.forecast.calibration import COVERAGE, IntervalCalibration, cut_interval
 from advisor.predict.forecast.distribution import BINS, EDGES, LEVELS, DistributionForest, cut
-from advisor.predict.forecast.placement_features import PlacementFeatures
-from advisor.predict.forecast.placement_look import FEATURES, FEATURES_AT, look_at
 from advisor.predict.forecast.rolling import TARGETS, RollingForests
+from advisor.predict.forecast.submission_features import FEATURES
 from advisor.predict.knn.fitness import Target
-from advisor.predict.trees.packed_trees import PackedTrees, average, descend
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int32]
 
 Bounds = Mapping[Target, tuple[float, float]]
 """Per target, where its interval is cut (:attr:`IntervalCalibration.cut`)."""
 
-_NUMBERS: Final = 4  # mean, variance, lower, upper
-_LEVELS: Final = len(LEVELS)
-
-# The block of one forecast, in words: where the features are, and what to fill them from (0: they are there);
-# the trees; what is asked; what is told, of waits and then of run times; room to work in.
-(
-    _FEATURES,
-    _LOOK,
-    _ROOTS,
-    _TREES,
-    _OF_WAITS,
-    _PLACES,
-    _UNDER_WAY,
-    _NODES,
-    _NODE_COUNT,
-    _LEAVES,
-    _LEAF_NUMBERS,
-    _ASKED,
-) = range(12)
-_BOUNDS: Final = _ASKED + 1
-_TOLD: Final = _BOUNDS + 2 * len(TARGETS)
-_QUANTILES: Final = _TOLD + 2 * _NUMBERS
-_MASS: Final = _QUANTILES + 2 * _LEVELS
-_SINGLE: Final = _MASS + BINS
-_BLOCK: Final = _SINGLE + (len(FEATURES) + 1) // 2
-_TOLD_NUMBERS: Final = struct.Struct(f"={2 * _NUMBERS}d")
-_TOLD_QUANTILES: Final = struct.Struct(f"={_LEVELS}d")
+_MEAN, _VARIANCE, _LOWER, _UPPER = range(4)
+_QUANTILES: Final = 4  # first of them, in a row of what is forecast
 
 
-class Forecaster(Placed):
-    """Forecasts of single jobs. Not thread-safe: it fills its own arrays.
+class Trees(NamedTuple):
+    """All trees of the waits, then all of the run times, a node in 16 bytes: few cache lines are met.
+
+    Attributes
+    ----------
+    roots : int32, shape (trees,)
+        First node of each tree; below 0: the tree is one leaf, the complement (``~``) of its row.
+    nodes : int32, shape (nodes, 4)
+        Feature, the threshold's bits, left and right child; a child below 0 is a leaf, as in `roots`.
+    thresholds : float32, shape (nodes, 4)
+        The same memory; column 1 is the threshold, rounded down: a feature of single precision compares with
+        it as with the exact one.
+    leaf_means : float64, shape (leaves,)
+        Mean training time, seconds.
+    leaf_begins : int64, shape (leaves + 1,)
+        Where the histogram of each leaf begins in the next two; only bins with jobs are in it.
+    bins : uint8, shape (n,)
+        Which bins of `EDGES`.
+    masses : float32, shape (n,)
+        Probability of each.
+    """
+
+    roots: Integers
+    nodes: Integers
+    thresholds: NDArray[np.float32]
+    leaf_means: Floats
+    leaf_begins: NDArray[np.int64]
+    bins: NDArray[np.uint8]
+    masses: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, waits: DistributionForest, runs: DistributionForest) -> Self:
+        """Lay out two forests."""
+        both = DistributionForest.joined([waits, runs])
+        single = both.threshold.astype(np.float32)
+        below = np.nextafter(single, np.float32(-np.inf))
+        thresholds = np.where(single > both.threshold, below, single)
+        children = np.where(both.feature[both.children] < 0, ~both.leaf[both.children], both.children)
+        nodes = np.column_stack([both.feature, thresholds.view(np.int32), children]).astype(np.int32)
+        _, bins = np.nonzero(both.leaf_mass)
+        return cls(
+            roots=np.where(both.feature[both.roots] < 0, ~both.leaf[both.roots], both.roots),
+            nodes=nodes,
+            thresholds=nodes.view(np.float32),
+            leaf_means=both.leaf_mean,
+            leaf_begins=np.append(0, np.cumsum(np.count_nonzero(both.leaf_mass, axis=1))),
+            bins=bins.astype(np.uint8),
+            masses=both.leaf_mass[both.leaf_mass != 0],
+        )
+
+
+class Forecaster:
+    """Forecasts of single jobs.
 
     Parameters
     ----------
@@ -82,7 +92,11 @@ class Forecaster(Placed):
     """
 
     def __init__(self, forests: RollingForests) -> None:
-        self.use(PackedTrees.of(forests.joined("wait"), forests.joined("run")))
+        self._use(forests.joined("wait"), forests.joined("run"))
+
+    def _use(self, waits: DistributionForest, runs: DistributionForest) -> None:
+        self._trees = Trees.of(waits, runs)
+        self._of_waits = len(waits.roots)
 
     @classmethod
     def warm(cls) -> None:
@@ -97,26 +111,8 @@ class Forecaster(Placed):
             leaf_mass=np.full((1, BINS), 1.0 / BINS, np.float32),
         )
         forecaster = cls.__new__(cls)
-        forecaster.use(PackedTrees.of(one_leaf, one_leaf))
+        forecaster._use(one_leaf, one_leaf)  # noqa: SLF001
         forecaster.forecast(np.zeros(len(FEATURES)), None, dict.fromkeys(TARGETS, IntervalCalibration().cut))
-
-    def use(self, trees: PackedTrees) -> None:
-        """Forecast by those trees; numbers go in and out by a block that is made once."""
-        self._trees = trees  # the block says where they are
-        words, numbers = block(_BLOCK)
-        words[_ROOTS], words[_TREES], words[_OF_WAITS] = (
-            address_of(trees.roots),
-            len(trees.roots),
-            trees.of_waits,
-        )
-        words[_PLACES], words[_UNDER_WAY] = address_of(trees.places), address_of(trees.under_way)
-        words[_NODES], words[_NODE_COUNT] = address_of(trees.nodes), len(trees.nodes)
-        words[_LEAVES], words[_LEAF_NUMBERS] = address_of(trees.leaves), len(trees.masses)
-        self._words, self._numbers = words.data, cast("memoryview[float]", numbers.data)
-        self._address = address_of(words)
-        self._run = entry(forecast_at)
-        self._bounds: Bounds | None = None
-        self._look: PlacementFeatures | None = None
 
     def forecast(
         self, features: Floats, requested_time: float | None, bounds: Bounds
@@ -130,92 +126,98 @@ class Forecaster(Placed):
         requested_time : float or None
             Seconds; no job runs longer.
         bounds : mapping
-            Where the intervals are cut; not to be changed afterwards.
+            Where the intervals are cut.
         """
-        self._look = None
-        features = np.ascontiguousarray(features, np.float64)
-        self._words[_FEATURES], self._words[_LOOK] = address_of(features), 0
-        return self._forecast(requested_time, bounds)
-
-    def forecast_asked(
-        self, look: PlacementFeatures, requested_time: float | None, bounds: Bounds
-    ) -> dict[Target, Estimate]:
-        """Forecast the job that was asked of `look` last: its features and the forecast are one call."""
-        if look is not self._look:
-            self._look = look
-            self._words[_LOOK] = look.address
-            self._words[_FEATURES] = look.address + WORD_BYTES * FEATURES_AT
-        return self._forecast(requested_time, bounds)
-
-    def _forecast(self, requested_time: float | None, bounds: Bounds) -> dict[Target, Estimate]:
-        numbers = self._numbers
-        if bounds is not self._bounds:
-            self._bounds = bounds
-            for at, bound in enumerate((*bounds["wait"], *bounds["run"]), start=_BOUNDS):
-                numbers[at] = bound
-        numbers[_ASKED] = math.inf if requested_time is None else requested_time
-        self._run(self._address)
-        mean, variance, lower, upper, run_mean, run_variance, run_lower, run_upper = (
-            _TOLD_NUMBERS.unpack_from(numbers, WORD_BYTES * _TOLD)
-        )
-        return {
-            "wait": Estimate(
-                seconds=mean,
-                variance=variance,
-                lower=lower,
-                upper=upper,
-                coverage=COVERAGE,
-                neighbours=0,
-                quantiles=_TOLD_QUANTILES.unpack_from(numbers, WORD_BYTES * _QUANTILES),
-            ),
-            "run": Estimate(
-                seconds=run_mean,
-                variance=run_variance,
-                lower=run_lower,
-                upper=run_upper,
-                coverage=COVERAGE,
-                neighbours=0,
-                quantiles=_TOLD_QUANTILES.unpack_from(numbers, WORD_BYTES * (_QUANTILES + _LEVELS)),
-            ),
-        }
+        asked = math.inf if requested_time is None else requested_time
+        cuts = np.array((bounds["wait"], bounds["run"]))
+        found = np.empty((2, _QUANTILES + len(LEVELS)))
+        forecast_row(self._trees, self._of_waits, features, asked, cuts, found)
+        wait, run = found.tolist()
+        return {"wait": _estimate(wait), "run": _estimate(run)}
 
 
-@by_address
-def forecast_at(address: int) -> None:
-    """Forecast one job's wait and run time in one call: what it costs inside sbatch is mostly the calling."""
-    words = words_at(address, _ASKED)
-    numbers = doubles_at(address, _SINGLE)
-    single = singles_at(address + WORD_BYTES * _SINGLE, len(FEATURES))
-    if words[_LOOK] != 0:
-        look_at(words[_LOOK])
-    features = doubles_at(words[_FEATURES], len(FEATURES))
-    for feature in range(len(FEATURES)):
-        single[feature] = features[feature]
-    trees, of_waits = words[_TREES], words[_OF_WAITS]
-    places, roots = integers_at(words[_PLACES], trees), integers_at(words[_ROOTS], trees)
-    nodes, node_numbers = words[_NODE_COUNT], 4 * words[_NODE_COUNT]
-    descend(
-        single,
-        roots,
-        integers_at(words[_NODES], node_numbers).reshape((nodes, 4)),
-        singles_at(words[_NODES], node_numbers).reshape((nodes, 4)),
-        places,
-        integers_at(words[_UNDER_WAY], trees),
+def _estimate(found: list[float]) -> Estimate:
+    return Estimate(
+        seconds=found[_MEAN],
+        variance=found[_VARIANCE],
+        lower=found[_LOWER],
+        upper=found[_UPPER],
+        coverage=COVERAGE,
+        neighbours=0,
+        quantiles=tuple(found[_QUANTILES:]),
     )
-    count = words[_LEAF_NUMBERS]
-    leaves, masses = bytes_at(words[_LEAVES], 4 * count), singles_at(words[_LEAVES], count)
-    means = doubles_at(words[_LEAVES], count // 2)
-    longest = numbers[_ASKED]
-    mass = numbers[_MASS:_SINGLE]
+
+
+@compiled
+def forecast_row(
+    trees: Trees, of_waits: int, features: Floats, requested_time: float, cuts: Floats, found: Floats
+) -> None:
+    """Forecast one job's wait and run time.
+
+    Parameters
+    ----------
+    trees : Trees
+        Those of the waits first.
+    of_waits : int
+        How many those are.
+    features : float64, shape (features,)
+        Of the job.
+    requested_time : float
+        Seconds; infinite or NaN where it is not known.
+    cuts : float64, shape (2, 2)
+        Where the interval of the wait, and that of the run time, is cut.
+    found : float64, shape (2, 4 + levels)
+        Written, the wait first: mean, variance, lower and upper end of the interval, quantiles. Seconds.
+    """
+    leaves = _leaves_of(trees, features.astype(np.float32))
+    mass = np.empty(BINS)
     for target in range(2):
-        own = places[:of_waits] if target == 0 else places[of_waits:]
-        mean = average(own, leaves, masses, means, mass)
-        most = math.inf if target == 0 or np.isnan(longest) else longest
-        told = numbers[_TOLD + _NUMBERS * target : _TOLD + _NUMBERS * (target + 1)]
-        quantiles = numbers[_QUANTILES + _LEVELS * target : _QUANTILES + _LEVELS * (target + 1)]
-        _summarise(mean, mass, most, told, quantiles)
-        where = numbers[_BOUNDS + 2 * target : _BOUNDS + 2 * target + 2]
-        cut_interval(mass, features, target, most, where, told[2:])
+        own = leaves[:of_waits] if target == 0 else leaves[of_waits:]
+        mean = _average(trees, own, mass)
+        longest = math.inf if target == 0 or np.isnan(requested_time) else requested_time
+        _summarise(mean, mass, longest, found[target], found[target, _QUANTILES:])
+        cut_interval(mass, features, target, longest, cuts[target], found[target, _LOWER : _UPPER + 1])
+
+
+@compiled
+def _leaves_of(trees: Trees, row: NDArray[np.float32]) -> Integers:
+    """Leaf of every tree that a row falls into.
+
+    All trees go down one level at a time, so that their loads from memory do not wait for each other.
+    """
+    places = trees.roots.copy()
+    under_way = np.empty(len(places), np.int32)  # trees not at a leaf yet
+    moving = 0
+    for tree in range(len(places)):
+        if places[tree] >= 0:
+            under_way[moving] = tree
+            moving += 1
+    while moving > 0:
+        still = 0
+        for index in range(moving):
+            tree = under_way[index]
+            node = places[tree]
+            left = 1 if row[trees.nodes[node, 0]] <= trees.thresholds[node, 1] else 0
+            child = trees.nodes[node, 3 - left]
+            places[tree] = child
+            under_way[still] = tree
+            still += 1 if child >= 0 else 0  # without a branch that depends on the row
+        moving = still
+    return ~places
+
+
+@compiled
+def _average(trees: Trees, leaves: Integers, mass: Floats) -> float:
+    """Fill ``mass`` with the probability of each bin, the average over the leaves; returns their mean."""
+    count = len(leaves)
+    mean = 0.0
+    for leaf in leaves:
+        mean += trees.leaf_means[leaf] / count
+    mass[:] = 0.0
+    for leaf in leaves:
+        for index in range(trees.leaf_begins[leaf], trees.leaf_begins[leaf + 1]):
+            mass[trees.bins[index]] += trees.masses[index] / count
+    return mean
 
 
 @compiled

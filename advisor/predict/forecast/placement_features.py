@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict._addresses import Placed, address_of, block, entry
 from advisor.predict.forecast._placement_lags import (
     Lags,
     Numbers,
@@ -27,17 +25,12 @@ from advisor.predict.forecast._placement_lags import (
     recent_means,
     user_runs,
 )
-from advisor.predict.forecast._placement_queue import PROCESSORS, SINCE
-from advisor.predict.forecast.placement_look import (
-    ASKED,
-    ASKED_OFFSET,
-    BLOCK_WORDS,
-    FEATURES_AT,
-    HISTORY,
-    HISTORY_OFFSET,
-    RUNNING,
-    WAITING,
-    look_at,
+from advisor.predict.forecast.submission_features import (
+    FEATURES,
+    HISTORY_AT,
+    PROCESSORS,
+    SINCE,
+    fill_features,
 )
 
 Floats = NDArray[np.float64]
@@ -45,7 +38,6 @@ Floats = NDArray[np.float64]
 DEFAULT_REQUEST_SECONDS: Final = 86_400.0
 """A job without a time limit is taken to ask for a day."""
 
-_MAX_KEPT: Final = 65_536
 _ALL: Final = None
 """The one category of waits of whatever job."""
 
@@ -104,7 +96,7 @@ class _Live:
         self.end = math.nan
 
 
-class PlacementFeatures(Placed):
+class PlacementFeatures:
     """Features of each submission from everything known before it.
 
     Parameters
@@ -118,8 +110,6 @@ class PlacementFeatures(Placed):
     ----------
     total_processors : float
         May change: nodes are drained and come back.
-    address : int
-        Of the block from which :func:`look_at` works out the features of what was asked last (:meth:`ask`).
     """
 
     def __init__(self, total_processors: int, *, clock_offset_seconds: float = 0.0) -> None:
@@ -136,18 +126,7 @@ class PlacementFeatures(Placed):
         }
         self._waits = {name: Lags(4, last_and_mean) for name in ("queue", "user", "queue_size")}
         self._recent_waits = Lags(20, recent_means)
-        self._histories: dict[tuple[float, ...], bytes] = {}
-        self._own_runs: dict[int, dict[tuple[float, ...], bytes]] = {}
-        self._kept = 0
         self._last: dict[int, _Live] = {}
-        # the features are put together here: numpy's own ways are long for so few numbers
-        words, numbers = block(BLOCK_WORDS)
-        words[WAITING], words[RUNNING] = address_of(self._waiting.head), address_of(self._running.head)
-        self._words = words
-        self._block_bytes = words.data
-        self._out = numbers[FEATURES_AT:]
-        self.address = address_of(words)
-        self._fill = entry(look_at)
 
     def submit(self, key: Hashable, submission: Submission) -> Floats:
         """Give the features of a job and put it into the queue.
@@ -155,7 +134,7 @@ class PlacementFeatures(Placed):
         Returns
         -------
         float64, shape (features,)
-            In the order of `placement_look.FEATURES`.
+            In the order of `submission_features.FEATURES`.
         """
         features = self.features(submission)
         self.join(key, submission)
@@ -229,7 +208,6 @@ class PlacementFeatures(Placed):
 
     def _remember_wait(self, submission: Submission, start: float) -> None:
         wait = max(0.0, start - submission.time)
-        self._histories.clear()
         self._recent_waits.add(_ALL, wait)
         self._waits["queue"].add(submission.queue, wait)
         self._waits["user"].add(submission.user, wait)
@@ -248,8 +226,6 @@ class PlacementFeatures(Placed):
         self._remember_run(job.submission, time - job.start)
 
     def _remember_run(self, submission: Submission, seconds: float) -> None:
-        self._histories.clear()
-        self._own_runs.pop(submission.user, None)
         for name, category in self._categories(submission).items():
             self._runs[name].add(category, seconds)
 
@@ -298,83 +274,55 @@ class PlacementFeatures(Placed):
             "alike": (user, processors, request, submission.queue),
         }
 
-    def features(self, submission: Submission) -> Floats:
-        """Features of a job if it were submitted now, as :meth:`submit` gives them."""
-        return self.look(submission).copy()
+    def features(self, submission: Submission, *, before: float = math.inf) -> Floats:
+        """Features of a job if it were submitted now, as :meth:`submit` gives them.
 
-    def look(self, submission: Submission) -> Floats:
-        """The same in an array that the next call fills anew: for one submission at a time."""
-        self.ask(submission)
-        self._fill(self.address)
-        return self._out
+        Parameters
+        ----------
+        submission : Submission
+            What it says.
+        before : float
+            Only jobs submitted before this moment seem to wait: for a job that waits itself.
+        """
+        waiting = self._waiting.table
+        if before < math.inf:
+            waiting = waiting[waiting[:, SINCE] < before]
+        out = np.empty(len(FEATURES))
+        fill_features(self._asked(submission), waiting, self._running.table, self._running.order, out)
+        out[HISTORY_AT:] = self._past_of(submission)
+        return out
 
-    def ask(self, submission: Submission) -> None:
-        """Put into the block what only Python knows; :func:`look_at` does the rest."""
+    def _asked(self, submission: Submission) -> Floats:
         now, processors, requested, user, group, queue, executable = submission
-        request = DEFAULT_REQUEST_SECONDS if requested != requested else requested  # noqa: PLR0124 (NaN)
-        ASKED.pack_into(
-            self._block_bytes,
-            ASKED_OFFSET,
-            now,
-            self.total_processors,
-            now + self._offset,
-            processors,
-            request,
-            now,
-            queue,
-            user,
-            requested,
-            group,
-            executable,
-        )
-        # what the past says of such a job: the same words are asked again and again between two events
-        said = submission[1:]
-        past = self._histories.get(said)
-        if past is None:
-            past = self._histories[said] = self._past_of(submission)
-        HISTORY.pack_into(self._block_bytes, HISTORY_OFFSET, past, *self._last_job(submission))
-
-    @contextmanager
-    def only_before(self, time: float) -> Iterator[None]:
-        """Within it only jobs that were submitted before a moment seem to wait: for one that waits itself."""
-        table = self._waiting.table
-        before = Rows.of(table[table[:, SINCE] < time])
-        self._words[WAITING] = address_of(before.head)
-        try:
-            yield
-        finally:
-            self._words[WAITING] = address_of(self._waiting.head)
-
-    def _past_of(self, submission: Submission) -> bytes:
-        waits = self._waits
-        size = submission.processors.bit_length()
-        return b"".join(
+        request, clock = _request(submission), now + self._offset
+        return np.array(
             (
-                self._runs_of(submission),
-                self._recent_waits.of(_ALL),
-                waits["queue"].of(submission.queue),
-                waits["user"].of(submission.user),
-                waits["queue_size"].of((submission.queue, size)),
-            )
+                processors,
+                request,
+                now,
+                queue,
+                user,
+                requested,
+                group,
+                executable,
+                clock,
+                self.total_processors,
+            ),
+            np.float64,
         )
 
-    def _runs_of(self, submission: Submission) -> bytes:
-        """What the user's own runs say: others' events do not change it."""
-        own = self._own_runs.get(submission.user)
-        if own is None:
-            own = self._own_runs[submission.user] = {}
-        words = (submission.processors, _request(submission), submission.queue, submission.executable)
-        found = own.get(words)
-        if found is None:
-            runs = self._runs
-            found = own[words] = b"".join(
-                [runs[name].of(category) for name, category in self._categories(submission).items()]
-            )
-            self._kept += 1
-            if self._kept > _MAX_KEPT:
-                self._own_runs.clear()
-                self._kept = 0
-        return found
+    def _past_of(self, submission: Submission) -> Numbers:
+        runs, waits = self._runs, self._waits
+        size = submission.processors.bit_length()
+        own = [number for name, key in self._categories(submission).items() for number in runs[name].of(key)]
+        return (
+            *own,
+            *self._recent_waits.of(_ALL),
+            *waits["queue"].of(submission.queue),
+            *waits["user"].of(submission.user),
+            *waits["queue_size"].of((submission.queue, size)),
+            *self._last_job(submission),
+        )
 
     def _last_job(self, submission: Submission) -> Numbers:
         now, processors, user = submission.time, submission.processors, submission.user

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
-from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.forecast.submission_features import FEATURES
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.forecast.distribution import DistributionForest, Distributions, ForestSettings
-from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.forecast.submission_features import FEATURES
 from advisor.predict.knn.fitness import Target
 
 Floats = NDArray[np.float64]

@@ -9,14 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict._addresses import (
-    WORD_BYTES,
-    by_address,
-    doubles_at,
-    keys_at,
-    singles_at,
-    words_at,
-)
 from advisor.predict.size import _size_state as s
 from advisor.predict.size._size_state import State
 
@@ -131,42 +123,25 @@ def advisor_row(
         base += _PER_CATEGORY
 
 
-# The block of one submission, in words: the state's arrays and how long they are; what is asked; room to work
-# in; the row.
-INDEX_KEYS, INDEX_ROWS, PLACES, CATEGORIES, STATS, SUBMISSIONS, SLOTS, COUNTERS, NAMES = range(9)
-TIME: Final = NAMES + 3
-REQUEST, PROCESSORS, LOCAL, DIVIDER, _KEYS = range(TIME + 1, TIME + 6)
-_NUMBERS: Final = _KEYS + s.KINDS
-_CALENDAR: Final = _NUMBERS + 4
-ROW: Final = _CALENDAR + len(CALENDAR)
-BLOCK: Final = ROW + (len(ADVISOR_NAMES) + 1) // 2
+@compiled
+def live_row(
+    state: State, names: NDArray[np.uint64], asked: NDArray[np.float64], row: NDArray[np.float32]
+) -> None:
+    """Fill in the `advisor_row` of a submission.
 
-
-@by_address
-def row_at(address: int) -> None:
-    """Fill in the `advisor_row` of the submission that a block asks about: this is inside sbatch.
-
-    Asked are hashes of user, queue and name; time, request, processors, the site's own clock, the divider.
+    ``names`` are hashes of user, queue and name; ``asked`` are the time, requested seconds, processors, the
+    time by the site's own clock and the divider.
     """
-    words, asked = words_at(address, ROW), doubles_at(address, ROW)
-    state = State(
-        keys_at(words[INDEX_KEYS], words[PLACES]),
-        words_at(words[INDEX_ROWS], words[PLACES]),
-        doubles_at(words[STATS], words[CATEGORIES] * s.STATS).reshape((words[CATEGORIES], s.STATS)),
-        doubles_at(words[SLOTS], words[SUBMISSIONS] * s.SLOTS).reshape((words[SUBMISSIONS], s.SLOTS)),
-        words_at(words[COUNTERS], 2),
-    )
-    names = keys_at(address + WORD_BYTES * NAMES, 3)
-    keys = keys_at(address + WORD_BYTES * _KEYS, s.KINDS)
-    numbers, calendar = asked[_NUMBERS:_CALENDAR], asked[_CALENDAR:ROW]
-    days = asked[LOCAL] // 86400.0
-    calendar[0] = (asked[LOCAL] - 86400.0 * days) // 3600.0
+    time, request, processors, local, divider = asked
+    days = local // 86400.0
+    calendar = np.zeros(len(CALENDAR))
+    calendar[0] = (local - 86400.0 * days) // 3600.0
     calendar[1] = (days + 3) % 7
-    numbers[0], numbers[1], numbers[2] = asked[REQUEST], asked[PROCESSORS], np.nan
-    numbers[3] = 1.0 if names[1] != 0 or names[2] != 0 else 0.0
-    s.categories_of(names, asked[REQUEST], asked[PROCESSORS], calendar[1], keys)
-    row = singles_at(address + WORD_BYTES * ROW, len(ADVISOR_NAMES))
-    advisor_row(state, keys, numbers, asked[TIME], calendar, asked[DIVIDER], row)
+    is_labelled = names[1] != 0 or names[2] != 0
+    numbers = np.array([request, processors, np.nan, 1.0 if is_labelled else 0.0])
+    keys = np.empty(s.KINDS, np.uint64)
+    s.categories_of(names, request, processors, calendar[1], keys)
+    advisor_row(state, keys, numbers, time, calendar, divider, row)
 
 
 @compiled

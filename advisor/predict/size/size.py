@@ -16,24 +16,10 @@ from numpy.typing import NDArray
 from advisor.model.errors import BadInput
 from advisor.model.estimate import SizeEstimate
 from advisor.model.job import Job, JobOutcome
-from advisor.predict._addresses import (
-    WORD_BYTES,
-    Placed,
-    address_of,
-    block,
-    by_address,
-    doubles_at,
-    entry,
-    integers_at,
-    singles_at,
-    words_at,
-)
-from advisor.predict.size._size_rows import ADVISOR_NAMES, ROW, row_at
 from advisor.predict.size._size_state import REMEMBERED_SUBMISSIONS
 from advisor.predict.size.size_features import NO_DIVIDER, LiveFeatures, feature_names
 from advisor.predict.size.size_history import SizeHistory
 from advisor.predict.trees.forest import TreeEnsemble
-from advisor.predict.trees.packed_sums import PackedSums, sum_up
 
 if TYPE_CHECKING:
     from advisor.predict.size.size_training import SizeTraining
@@ -52,66 +38,6 @@ class _Followed:
     number: int
     started: bool = False
     gone: float = math.nan
-
-
-# The block of a vote, in words: the features' block, the trees.
-(
-    _FEATURES_BLOCK,
-    _ROOTS,
-    _PLACES,
-    _UNDER_WAY,
-    _COUNT,
-    _NODES,
-    _NODE_COUNT,
-    _VALUES,
-    _VALUE_COUNT,
-    _BLOCK,
-) = range(10)
-
-
-class _Voter(Placed):
-    """Features and trees in one compiled call, which is told one address."""
-
-    __slots__ = ("_address", "_features", "_packed", "_run", "_trees", "_words")
-
-    def __init__(self, features: LiveFeatures, trees: TreeEnsemble) -> None:
-        if trees.features != len(feature_names("advisor")):
-            msg = f"trees of {trees.features} features"
-            raise ValueError(msg)
-        packed = PackedSums.of(trees)
-        # the block says where these are: they stay as long as it does
-        self._features, self._trees, self._packed = features, trees, packed
-        self._words, _ = block(_BLOCK)
-        words = self._words
-        words[_FEATURES_BLOCK] = features.address
-        words[_ROOTS], words[_COUNT] = address_of(packed.roots), len(packed.roots)
-        words[_PLACES], words[_UNDER_WAY] = address_of(packed.places), address_of(packed.under_way)
-        words[_NODES], words[_NODE_COUNT] = address_of(packed.nodes), len(packed.nodes)
-        words[_VALUES], words[_VALUE_COUNT] = address_of(packed.values), len(packed.values)
-        self._address = address_of(words)
-        self._run = entry(vote_at)
-
-    def vote(self) -> float:
-        """Predict what the features were asked about last."""
-        return self._trees.predicted(self._run(self._address))
-
-
-@by_address
-def vote_at(address: int) -> float:
-    """Work out the features of a submission and add up the leaves it falls into."""
-    words = words_at(address, _BLOCK)
-    features = words[_FEATURES_BLOCK]
-    row_at(features)
-    nodes, numbers = words[_NODE_COUNT], 4 * words[_NODE_COUNT]
-    return sum_up(
-        singles_at(features + WORD_BYTES * ROW, len(ADVISOR_NAMES)),
-        integers_at(words[_ROOTS], words[_COUNT]),
-        integers_at(words[_NODES], numbers).reshape((nodes, 4)),
-        singles_at(words[_NODES], numbers).reshape((nodes, 4)),
-        doubles_at(words[_VALUES], words[_VALUE_COUNT]),
-        integers_at(words[_PLACES], words[_COUNT]),
-        integers_at(words[_UNDER_WAY], words[_COUNT]),
-    )
 
 
 class SizeModel:
@@ -152,8 +78,10 @@ class SizeModel:
         trained_at: float = math.nan,
     ) -> None:
         self.features = features if features is not None else LiveFeatures()
+        if trees is not None and trees.features != len(feature_names("advisor")):
+            msg = f"trees of {trees.features} features"
+            raise ValueError(msg)
         self.trees = trees
-        self._voter = None if trees is None else _Voter(self.features, trees)
         self.divider_seconds = divider_seconds
         self.trained_at = trained_at
         self._followed: dict[int, _Followed] = {}
@@ -168,10 +96,9 @@ class SizeModel:
         probability_cut : float
             Small from this probability on (``settings.size.probability_cut``).
         """
-        if self._voter is None or math.isnan(self.divider_seconds):
+        if self.trees is None or math.isnan(self.divider_seconds):
             return SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=self.divider_seconds)
-        self.features.ask(job, self.divider_seconds)
-        probability = self._voter.vote()
+        probability = self.trees.predict_one(self.features.row(job, self.divider_seconds))
         return SizeEstimate(
             is_small=probability >= probability_cut,
             probability_small=probability,
@@ -253,9 +180,9 @@ class SizeModel:
     def warm(self) -> None:
         """Compile, or load from the cache, everything :meth:`classify` needs."""
         job = Job(job_id=0, submit_time=0.0, processors=1, user="warm", requested_time=60.0)
-        self.features.ask(job, 60.0)
-        if self._voter is not None:
-            self._voter.vote()
+        row = self.features.row(job, 60.0)
+        if self.trees is not None:
+            self.trees.predict_one(row)
 
     @classmethod
     def retrain(

@@ -15,7 +15,6 @@ of a submission is not yet known to it.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -25,7 +24,6 @@ from numpy.typing import NDArray
 
 from advisor.model.errors import BadInput
 from advisor.model.job import Job
-from advisor.predict._addresses import WORD_BYTES, Placed, address_of, block, entry
 from advisor.predict.size import _size_rows as kernel
 from advisor.predict.size import _size_state
 from advisor.predict.size._size_state import KINDS, State, empty_state, indexed_anew, with_room
@@ -37,10 +35,6 @@ NO_DIVIDER: Final = 1e9
 
 _NAMES = {"paper": kernel.PAPER_NAMES, "advisor": kernel.ADVISOR_NAMES}
 _EVENTS_AT_ONCE = 20_000
-_HASHES: Final = struct.Struct("=3Q")
-_ASKED: Final = struct.Struct(f"={_HASHES.size}s5d")
-_ASKED_OFFSET: Final = WORD_BYTES * kernel.NAMES
-_MAX_NAMED: Final = 65_536
 
 
 def feature_names(flavour: Flavour) -> tuple[str, ...]:
@@ -89,7 +83,7 @@ def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Fla
     return Replayed(rows, state, submissions)
 
 
-class LiveFeatures(Placed):
+class LiveFeatures:
     """The ``advisor`` features kept up job by job: the same functions, one event at a time.
 
     Parameters
@@ -100,12 +94,6 @@ class LiveFeatures(Placed):
         Epoch seconds of time 0; 0 when times are epoch seconds.
     utc_offset_seconds : float
         The site's offset from UTC.
-
-    Attributes
-    ----------
-    address : int
-        Of the block that :func:`advisor.predict.size._size_rows.row_at` fills a row of for who was asked
-        last.
     """
 
     def __init__(
@@ -114,54 +102,19 @@ class LiveFeatures(Placed):
         self._clock = start_of_log + utc_offset_seconds
         self.start_of_log = start_of_log
         self.utc_offset_seconds = utc_offset_seconds
-        # the hashes of names that come together; looked up in one step
-        self._named: dict[tuple[str | None, str | None, str | None], bytes] = {}
-        # numbers go into and out of compiled code by a block that is made once
-        words, numbers = block(kernel.BLOCK)
-        self._words, self._bytes = words, words.data
-        self._row = numbers[kernel.ROW :].view(np.float32)[: len(kernel.ADVISOR_NAMES)]
-        self.address = address_of(words)
-        self._fill = entry(kernel.row_at)
-        self._use(state if state is not None else empty_state())
-
-    def _use(self, state: State) -> None:
-        self._state, words = state, self._words
-        words[kernel.INDEX_KEYS], words[kernel.INDEX_ROWS] = map(address_of, state[:2])
-        words[kernel.STATS], words[kernel.SLOTS], words[kernel.COUNTERS] = map(address_of, state[2:])
-        words[kernel.PLACES], words[kernel.CATEGORIES] = len(state.index_keys), len(state.stats)
-        words[kernel.SUBMISSIONS] = len(state.slots)
+        self._state = state if state is not None else empty_state()
 
     def row(self, job: Job, divider: float) -> NDArray[np.float32]:
         """Features of a submission, shape (features,)."""
-        self.ask(job, divider)
-        self._fill(self.address)
-        return self._row.copy()
-
-    def ask(self, job: Job, divider: float) -> None:
-        """Put a submission into the block: :func:`advisor.predict.size._size_rows.row_at` does the rest."""
-        names = (job.user, job.queue, job.name)
-        hashes = self._named.get(names)
-        if hashes is None:
-            if len(self._named) >= _MAX_NAMED:
-                self._named.clear()
-            hashes = self._named[names] = _HASHES.pack(*hashes_of(job))
         time = job.submit_time
-        _ASKED.pack_into(
-            self._bytes,
-            _ASKED_OFFSET,
-            hashes,
-            time,
-            job.requested_time or 0.0,
-            job.processors,
-            time + self._clock,
-            divider,
-        )
+        asked = np.array((time, job.requested_time or 0.0, job.processors, time + self._clock, divider))
+        row = np.empty(len(kernel.ADVISOR_NAMES), np.float32)
+        kernel.live_row(self._state, np.array(hashes_of(job), np.uint64), asked, row)
+        return row
 
     def submit(self, job: Job) -> int:
         """Note a submission; returns its number."""
-        state = with_room(self._state, KINDS)
-        if state is not self._state:
-            self._use(state)
+        self._state = with_room(self._state, KINDS)
         request, processors = job.requested_time or 0.0, float(job.processors)
         names = np.array(hashes_of(job), np.uint64)
         keys = np.empty(KINDS, np.uint64)

@@ -134,10 +134,6 @@ class TreeEnsemble:
         total = _walk(
             row, self.roots, self.feature, self.threshold, self.children, self.value, self.single_precision
         )
-        return self.predicted(total)
-
-    def predicted(self, total: float) -> float:
-        """Prediction from the sum of the leaves that a row falls into."""
         raw = self.baseline + self.scale * total
         if self.link == "identity":
             return raw

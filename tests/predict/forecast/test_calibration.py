@@ -17,7 +17,7 @@ from advisor.predict.forecast.calibration import (
     longest_run,
 )
 from advisor.predict.forecast.distribution import BINS, EDGES
-from advisor.predict.forecast.placement_look import FEATURES
+from advisor.predict.forecast.submission_features import FEATURES
 
 PROMISED = math.log(1.0 / 9.0)
 WAITING = FEATURES.index("same_user_jobs")

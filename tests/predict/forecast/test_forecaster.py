@@ -11,13 +11,12 @@ import pytest
 
 from advisor.predict.forecast import forecaster as forecaster_module
 from advisor.predict.forecast.calibration import GRACE_SECONDS, IntervalCalibration
-from advisor.predict.forecast.distribution import LEVELS, ForestSettings
+from advisor.predict.forecast.distribution import BINS, LEVELS, DistributionForest, ForestSettings
 from advisor.predict.forecast.forecast_rows import ForecastColumns, forecast_rows
-from advisor.predict.forecast.forecaster import Forecaster
-from advisor.predict.forecast.placement_features import Submission
-from advisor.predict.forecast.placement_look import FEATURES
-from advisor.predict.forecast.placement_replay import features_of, observer_of
+from advisor.predict.forecast.forecaster import Forecaster, Trees
+from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.forecast.submission_features import FEATURES
 from advisor.replay.sources import load_table
 
 START = IntervalCalibration().cut
@@ -72,31 +71,75 @@ def test_compiled_and_as_python(
     assert forecasts() == pytest.approx(compiled, rel=1e-6)  # sums of single precision
 
 
-def test_asked_in_one_call_as_from_features(
-    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
-) -> None:
-    forecaster, bounds = Forecaster(replayed[0]), dict.fromkeys(TARGETS, START)
-    site = observer_of(TABLE)
-    for number, row in enumerate(ROWS[-60:]):
-        job = Submission(
-            float(TABLE.submit[row]),
-            int(TABLE.processors[row]),
-            900.0 + number,
-            int(TABLE.user[row]),
-            0,
-            0,
-            -1,
-        )
-        features = site.features(job)
-        site.ask(job._replace(processors=3))  # another question in between
-        site.ask(job)
-        asked = forecaster.forecast_asked(site, 900.0, bounds)
-        assert asked == forecaster.forecast(features, 900.0, bounds)
-        np.testing.assert_array_equal(site.submit(number, job), features)
-        if number % 2:
-            site.start(number, job.time)
-    narrow = dict.fromkeys(TARGETS, (2.0, 0.0))
-    assert forecaster.forecast_asked(site, 900.0, narrow)["wait"].upper < asked["wait"].upper
+def grown(seed: int, jobs: int = 400) -> DistributionForest:
+    seconds = np.abs(POINTS[:jobs, 0] * 40.0 + GENERATOR.exponential(500.0, jobs))
+    return DistributionForest.train(POINTS[:jobs], seconds, ForestSettings(trees=7, seed=seed))
+
+
+GENERATOR = np.random.default_rng(20)
+POINTS = np.floor(GENERATOR.normal(0.0, 30.0, (400, 6)))
+
+
+def of_leaves(trees: Trees, count: int, row: np.ndarray) -> tuple[float, np.ndarray]:
+    """Mean and histogram by the first trees."""
+    mass = np.empty(BINS)
+    leaves = forecaster_module._leaves_of(trees, row.astype(np.float32))[:count]
+    return forecaster_module._average(trees, leaves, mass), mass
+
+
+def test_every_row_falls_into_the_forests_leaves() -> None:
+    """To the last bit: the same sum in the same order."""
+    waits, runs = grown(1), grown(2)
+    for forest, trees in ((waits, Trees.of(waits, runs)), (runs, Trees.of(runs, waits))):
+        expected = forest.predict(POINTS)
+        for index in range(0, len(POINTS), 3):
+            mean, mass = of_leaves(trees, 7, POINTS[index])
+            assert mean == expected.mean[index]
+            np.testing.assert_array_equal(mass, expected.mass[index])
+
+
+def test_a_threshold_that_single_precision_cannot_hold() -> None:
+    """Half way between two features that differ in their last bit only: both stay on their side."""
+    below = np.float32(1e6)
+    above = np.nextafter(below, np.float32(np.inf))
+    stump = DistributionForest(
+        roots=np.zeros(1, np.int32),
+        feature=np.array([0, -1, -1], np.int32),
+        threshold=np.array([(float(below) + float(above)) / 2.0, 0.0, 0.0]),
+        children=np.array([[1, 2], [0, 0], [0, 0]], np.int32),
+        leaf=np.array([0, 0, 1], np.int32),
+        leaf_mean=np.array([10.0, 20.0]),
+        leaf_mass=np.eye(2, BINS, dtype=np.float32),
+    )
+    trees = Trees.of(stump, stump)
+    assert of_leaves(trees, 1, np.array([below]))[0] == 10.0
+    assert of_leaves(trees, 1, np.array([above]))[0] == 20.0
+
+
+def test_trees_that_are_one_leaf() -> None:
+    leaf = grown(3, jobs=1)
+    mean, mass = of_leaves(Trees.of(leaf, grown(4)), 7, POINTS[7])
+    assert mean == pytest.approx(float(leaf.leaf_mean[0]))
+    assert mass.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("bins", [1, 3, 4, 7, 13, BINS])
+def test_leaves_of_many_bins(bins: int) -> None:
+    mass = np.zeros((3, BINS), np.float32)
+    mass[0, :bins], mass[1, BINS - bins :], mass[2, ::2] = 1.0 / bins, 1.0 / bins, 2.0 / BINS
+    forest = DistributionForest(
+        roots=np.zeros(1, np.int32),
+        feature=np.array([0, -1, 1, -1, -1], np.int32),
+        threshold=np.array([0.5, 0.0, 0.5, 0.0, 0.0]),
+        children=np.array([[1, 2], [0, 0], [3, 4], [0, 0], [0, 0]], np.int32),
+        leaf=np.array([0, 0, 0, 1, 2], np.int32),
+        leaf_mean=np.array([1.5, 2.5, 3.5]),
+        leaf_mass=mass,
+    )
+    for row, leaf in (([0.0, 0.0], 0), ([1.0, 0.0], 1), ([1.0, 1.0], 2)):
+        mean, found = of_leaves(Trees.of(forest, forest), 1, np.array(row))
+        assert mean == forest.leaf_mean[leaf]
+        np.testing.assert_array_equal(found, mass[leaf].astype(np.float64))
 
 
 def test_no_run_is_longer_than_it_may(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model import JobTable
-from advisor.predict.forecast import _placement_queue, placement_features, placement_look
+from advisor.predict.forecast import placement_features, submission_features
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
-from advisor.predict.forecast.placement_look import FEATURES
 from advisor.predict.forecast.placement_replay import features_of, retrace
 from advisor.predict.forecast.rolling import Known
+from advisor.predict.forecast.submission_features import FEATURES
 
 
 def submission(time: float, processors: int = 4, request: float = 600.0, user: int = 1, queue: int = 0):
@@ -31,8 +31,7 @@ def named(features: np.ndarray) -> dict[str, float]:
 @pytest.fixture(params=["compiled", "as Python"])
 def both_ways(request: pytest.FixtureRequest, interpreted: Callable[[ModuleType], None]) -> None:
     if request.param == "as Python":
-        interpreted(_placement_queue)
-        interpreted(placement_look)
+        interpreted(submission_features)
         interpreted(placement_features)
 
 
@@ -260,7 +259,7 @@ def test_room_is_found_in_the_order_of_ends_however_the_machine_changes(jobs, ne
             del running[gone]
         if number % 50 == 49 or number == len(jobs) - 1:
             now += 1.5
-            found = named(site.look(submission(now, processors=needed)))
+            found = named(site.features(submission(now, processors=needed)))
             left = [(max(0.0, begun + asked - now), float(width)) for begun, width, asked in running.values()]
             free = 64.0 - sum(width for _, width in left)
             assert found["free_processors"] == free
@@ -271,7 +270,7 @@ def test_room_is_found_in_the_order_of_ends_however_the_machine_changes(jobs, ne
 @given(st.floats(-1e9, 2e9), st.floats(-5e4, 5e4))
 @settings(max_examples=300, deadline=None)
 def test_the_clock_is_pythons(now: float, offset: float) -> None:
-    found = named(PlacementFeatures(16, clock_offset_seconds=offset).look(submission(now)))
+    found = named(PlacementFeatures(16, clock_offset_seconds=offset).features(submission(now)))
     clock = now + offset
     assert found["time_of_day"] == clock % 86_400.0
     assert found["day_of_week"] == clock // 86_400.0 % 7.0
@@ -314,7 +313,7 @@ def test_what_is_kept_of_the_past_is_what_one_finds_who_was_never_asked(steps) -
         for method, given_ in told:
             getattr(fresh, method)(*given_)
         question = question._replace(time=time)
-        np.testing.assert_array_equal(asked.look(question), fresh.look(question))
+        np.testing.assert_array_equal(asked.features(question), fresh.features(question))
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -328,10 +327,8 @@ def test_a_job_that_waits_is_behind_those_alone_that_came_before_it() -> None:
         site.submit(number, submission(30.0 + number, processors=2, request=900.0, user=3))
     mine = submission(400.0, processors=8, request=300.0)
     all_of_them = named(site.features(mine))
-    with site.only_before(20.0):
-        found = named(site.features(mine))
+    found = named(site.features(mine, before=20.0))
     assert (found["waiting_jobs"], found["waiting_work"], found["waiting_age_max"]) == (1, 2000, 390)
     assert found["running_work"] == all_of_them["running_work"] == 16 * 600
-    with site.only_before(5.0):
-        assert named(site.features(mine))["waiting_jobs"] == 0
+    assert named(site.features(mine, before=5.0))["waiting_jobs"] == 0
     assert named(site.features(mine)) == all_of_them

@@ -30,9 +30,9 @@ from advisor.model import (
 from advisor.model.advice import Hedge, HedgeKind
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, PlacementSettings, Settings
 from advisor.predict.forecast.forecast_rows import forecast_rows
-from advisor.predict.forecast.placement_look import FEATURES
 from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.rolling import TARGETS, RollingForests
+from advisor.predict.forecast.submission_features import FEATURES
 from advisor.service.exchange import placement_store, queue_stream
 from advisor.service.exchange.placement_store import PLACEMENT_KIND
 from advisor.service.learn.placement_loop import PlacementLoop

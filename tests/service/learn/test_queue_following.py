@@ -27,10 +27,10 @@ from advisor.model.errors import UseFallback
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
-from advisor.predict.forecast.placement_look import FEATURES
 from advisor.predict.forecast.placement_replay import retrace
 from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Codes, tell
 from advisor.predict.forecast.rolling import TARGETS
+from advisor.predict.forecast.submission_features import FEATURES
 from advisor.service.exchange import queue_stream
 from advisor.service.learn.queue_following import MAX_TASKS, QueueStream
 from tests.service.doubles import make_look, make_queued

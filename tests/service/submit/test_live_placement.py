@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from advisor.model import JobTable
+from advisor.model import Estimate, JobTable
 from advisor.predict.forecast.calibration import cut_interval
 from advisor.predict.forecast.forecast_rows import ForecastColumns, forecast_rows
-from advisor.predict.forecast.placement_look import FEATURES
 from advisor.predict.forecast.placement_replay import features_of
 from advisor.predict.forecast.rolling import TARGETS, RollingForests
+from advisor.predict.forecast.submission_features import FEATURES
 from advisor.service.submit.live_placement import LivePlacement
 from tests.service.placement_world import BOUNDS, OPTIONS, ORIGIN, Site, job_of, make_log
 
@@ -108,6 +109,51 @@ def test_submissions_since_the_look_are_met(
     site.look(now + 60.0)  # they were refused by slurmctld: no look shows them
     site.follow()
     assert site.live._advised == type(site.live._advised)()
+
+
+def test_a_forecast_is_kept_for_a_second_for_jobs_that_say_the_same(
+    table: JobTable, replayed: tuple[RollingForests, dict[str, ForecastColumns]]
+) -> None:
+    site = Site(table, replayed[0])
+    site.look(float(table.submit[300]))
+    site.follow()
+    job = job_of(table, 300)
+
+    def asked(later: float, **changed: object) -> dict[str, Estimate]:
+        return site.live.forecast(replace(job, submit_time=job.submit_time + later, **changed))
+
+    first = asked(0.0)
+    assert asked(0.9) is first
+    assert asked(0.9, processors=job.processors + 1) is not first
+    assert asked(0.9, name="nobody knows") is asked(0.9, name="nobody knows either")
+    assert asked(1.1) is not first
+    before = asked(0.2)  # a clock that is set back
+    assert before is not first
+    site.look(float(table.submit[300]) + 0.5)
+    site.follow()
+    assert asked(0.3) is not before
+
+
+def test_no_kept_forecast_outlives_what_happens(
+    table: JobTable, replayed: tuple[RollingForests, dict[str, ForecastColumns]]
+) -> None:
+    site, generator = Site(table, replayed[0]), random.Random(4)
+    now = float(table.submit[300])
+    site.look(now)
+    site.follow()
+    live, kept = site.live, 0
+    for _ in range(400):
+        job = replace(job_of(table, generator.randrange(290, 296)), submit_time=ORIGIN + now)
+        kept += len(live._kept)
+        fresh = live._forecaster.forecast(live.features(job), job.requested_time, live._bounds)
+        assert live.forecast(job) == fresh
+        if generator.random() < 0.1:
+            live.advised(job, 1)
+        elif generator.random() < 0.05:
+            now += 5.0
+            site.look(now)
+            site.follow()
+    assert kept > 200
 
 
 def test_an_empty_machine_starts_a_job_at_once() -> None:

@@ -1,4 +1,8 @@
-"""What the queue looks like from one job: a compiled pass over everything that waits and runs."""
+"""Features of a submission that the forests split on: their names, and compiled code that works them out.
+
+The queue is one pass over everything that waits and runs. What the past says of such a job is worked out
+beside it (`PlacementFeatures`, in ``placement_features``), as it changes with events only.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
-from advisor.predict._addresses import by_address, doubles_at, words_at
 
 Floats = NDArray[np.float64]
 
 # Columns of a job in the queue or on the machine.
 PROCESSORS, REQUEST, SINCE, QUEUE, USER = range(5)
 COLUMNS: Final = 5
+# Further columns of the submission that is asked about: the request as given, processors of the machine.
+REQUESTED, GROUP, EXECUTABLE, CLOCK, TOTAL = range(COLUMNS, COLUMNS + 5)
 
-QUEUE_FEATURES: Final = (
+UNKNOWN: Final = -1.0
+"""Stands for what is not known; every feature is 0 or more where it is known (`slack_processors` aside)."""
+
+_REQUEST_FEATURES: Final = (
+    "requested_time",
+    "processors",
+    "requested_work",
+    "queue",
+    "user",
+    "group",
+    "executable",
+    "time_of_day",
+    "day_of_week",
+    "submission_time",
+)
+_HISTORY_FEATURES: Final = (
+    *(f"user_run_{lag}" for lag in (1, 2, 3)),
+    "user_run_max",
+    "user_run_median",
+    *(f"user_size_run_{lag}" for lag in (1, 2)),
+    *(f"user_request_run_{lag}" for lag in (1, 2)),
+    *(f"user_executable_run_{lag}" for lag in (1, 2)),
+    "alike_run_1",
+    "alike_run_mean",
+    "alike_run_max",
+    "alike_runs",
+    "recent_wait_mean_5",
+    "recent_wait_mean_20",
+    "queue_wait_1",
+    "queue_wait_mean",
+    "user_wait_1",
+    "user_wait_mean",
+    "queue_size_wait_1",
+    "queue_size_wait_mean",
+    "since_last_submission",
+    "last_is_alike",
+    "last_state",
+    "last_elapsed",
+    "last_wait",
+)
+_QUEUE_FEATURES: Final = (
     "free_processors",
     "fits",
     "slack_processors",
@@ -45,28 +90,46 @@ QUEUE_FEATURES: Final = (
     "room_for_job_in",
     "room_for_queue_in",
 )
+FEATURES: Final = (*_REQUEST_FEATURES, *_QUEUE_FEATURES, *_HISTORY_FEATURES)
+"""Names of the columns, in order."""
 
-
-# A table's head, in words: where it is, how many rows count, where the rows' numbers are in the order in
-# which they end, whether that order is in force.
-TABLE, ROWS, ORDER, IS_ORDERED = range(4)
-HEAD: Final = 4
-
-
-@by_address
-def order_at(head_address: int) -> None:
-    """Order the rows of a table by when they end if they are asked for all their time, unless they are."""
-    head = words_at(head_address, HEAD)
-    if head[IS_ORDERED] != 0:
-        return
-    rows = head[ROWS]
-    table = doubles_at(head[TABLE], rows * COLUMNS).reshape((rows, COLUMNS))
-    words_at(head[ORDER], rows)[:] = np.argsort(table[:, SINCE] + table[:, REQUEST])
-    head[IS_ORDERED] = 1
+_QUEUE_AT: Final = len(_REQUEST_FEATURES)
+HISTORY_AT: Final = _QUEUE_AT + len(_QUEUE_FEATURES)
+"""Column from which on the past says what the features are."""
 
 
 @compiled
-def queue_features(
+def fill_features(
+    asked: Floats, waiting: Floats, running: Floats, order: NDArray[np.int64], out: Floats
+) -> None:
+    """Fill in the features of a submission, those of the past left out.
+
+    Parameters
+    ----------
+    asked : float64, shape (10,)
+        Processors, requested seconds (with a default), time of the submission, codes of queue and user; then
+        requested seconds as given (NaN: not given), codes of group and executable, the users' wall clock in
+        seconds, processors of the machine.
+    waiting, running : float64, shape (n, 5)
+        Jobs that wait (``SINCE``: submission) and run (``SINCE``: start).
+    order : int64, shape (n,)
+        The running jobs in the order in which their requested time ends.
+    out : float64, shape (features,)
+        Written up to ``HISTORY_AT``.
+    """
+    clock = asked[CLOCK]
+    out[0] = UNKNOWN if np.isnan(asked[REQUESTED]) else asked[REQUESTED]
+    out[1] = asked[PROCESSORS]
+    out[2] = asked[PROCESSORS] * asked[REQUEST]
+    out[3], out[4], out[5], out[6] = asked[QUEUE], asked[USER], asked[GROUP], asked[EXECUTABLE]
+    out[7] = clock % 86_400.0
+    out[8] = clock // 86_400.0 % 7.0
+    out[9] = asked[SINCE]
+    _queue_features(asked[SINCE], asked[TOTAL], asked, waiting, running, order, out[_QUEUE_AT:HISTORY_AT])
+
+
+@compiled
+def _queue_features(
     now: float,
     total: float,
     job: Floats,
@@ -75,24 +138,10 @@ def queue_features(
     order: NDArray[np.int64],
     out: Floats,
 ) -> None:
-    """Fill ``out`` (one number per `QUEUE_FEATURES`) for a job that is submitted now.
-
-    Parameters
-    ----------
-    now, total : float
-        Seconds; processors of the machine.
-    job : float64, shape (5,)
-        Its processors, requested seconds, submission, queue and user codes.
-    waiting, running : float64, shape (n, 5)
-        The same of jobs that wait (``SINCE``: submission) and run (``SINCE``: start).
-    order : int64, shape (n,)
-        The running jobs in the order in which their requested time ends.
-    out : float64, shape (27,)
-        Written.
-    """
+    """Fill ``out`` with one number per `_QUEUE_FEATURES`."""
     out[:] = 0.0
-    _look_at_waiting(now, job, waiting, out)
-    busy = _look_at_running(now, job, running, out)
+    _count_waiting(now, job, waiting, out)
+    busy = _count_running(now, job, running, out)
     free = total - busy
     out[0] = free
     out[1] = 1.0 if free >= job[PROCESSORS] else 0.0
@@ -103,7 +152,7 @@ def queue_features(
 
 
 @compiled
-def _look_at_waiting(now: float, job: Floats, waiting: Floats, out: Floats) -> None:
+def _count_waiting(now: float, job: Floats, waiting: Floats, out: Floats) -> None:
     """Count, work and oldest age: of all, of the same queue and user, of jobs that may go first."""
     for i in range(len(waiting)):
         other = waiting[i]
@@ -135,7 +184,7 @@ def _look_at_waiting(now: float, job: Floats, waiting: Floats, out: Floats) -> N
 
 
 @compiled
-def _look_at_running(now: float, job: Floats, running: Floats, out: Floats) -> float:
+def _count_running(now: float, job: Floats, running: Floats, out: Floats) -> float:
     """Count, remaining work and age. Returns busy processors."""
     busy = 0.0
     for i in range(len(running)):
