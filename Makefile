@@ -1,11 +1,11 @@
-# One word each: setup, demo, test, check, bench. Everything they need they install.
+# One word each: setup, demo, test, check, bench, docs. Everything they need they install.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup system demo test check bench coverage clean
+.PHONY: setup system demo test check bench docs coverage clean
 
 setup: $(STAMP)  ## virtual environment with the project and its extras (idempotent)
 
@@ -37,6 +37,10 @@ check: setup  ## formatting, lint, types, layers, dependencies and their known v
 
 bench: setup  ## every benchmark, JSON to benchmarks/results/
 	$(BIN)/python -m benchmarks
+
+docs: setup  ## the documentation site in build/site; warnings are errors, nothing comes from the network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html, or serve it: $(BIN)/mkdocs serve"
 
 coverage: setup system
 	$(BIN)/python -m coverage run -m pytest
