@@ -16,7 +16,7 @@ from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.model.errors import BadInput
-from advisor.model.job import PLACEHOLDER_COMMENT, Job, JobOutcome, JobState, place_named
+from advisor.model.job import PLACEHOLDER_COMMENT, Job, JobOutcome, JobState, placeholder_target
 
 _WANTED: Final = (
     "JobIDRaw",  # first: a number
@@ -284,7 +284,7 @@ def _is_placeholder(record: dict[str, str], job_id: int, start: int | None, end:
 
     The comment is empty where the site does not keep comments (``AccountingStoreFlags``).
     """
-    other = place_named(record["JobName"])
+    other = placeholder_target(record["JobName"])
     if other is None or other >= job_id or record["Comment"] not in {"", PLACEHOLDER_COMMENT}:
         return False
     return start is None or end - start <= _MAX_PLACE_SECONDS

@@ -1,4 +1,4 @@
-"""The answer, and why: the reason is data (docs/designs/0001, idea 2)."""
+"""An advice and its reasons, as data (docs/designs/0001, idea 2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Placement(enum.StrEnum):
 
 
 class Capacity(enum.StrEnum):
-    """What kind of node to pay for, in the order it is preferred."""
+    """Kinds of cloud capacity, in order of preference."""
 
     RESERVED = "reserved"
     SPOT = "spot"
@@ -46,7 +46,7 @@ STAYS: Final = (Verdict.NO, Verdict.UNSURE)
 
 
 class Mode(enum.StrEnum):
-    """Whether advice changes anything."""
+    """Whether advice is only recorded or acted on."""
 
     SHADOW = "shadow"
     ACT = "act"
@@ -58,7 +58,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):
     Attributes
     ----------
     value : float
-        May be NaN (unknown) or infinite.
+        NaN means unknown; infinity is allowed.
     unit : str
         ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"USD/core-h"``, ``"cores"``, ``"nodes"``, ``"MiB"``,
         ``"jobs"`` or ``""`` for a ratio.
@@ -74,17 +74,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     question : Question
-        Which of the four.
-    verdict : Verdict
-        How it was answered.
+        One of the four.
     reason : str
         Stable code such as ``"rule.explicit_partition"`` or ``"turnaround.cloud_faster"``. The sentence
         shown to people is made from it by ``advisor.decide.explanation.wording``.
     numbers : tuple of (name, Quantity)
-        What the verdict rests on, in the order it is shown.
+        The numbers behind the verdict, in display order.
     detail : str
-        A short plain text where the code needs one (a rule's name, a feature); data from outside, escaped
-        by whoever prints it.
+        Short text where the reason needs one (a rule's name, a feature). It comes from outside: escape it
+        when printing.
     """
 
     question: Question
@@ -95,21 +93,22 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HedgeKind(enum.StrEnum):
-    """Why a job that starts in the cloud keeps its place on-premise."""
+    """Why a job that starts in the cloud keeps its on-premise queue position."""
 
     HEDGE = "hedge"
     SPECULATION = "speculation"
 
 
 class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A hedged start: in the cloud, with the job's place in the on-premise queue kept.
+    """A hedged start: in the cloud, while a placeholder keeps the job's on-premise queue position.
 
     Attributes
     ----------
     kind : HedgeKind
-        A hedge ends when the local slot comes or its cost is reached; a speculation is a short job's chance.
+        A hedge ends when the on-premise slot comes or its cost limit is reached; a speculation gives a job
+        that is probably short a bounded time in the cloud.
     stop_seconds : float
-        Longest stay in the cloud before the slot comes, seconds from the start there; may be infinite.
+        Longest run in the cloud before the slot comes, seconds; may be infinite.
     """
 
     kind: HedgeKind
@@ -117,14 +116,14 @@ class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A moved job's time limit: the cloud is slower, so it is given longer than its user asked for.
+    """A moved job's time limit, extended because the cloud is slower.
 
     Attributes
     ----------
     asked_seconds : float
-        The user's.
+        The user's limit.
     given_seconds : float
-        At most this; the hook sets less where the burst partition's MaxTime is less.
+        The extended limit; the hook lowers it to the burst partition's MaxTime.
     """
 
     asked_seconds: float
@@ -137,34 +136,31 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     advice_id : str
-        Unique; carried in the job's AdminComment, which is how outcomes find their advice again.
+        Unique; kept in the job's AdminComment, by which an outcome is matched with its advice.
     time : float
-        When it was given, seconds.
-    placement : Placement
-        Where the job should start.
+        Epoch seconds.
     partition : str or None
-        The partition to set; None when nothing is to be changed.
+        The partition to set; None changes nothing.
     capacity : Capacity or None
-        Answer to question 4 when the placement is the cloud.
+        Answer to question 4 for a job that moves.
     mode : Mode
-        In shadow mode everything is decided and logged and nothing changed.
+        In shadow mode advice is logged and changes nothing.
     answers : tuple of Answer
-        One per question that was asked, in order.
+        One for each question asked, in order.
     size : str
         ``"small"``, ``"large"`` or ``"unknown"``.
     prefer : tuple of str
         Node features to prefer.
     require : tuple of str
-        Node features without which the job must not start where it is moved to: a job that may not be
-        requeued never starts on spot.
+        Node features the job must have; they keep a job that may not be requeued off spot.
     priority_offset : int
-        Added to the job's priority (Slurm's site factor); positive puts it earlier. 0 changes nothing.
+        Added to the job's priority (Slurm's site factor); 0 changes nothing.
     time_limit : TimeLimit or None
-        None leaves the job's time limit as it is.
+        None keeps the job's time limit.
     origin : str or None
-        The partition it was moved from, where there are several: should it come back, it comes back there.
+        The partition the job was moved from, to which it would return; None where there is only one.
     hedge : Hedge or None
-        None: the job gives up its place on-premise when it starts in the cloud.
+        None: the job gives up its on-premise queue position.
     """
 
     advice_id: str
@@ -184,18 +180,18 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def decisive(self) -> Answer:
-        """The answer that settled it: the first NO or UNSURE, else the last."""
+        """The decisive answer: the first NO or UNSURE, else the last."""
         for answer in self.answers:
             if answer.verdict in STAYS:
                 return answer
         return self.answers[-1]
 
     def values(self) -> dict[str, float]:
-        """Every number the answers rest on, without its unit; where two carry one, the later's."""
+        """All numbers of the answers by name, without units; later answers win."""
         return {name: number.value for answer in self.answers for name, number in answer.numbers}
 
     def number(self, name: str) -> float | None:
-        """A number that an answer rests on, without its unit; where two answers carry one, the later's."""
+        """One number of the answers, without its unit; the latest answer wins."""
         for answer in reversed(self.answers):
             for other, quantity in answer.numbers:
                 if other == name:

@@ -1,15 +1,14 @@
-"""What cloud nodes have cost and who used them: the one place where money is added up and shared. Pure.
+"""The bill: what cloud nodes have cost and which accounts used them. All sums of money are made here.
 
-The rule. A node is paid for from its launch to its end, as EC2 bills it: by the second, 60 s at least, at the
+A node is paid for from its launch to its end, as EC2 bills it: by the second, 60 s at least, at the
 price of its market at that time. While jobs are on it they share its whole price by the cores they hold
-there, so cores that nobody asked for are paid by those who keep the node up. While no job is on it (its boot,
+there, so the price of its unused cores is shared by the jobs that keep the node up. While no job is on it (its boot,
 the time between jobs, the time until it is given back) its price is *idle* time, which is the site's. What
 jobs without an account use is neither: it is a row of its own. The rows add up to what the nodes have cost,
 to the last picodollar: shares are whole picodollars, and idle is the rest.
 
-Days are those of UTC, by which EC2 bills and caps begin anew. *Spent* is what was paid until now, *promised*
-what launched nodes are still expected to cost, and *predicted* what a decision reckoned with; they are never
-added without saying so.
+Days are days of UTC, by which EC2 bills and caps start anew. *Spent* is what was paid until now, *promised* what
+launched nodes are still expected to cost, *predicted* what a decision assumed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from itertools import pairwise
 from typing import Final
 
 MIN_SECONDS: Final = 60.0
-"""EC2 bills at least so much of an instance."""
+"""EC2 bills at least this much of an instance."""
 _DAY_SECONDS: Final = 86_400.0
 _HOUR_SECONDS: Final = 3_600.0
 _PICO: Final = 1e12
@@ -31,12 +30,12 @@ _PICO: Final = 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidTime:
-    """A stretch of an instance's life at one price.
+    """A part of an instance's life at one price.
 
     Attributes
     ----------
     instance_id, node : str
-        The instance, and the node it was.
+        The instance, and the Slurm node it served as.
     since, until : float
         Epoch seconds.
     usd_per_hour : float
@@ -61,13 +60,13 @@ class NodeUse:
     node : str
         The node.
     start, end : float
-        Epoch seconds; of a job that still runs, when it was seen last.
+        Epoch seconds; ``end`` of a running job is the last poll that showed it.
     processors : float
         Cores it held there.
     account : str
-        Who pays; empty for a job without an account.
+        Slurm account; empty for a job without one.
     is_final : bool
-        False while accounting has not said how it ended: what the queue showed holds until then.
+        False until accounting tells how the job ended; until then the queue's word is used.
     """
 
     job_id: int
@@ -81,7 +80,10 @@ class NodeUse:
 
 @dataclass(slots=True)
 class Rows:
-    """Three kinds of rows, and their sum; US dollars by the properties."""
+    """What accounts used, what jobs without an account used, idle time, and their sum.
+
+    Kept in picodollars, shown in US dollars.
+    """
 
     _spent: int = 0
     _by_account: dict[str, int] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class Rows:
 
     @property
     def idle_usd(self) -> float:
-        """What nobody used: boots, the time between jobs and after the last one."""
+        """Cost of boots and of the time between and after jobs."""
         return (self._spent - sum(self._by_account.values())) / _PICO
 
     @property
@@ -122,7 +124,7 @@ class Rows:
         self._spent += pico
 
     def use(self, account: str, pico: int) -> None:
-        """Count what of that a job used, picodollars."""
+        """Count the part of it that a job used, picodollars."""
         self._by_account[account] = self._by_account.get(account, 0) + pico
 
 
@@ -141,11 +143,11 @@ def bill(
     Parameters
     ----------
     paid : iterable of PaidTime
-        Of whole instances or parts of them; stretches of one instance do not overlap.
+        Instances or parts of their lives; parts of one instance do not overlap.
     uses : iterable of NodeUse
-        All that may overlap the period.
+        All uses that may overlap the period.
     since, until : float
-        The period, epoch seconds: what was paid before or after it is left out.
+        The period, epoch seconds.
     """
     days: dict[str, Rows] = {}
     for line in _lines(paid, uses):
@@ -163,7 +165,7 @@ def bill(
 
 
 def used(paid: Iterable[PaidTime], uses: Iterable[NodeUse]) -> dict[NodeUse, float]:
-    """US dollars of each use that paid time is known of, day by day as :func:`bill` counts them."""
+    """US dollars of each use whose node's paid time is known, counted by day as in :func:`bill`."""
     found: dict[NodeUse, int] = {}
     for line in _lines(paid, uses):
         for use in line.uses:
@@ -173,13 +175,13 @@ def used(paid: Iterable[PaidTime], uses: Iterable[NodeUse]) -> dict[NodeUse, flo
 
 
 def cost_by_day(since: float, until: float, usd_per_hour: float) -> dict[str, float]:
-    """US dollars of a stretch of time, by day of UTC."""
+    """US dollars of a period at one price, by day of UTC."""
     piece = PaidTime(instance_id="", node="", since=since, until=until, usd_per_hour=usd_per_hour)
     return {day: (_pico(piece, end) - _pico(piece, begin)) / _PICO for day, begin, end in _days(since, until)}
 
 
 def shares(held: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Who pays which share of a node now, from account and cores of the jobs on it; empty when it is idle."""
+    """Each account's share of a node's price, from account and cores of the jobs on it; empty when idle."""
     cores: dict[str, float] = {}
     for account, processors in held:
         cores[account] = cores.get(account, 0.0) + processors
@@ -193,12 +195,12 @@ def day_of(time: float) -> str:
 
 
 def midnight(time: float) -> float:
-    """When the day of UTC began that this moment is in, epoch seconds."""
+    """The midnight, UTC, at or before a time; epoch seconds."""
     return time - time % _DAY_SECONDS
 
 
 class _Line:
-    """One instance's time: what was paid, and who was there."""
+    """One instance: its paid time and the jobs that ran on it."""
 
     def __init__(self, paid: list[PaidTime], uses: list[NodeUse]) -> None:
         self.paid = sorted(paid, key=lambda piece: piece.since)
@@ -207,7 +209,7 @@ class _Line:
         self._times, self._per_core = self._accumulated()
 
     def _accumulated(self) -> tuple[list[float], list[float]]:
-        """Picodollars that one core held since the beginning has cost, at each moment something changed."""
+        """Cumulated picodollars of one held core, at each time at which jobs or the price changed."""
         came = [(use.start, 1, use.processors) for use in self.uses]
         went = [(use.end, -1, -use.processors) for use in self.uses]
         changes = sorted(came + went)
@@ -219,7 +221,7 @@ class _Line:
             while position < len(changes) and changes[position][0] <= begin:
                 jobs, cores = jobs + changes[position][1], cores + changes[position][2]
                 position += 1
-            cores = cores if jobs else 0.0  # differences of sums leave a rest
+            cores = cores if jobs else 0.0  # floating-point sums leave a remainder
             while piece < len(self.paid) and self.paid[piece].until <= begin:
                 piece += 1
             if jobs and piece < len(self.paid) and self.paid[piece].since <= begin:
@@ -228,7 +230,7 @@ class _Line:
         return times, per_core
 
     def share(self, use: NodeUse, begin: float, end: float) -> int:
-        """Picodollars of a use between two moments; a core's too few, so that idle time is never below 0."""
+        """Picodollars of a use between two times, rounded down so that idle time is never negative."""
         return max(0, math.floor(use.processors * (self._at(end) - self._at(begin) - 1.0)))
 
     def _at(self, time: float) -> float:
@@ -245,8 +247,8 @@ class _Line:
 def _lines(paid: Iterable[PaidTime], uses: Iterable[NodeUse]) -> Iterator[_Line]:
     """Each instance with the runs that were on it.
 
-    A node may be an instance's successor while the end of the one before was not seen yet: a run belongs to
-    the newest instance that was launched before it started.
+    A node name is used by one instance after another, and the end of the first may be seen late: a run belongs
+    to the newest instance that was launched before the run started.
     """
     of_instance: dict[tuple[str, str], list[PaidTime]] = {}
     for piece in paid:
@@ -271,12 +273,12 @@ def _instance(launches: Sequence[tuple[float, tuple[str, str]]], start: float) -
 
 
 def _pico(piece: PaidTime, time: float) -> int:
-    """What a piece has cost until then: differences of whole numbers add up to the whole."""
+    """Cost of a piece until a time. Whole picodollars, so that differences add up exactly."""
     return round((time - piece.since) * piece.usd_per_hour / _HOUR_SECONDS * _PICO)
 
 
 def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
-    """The days of a stretch of time, and what of it is in each."""
+    """Split a period at midnights, UTC: day, begin, end."""
     begin = since
     while begin < until:
         end = min(until, midnight(begin) + _DAY_SECONDS)
@@ -285,7 +287,7 @@ def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
 
 
 def as_rows(rows: Rows) -> Mapping[str, object]:
-    """The three kinds of rows and their sum as plain data, US dollars."""
+    """The rows as plain data, US dollars."""
     return {
         "spent_usd": rows.spent_usd,
         "by_account": rows.accounts,

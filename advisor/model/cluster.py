@@ -1,4 +1,4 @@
-"""The cluster at one moment, as a submission meets it."""
+"""The state of the cluster and its nodes at one moment."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import msgspec
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the queue looks like at a submission.
+    """Queue and running jobs at a submission.
 
     The first four numbers are Cunha et al. Table I, the rest Ambati et al. Table 1.
 
     Attributes
     ----------
     time : float
-        When it was true, seconds.
+        Seconds.
     queue_size : int
         Jobs waiting.
     queued_work_core_seconds : float
         Sum over waiting jobs of processors x requested time.
     remaining_work_core_seconds : float
-        Sum over running jobs of processors x what is left of the requested time (never below 0).
+        Sum over running jobs of processors x remaining requested time (at least 0).
     free_processors : int
-        Processors nobody holds.
+        Idle processors.
     total_processors : int
         Processors of the fixed (on-premise and reserved) partition.
     running_jobs : int
         Jobs running.
     running_mean_processors, running_mean_age_seconds : float
-        Mean processors of running jobs; mean time they have been running. 0 when nothing runs.
+        Means over running jobs; the age is the time since the start. 0 when nothing runs.
     waiting_mean_processors, waiting_mean_age_seconds : float
-        The same of waiting jobs; the age is the time waited so far. 0 when nothing waits.
+        Means over waiting jobs; the age is the time since the submission. 0 when nothing waits.
     """
 
     time: float
@@ -69,12 +69,9 @@ class NodePower(enum.StrEnum):
 class Node:
     """One node as Slurm shows it.
 
-    ``states`` are Slurm's own words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Words nobody
-    here knows are kept: policy asks the named predicates and does nothing about what it does not know
-    (docs/faults.md, F16).
-
-    ``features`` are those the node may have, ``active_features`` those it has now (None: not told); jobs are
-    matched with the active ones. ``weight``: Slurm fills nodes of low weight first (None: not told).
+    ``states`` are Slurm's words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Unknown words are
+    kept; policy uses the predicates below and ignores the rest (docs/faults.md, F16). Jobs are matched with
+    ``active_features``, a subset of ``features``. Slurm fills nodes of low ``weight`` first. None: not known.
     """
 
     name: str
@@ -95,7 +92,7 @@ class Node:
 
     @property
     def is_down(self) -> bool:
-        """True when Slurm will not use the node before somebody acts."""
+        """True when Slurm does not use the node until an admin acts."""
         return bool(self.states & {"DOWN", "FAIL", "ERROR"})
 
     @property
@@ -110,13 +107,13 @@ class Node:
 
     @property
     def power(self) -> NodePower:
-        """Power state; ``UNKNOWN`` is answered by doing nothing."""
+        """Power state; nothing is done about ``UNKNOWN``."""
         if "POWERING_DOWN" in self.states:
             return NodePower.POWERING_DOWN
         if "POWERING_UP" in self.states:
             return NodePower.POWERING_UP
         if "POWERED_DOWN" in self.states or ("POWER_DOWN" in self.states and not self.is_busy):
-            return NodePower.DOWN  # marked to go down after its job, it is up until then
+            return NodePower.DOWN  # a busy node with POWER_DOWN stays up until its job ends
         if self.states & {"IDLE", "ALLOCATED", "MIXED", "COMPLETING"}:
             return NodePower.UP
         return NodePower.UNKNOWN

@@ -1,4 +1,4 @@
-"""One root error and the three things a caller can do about one.
+"""One root error and the three ways in which a caller can react to one.
 
 Errors are told apart by class and code, never by message text (docs/designs/0001, rule 5).
 """
@@ -9,10 +9,7 @@ from __future__ import annotations
 class AdvisorError(Exception):
     """Root of every error this package raises on purpose.
 
-    Attributes
-    ----------
-    code : str
-        Stable short name of what went wrong, e.g. ``"trace.malformed"``. Metrics and logs count by it.
+    ``code`` is a stable short name such as ``"trace.malformed"``, by which metrics and logs count.
     """
 
     code: str = "advisor.error"
@@ -30,19 +27,19 @@ class RetryLater(AdvisorError):
 
 
 class UseFallback(AdvisorError):
-    """One way is closed, another one is open: no capacity in a pool, no estimate, no snapshot."""
+    """The caller should use its fallback: no capacity in a pool, no estimate, no snapshot."""
 
     code = "advisor.use_fallback"
 
 
 class TellAdmin(AdvisorError):
-    """Only a person can mend it: permissions, quota, a broken configuration."""
+    """Only an admin can mend it: permissions, a quota, a broken configuration."""
 
     code = "advisor.tell_admin"
 
 
 class BadInput(TellAdmin):
-    """What came in cannot be used; the command line exits with code 2.
+    """Input or configuration that cannot be used; the command line exits with code 2.
 
     Parameters
     ----------

@@ -8,26 +8,26 @@ import msgspec
 
 
 def holds(lower: float, truth: float, upper: float) -> bool:
-    """Whether an interval holds a truth; its ends belong to it. Coverage means this wherever it is shown."""
+    """Whether a closed interval contains the true value: the one definition of coverage."""
     return lower <= truth <= upper
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A predicted time and how far to trust it (Cunha et al., Eq. 3 and 4).
+    """A predicted time and its uncertainty (Cunha et al., Eq. 3 and 4).
 
     Attributes
     ----------
     seconds : float
-        The estimate; NaN when nothing can be said (no neighbours, all kernels underflowed).
+        The estimate; NaN when there is none (no neighbours, all kernels underflowed).
     variance : float
-        Unbiased weighted variance in seconds squared; infinite when the kernel sum is at most 1, where
-        Eq. 4 has no meaning.
+        Unbiased weighted variance, seconds squared; infinite where the kernel sum is at most 1 and Eq. 4 is
+        undefined.
     lower, upper : float
         Bounds of the ``coverage`` interval in seconds; NaN where the estimator has none.
     coverage : float
         Nominal coverage of ``[lower, upper]``, 0 to 1.
     neighbours : int
-        Cases the estimate rests on.
+        Cases used.
     quantiles : tuple of float
         Equally likely values of the predictive distribution in seconds, ascending; empty where the estimator
         gives none (the published one).
@@ -43,7 +43,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_usable(self) -> bool:
-        """False where only the conservative answer is allowed."""
+        """False where there is no estimate."""
         return math.isfinite(self.seconds)
 
     @property
@@ -61,7 +61,7 @@ class SizeEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     is_small : bool
-        The class at the probability cut in force.
+        The class at the current probability threshold.
     probability_small : float
         The forest's vote for small, 0 to 1; 0 while there is no forest (first week: everything is large).
     divider_seconds : float
@@ -77,7 +77,7 @@ NO_SIZE = SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=ma
 
 
 class Estimates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything the decision may rest on, for one job."""
+    """All forecasts of one job that a decision uses."""
 
     wait: Estimate = NO_ESTIMATE
     run: Estimate = NO_ESTIMATE

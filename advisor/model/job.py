@@ -1,4 +1,4 @@
-"""A job as it is known at its submission, and what became of it."""
+"""A job as known at its submission, and its outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 PLACEHOLDER_PREFIX: Final = "place-of-"
-"""What the name of a placeholder begins with; the id of the job whose place it keeps follows."""
+"""Prefix of a placeholder's name; the id of the job it stands for follows."""
 PLACEHOLDER_COMMENT: Final = "Burst Advisor keeps the place of a job that runs in the cloud"
 """Comment of a placeholder."""
 _COUNTER: Final = re.compile(r"\d+")
@@ -19,14 +19,14 @@ _PLACEHOLDER: Final = re.compile(re.escape(PLACEHOLDER_PREFIX) + r"(\d{1,10})")
 
 @lru_cache(maxsize=65_536)
 def family(name: str | None) -> str | None:
-    """A job name without its counters: ``run_017`` and ``run_018`` are the same work."""
+    """A job name without its counters: ``run_017`` and ``run_018`` are one application."""
     if name is None or name.isdecimal():
         return name
     return _COUNTER.sub("#", name)
 
 
-def place_named(name: str | None) -> int | None:
-    """Tell from a job's name whose place it keeps; None for a job that does work of its own."""
+def placeholder_target(name: str | None) -> int | None:
+    """The id of the job a placeholder stands for, from its name; None for any other job."""
     if not name or not name.startswith(PLACEHOLDER_PREFIX):
         return None
     match = _PLACEHOLDER.fullmatch(name)
@@ -34,7 +34,7 @@ def place_named(name: str | None) -> int | None:
 
 
 class JobState(enum.StrEnum):
-    """How a job ended (Slurm's words; SWF status numbers are mapped to them)."""
+    """How a job ended, in Slurm's words."""
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -47,11 +47,11 @@ class JobState(enum.StrEnum):
 
 
 CUT_SHORT: Final = frozenset({JobState.NODE_FAIL, JobState.PREEMPTED})
-"""Ends that came from outside: nobody knows how long the job would have run. Slurm mostly runs it again."""
+"""Ends that the job did not cause: its full run time is unknown, and Slurm usually requeues it."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One submission: everything that may be known before the job has an outcome.
+    """One submission: everything that is known before the job has an outcome.
 
     ``None`` always means unknown or not asked for; HEOM counts an unknown as distance 1 (Cunha et al.,
     section IV-A).
@@ -86,26 +86,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a job
         on-premise.
     node_list : str or None
-        Nodes the user named (``--nodelist``): his explicit word, so the job stays.
+        Nodes named by the user (``--nodelist``); keeps a job on-premise.
     interactive : bool
         True for srun and salloc (no batch script).
     explicit_partition : bool
-        True when the user named a partition. What a user said explicitly always wins.
+        True when the user named a partition; the advisor never overrides it.
     heterogeneous : bool
         True for a component of a heterogeneous job.
     memory_mb_per_node : int or None
         Memory each of its nodes must have in MiB, where the user asked for it so (``--mem``).
     explicit_time_limit : bool
-        True when ``requested_time`` is the user's own word and not the partition's default.
+        True when the user requested the time, False for the partition's default.
     interruptions : int
-        How often EC2 took its node back; 0 at its submission.
+        Spot interruptions so far; 0 at its submission.
     deferred : bool
         True for a job submitted held, or to begin later.
     burst_buffer : str or None
         As submitted; keeps a job on-premise.
     plain_constraint : bool
-        Whether its constraint expression is empty or joins features by ``&`` only, and is not long, so that
-        one more may be asked for.
+        True when a feature can be added to its constraint: it is empty or joined by ``&`` only, and short.
     """
 
     job_id: int
@@ -140,13 +139,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     plain_constraint: bool = True
 
     @property
-    def keeps_place_of(self) -> int | None:
-        """The job whose place on-premise this one keeps; None for a job that does work of its own."""
-        return place_named(self.name)
+    def placeholder_for(self) -> int | None:
+        """The job for which this one is the placeholder; None for any other job."""
+        return placeholder_target(self.name)
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A finished job: the submission and what became of it.
+    """A finished job: its submission and its outcome.
 
     Attributes
     ----------
@@ -161,10 +160,10 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     restarts : int
         How often it was requeued.
     first_start_time : float or None
-        Of a job that was requeued: its first start in the partition in which it ended; None where that is not
-        known. What it spent elsewhere before, while a place was kept for it, was waiting for that one.
+        First start of a requeued job in the partition in which it ended; None where unknown. Time in another
+        partition before that, while a placeholder stood for it, counts as waiting.
     partition : str or None
-        Where it really ran.
+        Where it ran.
     nodes : str or None
         Node list expression.
     advice_id : str or None
@@ -184,12 +183,12 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether its last run ended by itself; else its run time says only how long it ran at least."""
+        """Whether its last run was complete; else its run time is only a lower bound."""
         return self.state not in CUT_SHORT
 
     @property
     def first_wait_seconds(self) -> float | None:
-        """What the queue made it wait, seconds: until its first start; None where that is not known."""
+        """Seconds from submission to the first start; None where unknown."""
         first = self.first_start_time if self.restarts else self.start_time
         return None if first is None else first - self.job.submit_time
 

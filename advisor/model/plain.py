@@ -1,4 +1,4 @@
-"""Records, arrays and enums as what JSON knows."""
+"""Conversion of records, arrays and enums to JSON types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 
 def plain(value: Any) -> Any:
-    """Turn records, arrays and enums into what JSON knows; NaN and infinities become null."""
+    """Convert to JSON types; NaN and infinities become null."""
     match value:
         case None | bool() | int() | str():
             return value.value if isinstance(value, enum.Enum) else value

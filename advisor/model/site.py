@@ -1,4 +1,4 @@
-"""Everything outside the job itself that a decision may look at."""
+"""The state of the site that a decision may use: cluster, cloud, budgets, what was learned."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NOTHING: Final = MappingProxyType[str, float]({})
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """When cloud nodes of one kind have room for jobs of one size, behind all that wait there already.
+    """When cloud nodes of one kind have room for jobs of one size, after all jobs that already wait there.
 
     Attributes
     ----------
     processors : int
-        Size of a place: so many processors on one node.
+        Size of one place: processors on one node.
     free : int
         Places that are free now, on nodes that are up or powered down.
     later : tuple of float
-        When further places are expected to come free, seconds on the clock of ``SiteState.time``, ascending;
-        the first hundreds of them.
+        Expected times at which further places become free, seconds on the clock of ``SiteState.time``,
+        ascending; the first few hundred.
     total : int
         All places, free and taken.
     """
@@ -43,41 +43,41 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     boot_seconds : float or None
-        Learned boot time; None until enough boots were seen (the setting holds then).
+        Learned boot time; None, and the setting is used, until enough boots were seen.
     reserved_free_nodes : int
-        Reserved instances nobody uses.
+        Idle reserved instances.
     spot_open, on_demand_open : bool
-        False while every pool of that option is closed by its breaker.
+        False while the circuit breakers of all pools of that option are open.
     protected : str
-        Why nothing is sent to the cloud at all (ten boot failures, unreadable API); empty when all is well.
+        Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is well.
     spent_today_usd, promised_usd : float
-        What nodes have cost since midnight UTC, and what launched nodes and moved jobs that still wait are
-        expected to cost. Caps hold for both together.
+        Cost of nodes since midnight UTC, and the expected cost of launched nodes and of moved jobs that
+        still wait. Caps apply to the sum.
     spent_today_by_account, promised_by_account : mapping
         The same per account.
     spot_usd_per_core_hour, on_demand_usd_per_core_hour : float or None
-        Last good prices; None until known (the settings hold then).
+        Last known prices; None, and the settings are used, until there are any.
     nodes_up : int
         Cloud nodes running or booting.
     nodes_total : int
-        Cloud nodes the burst partition has; 0 when unknown.
+        Cloud nodes of the burst partition; 0 when unknown.
     processors_per_node : int
         Processors of the smallest cloud node; 0 when unknown.
     memory_mb_per_node : int
         Memory of the smallest cloud node in MiB; 0 when unknown.
     features : tuple of str
-        Node features every cloud node has: a job that asks for another one would never start there.
+        Features that every cloud node has. A job that asks for another feature would never start there.
     nodes_with : mapping
-        How many usable cloud nodes have each feature. slurmctld refuses a job that asks for, or prefers, a
-        feature of fewer nodes than it needs.
+        Number of usable cloud nodes by feature. slurmctld refuses a job that requires or prefers a feature
+        of fewer nodes than the job needs.
     steady_free_nodes : int
-        Idle cloud nodes that are marked as expected to stay (``matching.steady_feature``).
+        Idle cloud nodes marked as likely to survive (``matching.steady_feature``).
     rooms : dict
         The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot; ``on-demand``,
         ``reserved``: those with that feature) its rooms, from small places to whole nodes. A kind that is not
         named is as ``""``; none at all: nothing is known of the queue.
     taken_processors : int
-        What jobs moved since the look have taken of them; a job on several nodes takes whole ones.
+        Processors taken by jobs moved since the last poll; a job on several nodes takes whole nodes.
     """
 
     boot_seconds: float | None = None
@@ -102,28 +102,27 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taken_processors: int = 0
 
     def nodes_needed(self, job: Job) -> int | None:
-        """Cloud nodes that one task of a job needs, at least one; None where nobody can tell.
+        """Cloud nodes that one task of a job needs, at least one.
 
-        That is while the size of a node is unknown and the job names no number. A job that asks for 0 nodes
-        asks for none in particular.
+        None while the size of a node is unknown and the job requests no number of nodes (0 is no request).
         """
         if not self.processors_per_node:
             return job.nodes or None
         return max(job.nodes or 1, -(-job.processors // self.processors_per_node))
 
     def nodes_at_most(self, job: Job) -> int:
-        """The same, where nobody can tell one core to a node: nothing is promised that is not there."""
+        """Like `nodes_needed`; where that is unknown, one node for each core, the worst case."""
         return self.nodes_needed(job) or max(1, job.processors)
 
     def processors_taken_by(self, job: Job) -> int:
-        """What all tasks of a job take of the cloud: its processors, or whole nodes if it needs several."""
+        """Processors that all tasks of a job take; whole nodes where one task needs several."""
         nodes = self.nodes_at_most(job)
         return job.array_tasks * (nodes * (self.processors_per_node or 1) if nodes > 1 else job.processors)
 
     def committed(
         self, usd: float, by_account: Mapping[str, float], reserved_nodes: int, processors: int = 0
     ) -> CloudState:
-        """The cloud with so many dollars more promised today, so many reserved nodes and processors taken."""
+        """Return the state after a move: more dollars promised, reserved nodes and processors taken."""
         by_account_now = self.promised_by_account
         if by_account:
             promised = dict(by_account_now)
@@ -140,7 +139,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Earned(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What some moves brought, counted when the jobs had ended.
+    """What some moves saved, counted after the jobs ended.
 
     Attributes
     ----------
@@ -164,7 +163,7 @@ class Earned(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What moving jobs has brought so far: the right to risk anything.
+    """What moving jobs has saved so far, which bounds what further moves may risk.
 
     Every job whose expected gain is large enough counts, moved or not.
 
@@ -174,10 +173,10 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         By the probability of being faster that was forecast (`advisor.decide.submission.record.bands`),
         least likely first; empty: nothing yet.
     at_risk_seconds : float
-        What jobs in the cloud now could lose at worst.
+        Worst-case loss of the jobs that are in the cloud now.
     may_lose_seconds : float or None
-        What they may lose: what moves have won and lost so far, and ``placement.loss_share`` of what a
-        clairvoyant would have saved. None where nobody counts it.
+        The loss that is allowed: what moves have saved and lost so far, plus ``placement.loss_share`` of what
+        a clairvoyant would have saved. None where it is not counted.
     """
 
     bands: tuple[Earned, ...] = ()
@@ -191,9 +190,9 @@ class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     scale : float
-        a, seconds squared: variance of the wait tolerated where the cloud costs nothing.
+        a, seconds squared: tolerated variance of the wait where the cloud costs nothing.
     decay : float
-        b, without a unit.
+        b, dimensionless.
     """
 
     scale: float
@@ -201,20 +200,20 @@ class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """On-premise nodes on which jobs may start, alike in what they have to give.
+    """On-premise nodes with free processors that offer the same resources.
 
     Attributes
     ----------
     nodes : int
-        How many are alike.
+        Number of such nodes.
     processors : int
-        Processors of each that no job holds, at least 1.
+        Free processors of each, at least 1.
     memory_mb : int
-        Memory of each in MiB; 0 on nodes that run jobs, for what those use is not known.
+        Memory of each in MiB; 0 on nodes that run jobs, whose use is not known.
     features : tuple of str
-        Features that each has now.
+        Active features of each.
     partitions : tuple of str
-        On-premise partitions that each is in.
+        On-premise partitions of each.
     """
 
     nodes: int
@@ -225,16 +224,16 @@ class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was learned of the performance ratio of one partition or application.
+    """The learned performance ratio of one partition or application.
 
     Attributes
     ----------
     factor : float
-        Times the site's s(c).
+        Multiplies the site's s(c).
     deviation : float
-        Standard deviation of the logarithm of the ratio of a job there: 0.1 is give or take 10 %.
+        Standard deviation of the logarithm of a job's ratio: 0.1 is about 10 %.
     jobs : int
-        Cloud runs it rests on.
+        Cloud runs it was learned from.
     """
 
     factor: float
@@ -250,11 +249,11 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     overhead, baseline : float
         o and i of the site.
     deviation : float
-        Of the logarithm of the ratio of a job of which nothing more is known.
+        Standard deviation of the logarithm of the ratio of any job.
     jobs : int
-        Cloud runs it rests on.
+        Cloud runs it was learned from.
     partitions, applications : dict of str to Ratio
-        Those seen often enough: by the partition a job was submitted to, and by its name without counters.
+        Those with enough runs, by the partition of submission and by the job name without counters.
     """
 
     overhead: float
@@ -265,7 +264,7 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     applications: dict[str, Ratio] = {}
 
     def of(self, processors: int, partition: str | None, application: str | None) -> Ratio:
-        """The ratio of one job; its ``factor`` is the whole of s(c), and ``jobs`` those nearest to it."""
+        """The ratio of one job: ``factor`` is s(c) itself, ``jobs`` the runs of its closest group."""
         line = self.overhead * processors + self.baseline
         nearest = (line, self.deviation, self.jobs)
         for kept, name in ((self.partitions, partition), (self.applications, application)):
@@ -276,30 +275,30 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Cluster and cloud as one submission meets them.
+    """Cluster and cloud at one submission.
 
     Attributes
     ----------
     time : float
         Now, seconds since the epoch (in a replay: since the log's start).
     cluster : ClusterState or None
-        None when there is no snapshot or it is too old to be believed: doubt means on-premise.
+        None when there is no snapshot or it is too old; jobs then stay on-premise.
     cloud : CloudState
-        The cloud side.
+        The cloud.
     record : TrackRecord or None
-        None where nobody keeps one: the advisor's own rule then asks for no record.
+        None where no record is kept; the rule then requires none.
     hedge_price : float or None
-        Seconds of turnaround that a core-second of a hedge must bring; None where none is known.
+        Seconds of turnaround that a core-second of a hedge must save; None while unknown.
     hedge_left_core_seconds : float or None
-        Core-seconds that hedges may still reserve; None where there is no budget.
+        Core-seconds that hedges may still reserve; None without a budget.
     cutoff : Cutoff or None
-        The published rule's cutoff as a backtest on the site's jobs has chosen it; None: none has.
+        The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
     waiting_price : float or None
-        Core-seconds worth paying to save a job one second of waiting; None where none is known.
+        Core-seconds worth paying to save one second of waiting; None while unknown.
     free_nodes : tuple of FreeNodes, or None
-        Nodes with free processors at the last look; None where only their sum is known.
+        Nodes with free processors at the last poll; None where only their sum is known.
     ratios : PerformanceRatios or None
-        s(c) as learned; None: nothing ran on both sides yet, the settings say it.
+        The learned s(c); None, and the settings are used, until jobs ran on both sides.
     """
 
     time: float

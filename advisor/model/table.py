@@ -1,4 +1,4 @@
-"""Many finished jobs as columns: what replays, simulations and training work on."""
+"""Finished jobs as columns, for replays, simulations and training."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ class JobTable:
     executable : int64
         Code of the job's name or executable (SWF column 14); all ``UNKNOWN_CODE`` when not given.
     requeued_seconds : float64
-        Of a job that was requeued, seconds from its first start to its last one; NaN where the first is not
-        known. All 0 when not given.
+        Seconds from the first to the last start of a requeued job; NaN where the first is unknown. Default 0.
     is_whole : bool
-        False where the last run was cut short (its node failed, it was preempted). All True when not given.
+        False where the last run was cut short (node failure, preemption). Default True.
     start_of_log : float
         Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week days.
     utc_offset_seconds : float
-        The site's offset from UTC, so that midnight is the users' midnight.
+        The site's offset from UTC.
     total_processors : int
         Processors of the machine (header ``MaxProcs``); 0 when unknown.
     name : str
-        Where the jobs come from, for titles.
+        Name of the log, for titles.
     names : mapping of str to tuple of str
         By column (``user``, ``group``, ``queue``, ``executable``): the text behind each code,
         ``names[column][code]``. A column without an entry has codes that are names themselves: 95 is user
@@ -98,16 +97,16 @@ class JobTable:
 
     @property
     def first_wait(self) -> NDArray[np.float64]:
-        """Seconds from submission to the *first* start: what the queue made a job wait; NaN: not known."""
+        """Seconds from submission to the first start; NaN where unknown."""
         return self.wait - self.requeued_seconds
 
     @property
     def whole_run(self) -> NDArray[np.float64]:
-        """Run times; NaN where the run was cut short, so that nobody knows what it would have been."""
+        """Run times; NaN where the run was cut short."""
         return np.where(self.is_whole, self.run, np.nan)
 
     def select(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Self:
-        """The same table with some rows only (boolean mask, row numbers or slice), in that order."""
+        """Select rows by boolean mask, row numbers or slice, in that order."""
         columns = {
             column.name: getattr(self, column.name)[rows]
             for column in fields(self)

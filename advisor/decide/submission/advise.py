@@ -195,7 +195,7 @@ def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:
 def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:
     """``unknown`` while there is no divider: the first week, or size classes switched off."""
     # a placeholder does no work: how long it runs says nothing, and its place is another job's
-    if job.keeps_place_of is not None or not settings.size.enabled:
+    if job.placeholder_for is not None or not settings.size.enabled:
         return "unknown"
     size = estimates.size
     if math.isnan(size.divider_seconds):

@@ -63,7 +63,7 @@ def is_special(job: Job, settings: Settings) -> bool:
         or job.interactive
         or job.heterogeneous
         or (job.deferred and not settings.rules.move_deferred)
-        or job.keeps_place_of is not None
+        or job.placeholder_for is not None
     )
 
 
@@ -109,7 +109,7 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
     burst = settings.cluster.burst_partition
     if partitions == (burst,):
         return _no(Reason.EXPLICIT_BURST, burst)
-    if job.keeps_place_of is not None:
+    if job.placeholder_for is not None:
         return _no(Reason.KEEPS_A_PLACE, job.name)
     if job.explicit_partition and not settings.rules.move_explicit_partition:
         return _no(Reason.EXPLICIT_PARTITION, job.queue)

@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.decide.matching.acquirer import AcquirerRules, acquire
 from advisor.decide.matching.matching import LITERAL, NOWHERE, OURS, MatchRules, match, most_stable
-from advisor.model.node_view import NODE_SIGHT, NodeView
+from advisor.model.node_view import NODE_RECORD, NodeView
 from advisor.papers.stability.giving_way import least_lost
 from advisor.papers.stability.world import _kernel
 from advisor.papers.stability.world.baselines import Shrinks, any_node, lasting_node
@@ -157,7 +157,7 @@ class Run:
         self._target_cores = float(changes.cores[had].sum())
         self._others = bool(np.any(~had))  # else the provider has none to give instead
         running = max(1, int(self.cluster.state.running.size))
-        self._room = (np.zeros(changes.nodes, NODE_SIGHT), np.zeros(running), np.zeros(running, np.int64))
+        self._room = (np.zeros(changes.nodes, NODE_RECORD), np.zeros(running), np.zeros(running, np.int64))
 
     def to_end(self, progress: Progress | None = None) -> Outcome:
         """Go on until every task is done."""

@@ -116,7 +116,7 @@ class Placing:
             job_id = queued.job.job_id
             if job_id in self._record or queued.restarts or self._record.is_full:
                 continue
-            if queued.job.keeps_place_of is not None:
+            if queued.job.placeholder_for is not None:
                 continue
             if queued.partitions != (self._settings.cluster.burst_partition,):
                 continue

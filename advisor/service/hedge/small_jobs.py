@@ -88,7 +88,7 @@ class SmallJobs:
 
     def _was_put_first(self, queued: QueuedJob) -> bool:
         # one that a crash kept from being requeued is in the record, and still in its first run
-        if queued.state != RUNNING or queued.restarts or queued.job.keeps_place_of is not None:
+        if queued.state != RUNNING or queued.restarts or queued.job.placeholder_for is not None:
             return False
         advice = parse_admin_comment(queued.admin_comment)
         fixed = self._settings.cluster.on_premise_partitions

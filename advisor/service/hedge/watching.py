@@ -222,7 +222,7 @@ class WatchLoop:
             self._settle(kept, "it may not be requeued any more")
             return
         place = seen.get(kept.placeholder)
-        if place is not None and place.job.keeps_place_of != kept.job_id:
+        if place is not None and place.job.placeholder_for != kept.job_id:
             place = None
         if kept.phase is Phase.PLACING:
             # no placeholder could be had so far: the stop-loss holds all the same

@@ -89,7 +89,7 @@ class PerformanceRatioBook:
         job = outcome.job
         if outcome.state is not JobState.COMPLETED or outcome.run_seconds <= 0.0:
             return
-        if job.user is None or job.name is None or job.keeps_place_of is not None:
+        if job.user is None or job.name is None or job.placeholder_for is not None:
             return
         in_cloud = outcome.partition == self._settings.cluster.burst_partition
         partition = self._home(job) if in_cloud else outcome.partition

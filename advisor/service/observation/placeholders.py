@@ -17,7 +17,7 @@ from advisor.slurm.protocol import JobView, QueuedJob
 _ROUNDING_SECONDS: Final = 1.0
 
 
-def keeps_place_of(queued: QueuedJob, users: Mapping[int, str | None]) -> int | None:
+def placeholder_for(queued: QueuedJob, users: Mapping[int, str | None]) -> int | None:
     """Id of the job whose place a job keeps, by name, comment and user; None for all others.
 
     Parameters
@@ -28,7 +28,7 @@ def keeps_place_of(queued: QueuedJob, users: Mapping[int, str | None]) -> int | 
         Users of the jobs in the queue. A job that is not in it may have ended.
     """
     job = queued.job
-    other = job.keeps_place_of
+    other = job.placeholder_for
     if other is None or job.job_id <= other or job.comment != PLACEHOLDER_COMMENT:
         return None
     return other if users.get(other, job.user) == job.user else None
@@ -51,10 +51,10 @@ def standing_for_others(jobs: Sequence[QueuedJob]) -> dict[int, int]:
 def placeholders_of(jobs: Sequence[QueuedJob]) -> dict[int, list[QueuedJob]]:
     """All placeholders in the queue, by the job whose place they keep, which may have ended."""
     found: dict[int, list[QueuedJob]] = {}
-    if any(queued.job.keeps_place_of is not None for queued in jobs):
+    if any(queued.job.placeholder_for is not None for queued in jobs):
         users = users_of(jobs)
         for queued in jobs:
-            other = keeps_place_of(queued, users)
+            other = placeholder_for(queued, users)
             if other is not None:
                 found.setdefault(other, []).append(queued)
     return found

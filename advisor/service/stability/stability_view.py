@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.matching.matching import NOWHERE, OURS, MatchRules, match
-from advisor.model.node_view import NODE_SIGHT, NodeView
+from advisor.model.node_view import NODE_RECORD, NodeView
 from advisor.predict.survival.pool_survival import PoolSurvival
 from advisor.service.cloud.money import expected_seconds
 from advisor.service.observation.site_view import jobs_by_node, processors_on_a_node
@@ -56,7 +56,7 @@ def observed_node(
     freed : collection of str
         Nodes to be looked at as if they were free: what would be decided the moment they are.
     """
-    records = np.zeros(len(nodes), NODE_SIGHT)
+    records = np.zeros(len(nodes), NODE_RECORD)
     remaining: list[float] = []
     held: list[int] = []
     on_node = jobs_by_node(snapshot)

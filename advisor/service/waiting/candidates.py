@@ -27,7 +27,7 @@ def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None
     """
     job = queued.job
     recorded = parse_admin_comment(queued.admin_comment)
-    is_plain = queued.array_job_id == job.job_id and job.array_tasks == 1 and job.keeps_place_of is None
+    is_plain = queued.array_job_id == job.job_id and job.array_tasks == 1 and job.placeholder_for is None
     if recorded is None or not is_plain or queued.restarts:
         return None
     if queued.state != PENDING or queued.reason not in _WAITS_FOR_ROOM:

@@ -22,7 +22,7 @@ from advisor.decide.matching.matching import (
     match,
     most_stable,
 )
-from advisor.model.node_view import NODE_SIGHT, NodeView
+from advisor.model.node_view import NODE_RECORD, NodeView
 from advisor.predict.survival import _hazard
 from advisor.predict.survival._hazard import AGES
 from advisor.predict.survival.survival import Stability
@@ -32,7 +32,7 @@ HOUR = 3600.0
 
 def sight(rows: list[tuple[int, float, list[tuple[float, int]]]]) -> NodeView:
     """Rows of (cores, age, [(seconds until a task ends, its cores)])."""
-    nodes = np.zeros(len(rows), NODE_SIGHT)
+    nodes = np.zeros(len(rows), NODE_RECORD)
     remaining, held = [], []
     for node, (cores, age, running) in zip(nodes, rows, strict=True):
         node["age"], node["cores"], node["open"] = age, cores, 1
