@@ -2,13 +2,14 @@
 
 A node is paid for from its launch to its end, as EC2 bills it: by the second, 60 s at least, at the
 price of its market at that time. While jobs are on it they share its whole price by the cores they hold
-there, so the price of its unused cores is shared by the jobs that keep the node up. While no job is on it (its boot,
+there, so the price of its unused cores is shared by the jobs that keep the node up. While no job is on it
+(its boot,
 the time between jobs, the time until it is given back) its price is *idle* time, which is the site's. What
 jobs without an account use is neither: it is a row of its own. The rows add up to what the nodes have cost,
 to the last picodollar: shares are whole picodollars, and idle is the rest.
 
-Days are days of UTC, by which EC2 bills and caps start anew. *Spent* is what was paid until now, *promised* what
-launched nodes are still expected to cost, *predicted* what a decision assumed.
+Days are days of UTC, by which EC2 bills and caps start anew. *Spent* is what was paid until now,
+*promised* what launched nodes are still expected to cost, *predicted* what a decision assumed.
 """
 
 from __future__ import annotations
@@ -247,8 +248,8 @@ class _Line:
 def _lines(paid: Iterable[PaidTime], uses: Iterable[NodeUse]) -> Iterator[_Line]:
     """Each instance with the runs that were on it.
 
-    A node name is used by one instance after another, and the end of the first may be seen late: a run belongs
-    to the newest instance that was launched before the run started.
+    A node name is used by one instance after another, and the end of the first may be seen late: a run
+    belongs to the newest instance that was launched before the run started.
     """
     of_instance: dict[tuple[str, str], list[PaidTime]] = {}
     for piece in paid:

@@ -69,7 +69,8 @@ class NodePower(enum.StrEnum):
 class Node:
     """One node as Slurm shows it.
 
-    ``states`` are Slurm's words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Unknown words are
+    ``states`` are Slurm's words (``IDLE``, ``ALLOCATED``, ``CLOUD``, ``POWERED_DOWN``, ...). Unknown words
+    are
     kept; policy uses the predicates below and ignores the rest (docs/faults.md, F16). Jobs are matched with
     ``active_features``, a subset of ``features``. Slurm fills nodes of low ``weight`` first. None: not known.
     """
