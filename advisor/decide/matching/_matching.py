@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from advisor.compiled import compiled
 from advisor.model.node_view import NodeRecords, NodeView
-from advisor.predict.survival._hazard import stays, wasted
-from advisor.predict.survival.survival import Stability
+from advisor.predict.survival.hazard import stays, wasted
+from advisor.predict.survival.node_survival import SurvivalModel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -111,14 +111,14 @@ def _timetable(sight: NodeView, depth: int) -> Timetable:
 
 
 @compiled
-def chance(node: NodeRecords, stability: Stability, at: int, wait: float, during: float) -> float:
+def chance(node: NodeRecords, stability: SurvivalModel, at: int, wait: float, during: float) -> float:
     """P_c of Eq. 1 for a task that starts in ``wait`` seconds on node number ``at``."""
     unchanged = stays(stability.hazard, stability.shape[at], stability.rate[at], node.age + wait, during)
     return float(1.0 - stability.shrink_after[node.last] * (1.0 - unchanged))
 
 
 @compiled
-def _restart(sight: NodeView, stability: Stability, during: float, weights: Weights) -> float:
+def _restart(sight: NodeView, stability: SurvivalModel, during: float, weights: Weights) -> float:
     """Expected seconds to completion after a restart, E_wc(g, 0, 0, d) of Eq. 2, solved for itself.
 
     As published on a node that has just changed; ours on the nodes there are, as old as they are.
@@ -143,7 +143,7 @@ def _restart(sight: NodeView, stability: Stability, during: float, weights: Weig
 
 
 @compiled
-def _restarts(sight: NodeView, stability: Stability, during: Floats, weights: Weights) -> Floats:
+def _restarts(sight: NodeView, stability: SurvivalModel, during: Floats, weights: Weights) -> Floats:
     """Durations between the shortest and the longest task, and what a restart costs; shape (2, points)."""
     found = np.empty((2, _RESTART_POINTS))
     shortest, longest = during.min(), during.max()
@@ -165,7 +165,7 @@ def _between(restarts: Floats, during: float) -> float:
 
 
 @compiled
-def _unhurt(stability: Stability, spare: int, p: float) -> float:
+def _unhurt(stability: SurvivalModel, spare: int, p: float) -> float:
     """P_c where the least work lost gives way: shrinks within what is spare, or taken later, end others.
 
     The cores left beside a task go to tasks that start later and give way before it. So the first shrink
@@ -180,7 +180,7 @@ def _unhurt(stability: Stability, spare: int, p: float) -> float:
 def _place_one(
     sight: NodeView,
     table: Timetable,
-    stability: Stability,
+    stability: SurvivalModel,
     cores: int,
     during: float,
     may_wait: bool,  # noqa: FBT001 - compiled code takes no keywords cheaply
@@ -220,7 +220,9 @@ def _order(cores: Ints, during: Floats, room: int, longest_first: bool) -> Ints:
 
 
 @compiled
-def match_all(sight: NodeView, cores: Ints, during: Floats, stability: Stability, weights: Weights) -> Ints:
+def match_all(
+    sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, weights: Weights
+) -> Ints:
     """Node on which each waiting task starts now, or NOWHERE; shape (tasks,)."""
     chosen = np.full(len(cores), NOWHERE)
     if len(cores) == 0:
@@ -261,7 +263,7 @@ def match_all(sight: NodeView, cores: Ints, during: Floats, stability: Stability
 
 
 @compiled
-def likeliest_all(sight: NodeView, cores: Ints, during: Floats, stability: Stability) -> Ints:
+def likeliest_all(sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
     """Free node with the highest completion probability for each task in order, or NOWHERE."""
     chosen = np.full(len(cores), NOWHERE)
     free = sight.nodes["free"].copy()

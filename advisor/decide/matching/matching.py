@@ -6,7 +6,7 @@ it does harm: every waiting task counts on the same cores becoming free, and a r
 that has just changed, so tasks wait too much. Ours differs in these points; each can be switched off:
 
 * a waiting task reserves the cores it waits for, so that those behind it count on others;
-* each node has its own change rate (``advisor.predict.survival.survival``);
+* each node has its own change rate (``advisor.predict.survival.node_survival``);
 * the longest of the tasks that can start chooses first: in the queue's order short ones take what the long
   ones need;
 * nobody waits for a better node while the tasks ask for many more cores than are free: on nodes that fail
@@ -21,7 +21,7 @@ import numpy as np
 
 from advisor.decide.matching._matching import NOWHERE, Floats, Ints, Weights, chance, likeliest_all, match_all
 from advisor.model.node_view import NodeView
-from advisor.predict.survival.survival import Stability
+from advisor.predict.survival.node_survival import SurvivalModel
 
 __all__ = ["LITERAL", "NOWHERE", "OURS", "MatchRules", "heartbeat", "match", "most_stable"]
 
@@ -73,7 +73,7 @@ LITERAL = MatchRules(reserves=False, longest_first=False, keeps_busy=False)
 
 
 def match(
-    sight: NodeView, cores: Ints, during: Floats, stability: Stability, rules: MatchRules = OURS
+    sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, rules: MatchRules = OURS
 ) -> Ints:
     """Decide for each waiting task on which node it starts now, if anywhere.
 
@@ -85,7 +85,7 @@ def match(
         What each waiting task needs, in the queue's order.
     during : float64 array, shape (tasks,)
         How long each is expected to run, seconds.
-    stability : Stability
+    stability : SurvivalModel
         What is known of the nodes.
     rules : MatchRules
         How Eq. 2 is read.
@@ -109,7 +109,7 @@ def match(
     return found
 
 
-def most_stable(sight: NodeView, cores: Ints, during: Floats, stability: Stability) -> Ints:
+def most_stable(sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
     """The paper's SLACKSCHEDNODELAY: the free node with the highest completion probability, no waiting.
 
     Parameters and result as for :func:`match`.
@@ -123,7 +123,7 @@ def heartbeat(
     node: int,
     cores: Ints,
     during: Floats,
-    stability: Stability,
+    stability: SurvivalModel,
     *,
     rules: MatchRules = OURS,
     threshold: float = THRESHOLD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from advisor.decide.matching.acquirer import AcquirerRules, acquire
 from advisor.decide.matching.matching import LITERAL, NOWHERE, OURS, MatchRules, match, most_stable
 from advisor.model.node_view import NODE_RECORD, NodeView
+from advisor.papers.stability.evidence import survival_with_evidence
 from advisor.papers.stability.giving_way import least_lost
+from advisor.papers.stability.published_survival import published
 from advisor.papers.stability.world import _kernel
 from advisor.papers.stability.world.baselines import Shrinks, any_node, lasting_node
 from advisor.papers.stability.world.cluster import (
@@ -26,7 +28,7 @@ from advisor.papers.stability.world.cluster import (
 )
 from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
 from advisor.papers.stability.world.tasks import Tasks
-from advisor.predict.survival.survival import Intervals, Stability, SurvivalRules, published, survival
+from advisor.predict.survival.node_survival import Intervals, SurvivalModel
 
 HOUR = 3600.0
 Choice: TypeAlias = Literal["any", "likeliest", "match", "clairvoyant"]
@@ -58,8 +60,6 @@ class Scheduler:
         Replication (appendix B.1).
     checkpoints : Checkpoints
         Checkpointing (appendix B.1).
-    survival : SurvivalRules
-        For the model ``ours``.
     """
 
     name: str
@@ -70,7 +70,6 @@ class Scheduler:
     acquirer: AcquirerRules | None = None
     copies: int = 1
     checkpoints: Checkpoints = NO_CHECKPOINTS
-    survival: SurvivalRules = field(default_factory=SurvivalRules)
 
 
 CAPACITY = Scheduler(name="capacity", choice="any")
@@ -221,14 +220,14 @@ class Run:
             self._acquire(self.scheduler.acquirer)
         self.cluster.wake()
 
-    def _learn(self) -> Stability:
+    def _learn(self) -> SurvivalModel:
         """Fit the model to what is known now."""
         count, now = len(self.cluster.nodes), self.cluster.now
         match self.scheduler.model:
             case "none":
                 return published(Intervals.empty(), now, count)
             case "ours":
-                return survival(self.seen(), now, count, self.scheduler.survival)
+                return survival_with_evidence(self.seen(), now, count)
             case kind:
                 return published(self.seen(), now, count, to_shrink=kind == "to-shrink")
 

@@ -7,9 +7,11 @@ from collections import deque
 import numpy as np
 from scipy.stats import rankdata
 
+from advisor.papers.stability.evidence import survival_with_evidence
+from advisor.papers.stability.published_survival import published
 from advisor.papers.stability.world.baselines import Shrinks
 from advisor.papers.stability.world.nodes import Floats, Ints, NodeChanges
-from advisor.predict.survival.survival import GROWTH, SHRINK, Intervals, Stability, published, survival
+from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, SurvivalModel
 
 HORIZON = 3600.0
 _DAY = 86400.0
@@ -90,7 +92,7 @@ def survival_scores(changes: NodeChanges, horizon: float = HORIZON) -> dict[str,
             continue
         known.append(np.full(len(rows), rate.at(now)))
         stayed.append(truth)
-        ours.append(_chances(survival(seen, now, changes.nodes), rows, age, last, horizon))
+        ours.append(_chances(survival_with_evidence(seen, now, changes.nodes), rows, age, last, horizon))
         paper.append(_chances(published(seen, now, changes.nodes), rows, age, last, horizon))
     if not stayed:
         return {"samples": 0, "auc": None, "brier": None, "brier_base_rate": None, "skill": None}
@@ -128,7 +130,7 @@ class _KnownRate:
         return self._yes / self._count
 
 
-def _chances(known: Stability, rows: Ints, age: Floats, last: Ints, horizon: float) -> Floats:
+def _chances(known: SurvivalModel, rows: Ints, age: Floats, last: Ints, horizon: float) -> Floats:
     parts = zip(rows, age, last, strict=True)
     return np.array([known.completion_probability(int(n), int(x), float(e), horizon) for n, e, x in parts])
 

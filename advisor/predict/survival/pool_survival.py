@@ -1,10 +1,9 @@
-"""How long the nodes of each pool live, from the lives of the instances seen there. Pure.
+"""Survival of each spot pool's instances, from the lives of earlier instances.
 
-An EC2 instance changes once: EC2 takes it, and that is its end. So what repeats itself, and can be known from
-its own past, is the pool (`advisor.predict.survival.survival` gives each of its "nodes" a rate of its own:
-here a pool
-is one); what tells the instances of a pool apart is their age, by the curve they share. A site without any
-history begins with a few imaginary lives, which a few days of its own outweigh.
+An EC2 instance changes once: EC2 takes it back, which ends its life. Rates therefore belong to pools: each
+pool is one "node" of `advisor.predict.survival.node_survival`. Instances of one pool differ only by their
+age, on the curve that all pools share. A site without history starts from a few prior lives, which a few days
+of its own outweigh.
 """
 
 from __future__ import annotations
@@ -15,23 +14,19 @@ from typing import Final
 
 import numpy as np
 
-from advisor.predict.survival._hazard import Floats, stays
-from advisor.predict.survival.survival import GROWTH, SHRINK, Intervals, Stability, SurvivalRules, survival
+from advisor.predict.survival.hazard import Floats, stays
+from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, SurvivalModel, fit_survival
 
 HOUR: Final = 3600.0
 PRIOR_ENDED_HOURS: Final = (1.0, 4.0, 16.0, 64.0)
 PRIOR_OPEN_HOURS: Final = (24.0, 24.0, 24.0, 24.0)
-"""Imaginary lives of a site that has seen none: one end in about two days, as many in the first hour as in
-the three after it. EC2 publishes 5 to 20 % of instances interrupted a month; traces of busy pools show an end
-a day and more. In between: wrong by a factor of ten either way, four ends are soon outweighed."""
+"""Prior lives: one end in about two days, as many in the first hour as in the three after it. EC2 publishes 5
+to 20 % of instances interrupted per month; traces of busy pools show one end or more per day. The prior lies
+in between: even if it is wrong by a factor of ten, four ends are soon outweighed.
+"""
 
-_PRIOR, _UNKNOWN = 0, 1  # rows of the fitted model: the imaginary lives; a pool of which nothing is known
-_NEVER: Final = 1e12  # rate of the gamma law of a node that nobody takes back
-
-# `advisor.predict.survival.evidence` asks how much of the time a node was there: not known of a pool from
-# which nobody
-# asked for an instance. And it was fitted on pools that lose nodes every few hours, not every few months.
-_CURVES_ALONE: Final = SurvivalRules(evidence=None)
+_PRIOR, _UNKNOWN = 0, 1  # rows of the fitted model: the prior lives; a pool without any history
+_NEVER: Final = 1e12  # gamma rate of a node that EC2 never takes back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +36,11 @@ class Life:
     Attributes
     ----------
     pool : str
-        Where it was had.
+        The pool it was launched in.
     start, end : float
-        Seconds; ``end`` is now while it goes on.
+        Seconds; ``end`` is now while the instance runs.
     was_taken : bool
-        Whether its provider ended it; False while it goes on, and where we gave it back.
+        Whether EC2 ended it; False while it runs and where we terminated it.
     """
 
     pool: str
@@ -56,42 +51,36 @@ class Life:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSurvival:
-    """Survival of every pool's nodes at one moment; see `pool_survival`.
+    """Survival of every pool's instances at one moment; see `pool_survival`.
 
     Attributes
     ----------
-    stability : Stability
-        The fitted model, a row a pool.
+    model : SurvivalModel
+        One row per pool.
     rows : dict
         Pool to row.
     """
 
-    stability: Stability
+    model: SurvivalModel
     rows: dict[str, int]
 
-    def of_nodes(self, pools: Sequence[str | None]) -> Stability:
-        """The model with a row a node, as the match maker takes it.
-
-        Parameters
-        ----------
-        pools : sequence of str or None
-            Each node's pool; None: a node that nobody takes back (on-demand, reserved).
-        """
+    def of_nodes(self, pools: Sequence[str | None]) -> SurvivalModel:
+        """The model with one row per node, for the match maker; None stands for a node that is not spot."""
         rows = [self._row(pool) for pool in pools]
         fixed = np.array([pool is None for pool in pools], np.bool_)
-        shape, rate = self.stability.shape[rows], self.stability.rate[rows]
-        return self.stability._replace(
+        shape, rate = self.model.shape[rows], self.model.rate[rows]
+        return self.model._replace(
             shape=np.where(fixed, 1.0, shape).astype(np.float64),
             rate=np.where(fixed, _NEVER, rate).astype(np.float64),
         )
 
     def survives(self, pool: str | None, age: float, during: float) -> float:
-        """Probability that a node of a pool, so many seconds old, is not taken for so many more."""
+        """Probability that an instance ``age`` seconds old is not taken for ``during`` more seconds."""
         if pool is None:
             return 1.0
         row = self._row(pool)
-        known = self.stability
-        return float(stays(known.hazard, known.shape[row], known.rate[row], age, during))
+        model = self.model
+        return float(stays(model.hazard, model.shape[row], model.rate[row], age, during))
 
     def _row(self, pool: str | None) -> int:
         return self.rows.get(pool or "", _UNKNOWN)
@@ -101,20 +90,17 @@ def pool_survival(
     lives: Iterable[Life],
     now: float,
     pools: Collection[str] = (),
-    rules: SurvivalRules | None = None,
 ) -> PoolSurvival:
     """Fit the model to what is known now.
 
     Parameters
     ----------
     lives : iterable of Life
-        Ended and going on, in any order.
+        Ended and current ones, in any order.
     now : float
-        Seconds, on the clock of the lives.
+        Seconds on the clock of the lives.
     pools : collection of str
-        Pools to have a row although they may have had no life yet.
-    rules : SurvivalRules, optional
-        How to weigh the evidence.
+        Further pools that get a row.
 
     Examples
     --------
@@ -135,7 +121,7 @@ def pool_survival(
     ended = [True] * len(PRIOR_ENDED_HOURS) + [False] * len(PRIOR_OPEN_HOURS)
     completed = np.array(ended + [life.was_taken for life in seen], np.bool_)
     count = len(node)
-    model = survival(
+    model = fit_survival(
         Intervals(
             node=node,
             start=start,
@@ -147,9 +133,8 @@ def pool_survival(
         ),
         now,
         len(rows) + _UNKNOWN + 1,
-        rules or _CURVES_ALONE,
     )
-    # whatever happens to an instance is its end: the bigram of growths and shrinks says nothing here
+    # every change of an instance is its end: the bigrams of growths and shrinks do not apply
     return PoolSurvival(model._replace(shrink_after=np.ones(2)), rows)
 
 

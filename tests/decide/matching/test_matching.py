@@ -23,9 +23,9 @@ from advisor.decide.matching.matching import (
     most_stable,
 )
 from advisor.model.node_view import NODE_RECORD, NodeView
-from advisor.predict.survival import _hazard
-from advisor.predict.survival._hazard import AGES
-from advisor.predict.survival.survival import Stability
+from advisor.predict.survival import hazard
+from advisor.predict.survival.hazard import AGES
+from advisor.predict.survival.node_survival import SurvivalModel
 
 HOUR = 3600.0
 
@@ -44,9 +44,9 @@ def sight(rows: list[tuple[int, float, list[tuple[float, int]]]]) -> NodeView:
     return NodeView(nodes, np.array(remaining, float), np.array(held, np.int64))
 
 
-def pool(nodes: int, own: list[float] | None = None) -> Stability:
+def pool(nodes: int, own: list[float] | None = None) -> SurvivalModel:
     """Hazard 1/(600 + age), the next change is a shrink; own rates exactly known."""
-    return Stability(
+    return SurvivalModel(
         hazard=np.log1p(AGES / 600.0),
         shrink_after=np.ones(2),
         larger=np.ones(257),
@@ -194,7 +194,7 @@ def test_compiled_and_as_python(rules: MatchRules, interpreted: Callable[[Module
         ]
 
     compiled = decided()
-    for module in (_hazard, _matching, matching):
+    for module in (hazard, _matching, matching):
         interpreted(module)
     seen = NodeView(seen.nodes.view(np.recarray), seen.remaining, seen.held)  # fields as compiled code has
     assert decided() == compiled

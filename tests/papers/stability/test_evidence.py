@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from advisor.predict.survival._evidence import (
+from advisor.papers.stability._evidence import (
     AGE,
     COSINE,
     OTHERS,
@@ -17,8 +17,8 @@ from advisor.predict.survival._evidence import (
     SINE,
     next_shrinks,
 )
-from advisor.predict.survival.evidence import PRIOR, Evidence, EvidenceRules, weigh
-from advisor.predict.survival.survival import GROWTH, SHRINK, Intervals, SurvivalRules, survival
+from advisor.papers.stability.evidence import PRIOR, Evidence, EvidenceRules, survival_with_evidence, weigh
+from advisor.predict.survival.node_survival import GROWTH, SHRINK, Intervals, fit_survival
 
 HOUR, DAY = 3600.0, 86400.0
 RULES = EvidenceRules()
@@ -143,7 +143,7 @@ def test_nodes_that_only_change_their_size_are_left_to_their_curves() -> None:
     )
     now = 2 * DAY
     assert weigh(seen.node, seen.start, seen.end, seen.completed, seen.completed, now, 1) is None
-    with_evidence, without = survival(seen, now, 1), survival(seen, now, 1, SurvivalRules(evidence=None))
+    with_evidence, without = survival_with_evidence(seen, now, 1), fit_survival(seen, now, 1)
     np.testing.assert_array_equal(with_evidence.rate, without.rate)
     nothing = Intervals.empty()
     assert (
@@ -215,7 +215,7 @@ def test_the_curves_meet_the_forecast_at_its_horizon(seed) -> None:
     now = 6 * DAY
     seen = history(seed)
     found = learned(seen, now)
-    curves = survival(seen, now, 4)
+    curves = survival_with_evidence(seen, now, 4)
     there = np.flatnonzero(~seen.completed)
     assert len(there)
     for at in there:
