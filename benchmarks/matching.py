@@ -102,7 +102,7 @@ class MatchingSite:
         document = tomlkit.parse(self.site.config.read_text(encoding="utf-8"))
         ours: dict[str, dict[str, Any]] = {
             "ec2": {"subnet_ids": [self.shaky, self.steady]},
-            "matching": {"enabled": self.enabled, "steady_feature": FEATURE},
+            "matching": {"enabled": self.enabled, "long_lived_feature": FEATURE},
             "acquirer": {"kept_nodes": NODES},
             "loops": {"match_seconds": 0.5},
         }

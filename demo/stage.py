@@ -63,7 +63,7 @@ def _settings() -> dict[str, dict[str, Any]]:
             "neighbours": NEIGHBOURS,
             "kernel_width": KERNEL_WIDTH,
             "knowledge_base_jobs": KNOWN_JOBS,
-            "weekly_jobs_minimum": 200,
+            "min_finished_jobs": 200,
         },
         "ec2": {
             "instance_type": "c6i.16xlarge",

@@ -16,8 +16,9 @@ from advisor.cli.tables import print_facts, print_table
 
 if TYPE_CHECKING:
     from advisor.config import Finding, LoadedSettings
+    from advisor.config.definitions import Definition
 
-config_app = typer.Typer(no_args_is_help=True, help="Settings: show, explain, check, change.")
+config_app = typer.Typer(no_args_is_help=True, help="Show, explain, check and change the settings.")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,14 +31,24 @@ def show(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SECTION|SECTION.NAME]...", help="Only these, with what they are for; all by default."
+            metavar="[SECTION|SECTION.NAME]...",
+            help="Explain these sections or settings; without any, list the values in force.",
         ),
     ] = None,
     config: ConfigOption = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Also where each value comes from.")] = False,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Also print the file and line, or variable, of each value.")
+    ] = False,
+    expert: Annotated[
+        bool,
+        typer.Option("--expert", help="List the expert settings too, also those that have their defaults."),
+    ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Print the settings in force; explain those that are named."""
+    """Print the settings in force, or explain those that are named.
+
+    The text leaves out expert settings that have their defaults; JSON always has all settings.
+    """
     from advisor.config.reference import toml_text
 
     loaded = loaded_settings(config)
@@ -48,12 +59,16 @@ def show(
             _explain(console, rows)
             return
         headings = ("setting", "unit", *(("from",) if origin else ()), "value")
+        shown = [row for row in rows if expert or not row["expert"] or row["source"] != "default"]
         cells = [
             (row["key"], row["unit"], *((row["origin"],) if origin else ()), toml_text(row["value"]))
-            for row in rows
+            for row in shown
         ]
-        changed = [at for at, row in enumerate(rows) if row["origin"] != "default"]
+        changed = [at for at, row in enumerate(shown) if row["origin"] != "default"]
         print_table(console, headings, cells, text="value", bold_rows=changed)
+        if len(shown) < len(rows):
+            hidden = len(rows) - len(shown)
+            console.print(Text(f"{hidden} expert settings have their defaults; --expert lists them."))
 
     emit({"path": loaded.path, "settings": [_json_row(row) for row in rows]}, output, draw)
 
@@ -61,7 +76,7 @@ def show(
 def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
     """Settings in force: all, or those of the sections and keys that are named."""
     from advisor.config.definitions import definitions
-    from advisor.config.loading import describe, did_you_mean
+    from advisor.config.loading import did_you_mean
     from advisor.config.redacting import redacted
     from advisor.config.reference import values_of
     from advisor.model.errors import BadInput
@@ -84,11 +99,18 @@ def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
             "default": definition.default,
             "source": loaded.origins[definition.key].source,
             "origin": str(loaded.origins[definition.key]),
+            "expert": definition.expert,
         }
-        | ({"limits": describe(definition), "reason": definition.reason} if names else {})
+        | (_explanation(definition) if names else {})
         for definition in definitions()
         if not names or definition.section in names or definition.key in names
     ]
+
+
+def _explanation(definition: Definition) -> dict[str, str]:
+    from advisor.config.loading import describe
+
+    return {"limits": describe(definition), "meaning": definition.meaning, "reason": definition.why}
 
 
 def _explain(console: Console, rows: Sequence[dict[str, Any]]) -> None:
@@ -101,8 +123,9 @@ def _explain(console: Console, rows: Sequence[dict[str, Any]]) -> None:
         default = "" if row["origin"] == "default" else f"; default {toml_text(row['default'])}"
         facts = [
             (row["key"], f"{toml_text(row['value'])}{unit} ({row['origin']}{default})"),
-            ("may be", row["limits"]),
-            ("what for", row["reason"]),
+            ("values", row["limits"]),
+            ("what it does", row["meaning"]),
+            ("why this default", row["reason"]),
         ]
         print_facts(console, facts)
 
@@ -120,13 +143,11 @@ def check(
     config: ConfigOption = None,
     partitions: Annotated[
         str | None,
-        typer.Option(
-            help="Partitions the cluster has, a,b,c; default: ask slurm.conf's PartitionName lines."
-        ),
+        typer.Option(help="The cluster's partitions, as a,b,c; by default they are read from slurm.conf."),
     ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Look for mistakes; exit code 2 when there are any."""
+    """Check the settings file against itself and against Slurm's partitions; exit code 2 on an error."""
     from advisor.config import check as check_settings
 
     loaded = loaded_settings(config)
@@ -160,7 +181,9 @@ def _draw_findings(
         )
     if existing is None:
         conf = loaded.settings.paths.slurm_conf
-        console.print(Text(f"partitions not checked: {conf} cannot be read and --partitions was not given"))
+        console.print(
+            Text(f"The partitions were not checked: {conf} cannot be read and --partitions was not given.")
+        )
     if not found:
         console.print(Text(f"{loaded.path or 'defaults'}: no mistakes found", "green"))
 
@@ -177,7 +200,7 @@ def _partitions_of_the_cluster(loaded: LoadedSettings) -> set[str] | None:
 
 @config_app.command("hook")
 def hook(config: ConfigOption = None) -> None:
-    """Print advisor_hook.conf, which tells the hook in slurmctld what the settings say of it."""
+    """Print advisor_hook.conf: the settings that the hook in slurmctld needs, in its own format."""
     from advisor.config.hook import hook_settings
 
     typer.echo(hook_settings(loaded_settings(config).settings), nl=False)
@@ -185,18 +208,22 @@ def hook(config: ConfigOption = None) -> None:
 
 @config_app.command("reference")
 def reference() -> None:
-    """Print docs/settings.md: every setting with type, range, unit, default and reason."""
+    """Print docs/settings.md: all settings with type, range, unit, default and reason."""
     from advisor.config.reference import reference as text
 
     typer.echo(text(), nl=False)
 
 
 @config_app.command("sample")
-def sample() -> None:
-    """Print a commented settings file with every default."""
+def sample(
+    expert: Annotated[
+        bool, typer.Option("--expert", help="Include the expert settings, which most sites never change.")
+    ] = False,
+) -> None:
+    """Print a settings file to start from: what a site decides, with defaults, reasons and units."""
     from advisor.config.reference import sample as text
 
-    typer.echo(text(), nl=False)
+    typer.echo(text(expert=expert), nl=False)
 
 
 @config_app.command("set")
@@ -205,7 +232,7 @@ def set_values(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Change settings in the file, keeping its comments; say what was written and what makes it count."""
+    """Change settings in the file, keep its comments, and name the commands that apply the change."""
     from advisor.config.editing import parse_changes, to_take_effect, write_back
 
     loaded = loaded_settings(config)
@@ -234,8 +261,8 @@ def _tell_written(console: Console, result: dict[str, Any], rows: Sequence[dict[
         written, was = toml_text(redacted(row["written"])), toml_text(row["before"])
         console.print(Text(f"{row['key']} = {written} (was {was})"))
         if row["source"] == "environment":
-            console.print(Text(f"  but {row['origin']} in the environment holds instead here", "yellow"))
-    console.print(Text(f"Written to {result['path']}. For it to count:"))
+            console.print(Text(f"  but {row['origin']} in this environment overrides the file", "yellow"))
+    console.print(Text(f"Written to {result['path']}. To apply the change:"))
     for line in result["to_take_effect"]:
         console.print(Text(f"  {line}"))
 

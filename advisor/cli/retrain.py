@@ -60,7 +60,7 @@ def retrain(
     # the history's own clock: a log of years ago is trained on as well as last night's jobs
     now = max((outcome.end_time for outcome in outcomes), default=0.0) + 1.0
     del outcomes
-    if len(history) < settings.estimator.weekly_jobs_minimum:
+    if len(history) < settings.estimator.min_finished_jobs:
         result = _kept(f"only {len(history)} finished jobs in the history", code="too-few-jobs")
     else:
         result = _train_and_promote(

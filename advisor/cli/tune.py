@@ -87,7 +87,7 @@ def tune(
         os.nice(10)  # the submit server on the same host comes first
     table = _table(trace, settings)
     if weekly:
-        least = max(settings.estimator.weekly_jobs_minimum, 3 * entries)
+        least = max(settings.estimator.min_finished_jobs, 3 * entries)
         if len(table) < least:
             told = {"version": None, "jobs": len(table), "reason": "too-few-jobs", "least_jobs": least}
             emit(told, output, lambda console: console.print(f"Not tuned: {len(table)} of {least} jobs."))

@@ -45,8 +45,10 @@ class Definition:
         Empty for a plain number or a text.
     default : Any
         As the model has it.
-    reason : str
-        What it is and why the default is what it is.
+    meaning, why : str
+        What it does; why the default is what it is. Whole sentences.
+    expert : bool
+        True where few sites change it: it is shown in the expert table, and not in the sample.
     is_text : bool
         True when an environment variable's value is taken as it is, False when it is read as TOML.
     """
@@ -58,7 +60,9 @@ class Definition:
     limits: str
     unit: str
     default: Any
-    reason: str
+    meaning: str
+    why: str
+    expert: bool
     is_text: bool
 
     @property
@@ -77,14 +81,31 @@ def variable_of(section: str, name: str) -> str:
     return f"ADVISOR_{section.upper()}__{name.upper()}"
 
 
-RENAMED: Final[Mapping[str, str]] = MappingProxyType(
+RETIRED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "placement.cutoff_scale": "It is placement.cutoff_minutes now: the root of cutoff_scale, divided "
-        "by 60 (1e9 s^2 are 527 minutes). Leave it out, and it is chosen weekly by backtest. A limit that "
-        "holds for the default rule as well is placement.uncertainty_limit_minutes"
+        "acquirer.highest_utilisation": "It is the constant 0.8 now, as published. Delete the line",
+        "acquirer.lowest_utilisation": "It is the constant 0.6 now, as published. Delete the line",
+        "acquirer.most_nodes": "It is acquirer.max_nodes now",
+        "acquirer.share": "It is the constant 0.1 now. Delete the line",
+        "estimator.weekly_jobs_minimum": "It is estimator.min_finished_jobs now",
+        "matching.longest_delay_seconds": "It is matching.max_delay_seconds now",
+        "matching.steady_feature": "It is matching.long_lived_feature now",
+        "placement.boot_quantile": "It is the constant 0.8 now, the boot time that 8 of 10 boots keep. "
+        "Delete the line",
+        "placement.cutoff_scale": "It is placement.cutoff_minutes now: the square root of cutoff_scale, "
+        "divided by 60 (1e9 s^2 are 527 minutes). Without it the cutoff is chosen weekly by a backtest",
+        "placement.longest_stretch": "It is placement.max_time_limit_factor now",
+        "placement.longest_time_limit_seconds": "It is placement.max_time_limit_seconds now",
+        "portfolio.budget_ms": "It is the constant 200 ms now. Delete the line",
+        "portfolio.in_charge": "It is portfolio.leader now",
+        "portfolio.most_warm_nodes": "It is portfolio.max_warm_nodes now",
+        "portfolio.ordered_jobs": "It is the constant 50 jobs now. Delete the line",
+        "submit.idle_seconds": "It is the constant 600 s now. Delete the line",
+        "submit.max_connections": "It is the constant 64 connections now. Delete the line",
+        "submit.max_line_bytes": "It is the constant 65,536 bytes now. Delete the line",
     }
 )
-"""Settings of earlier releases, by ``section.name``, and how to mend a file that still has them."""
+"""Settings that no longer exist, by ``section.name``, and how to mend a file that still has them."""
 
 
 def section_models() -> dict[str, type[BaseModel]]:
@@ -111,17 +132,18 @@ def by_key() -> dict[str, Definition]:
 def _all() -> Iterator[Definition]:
     for section, model in section_models().items():
         for name, info in model.model_fields.items():
-            extra = info.json_schema_extra
-            unit = extra.get("unit", "") if isinstance(extra, dict) else ""
+            extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
             yield Definition(
                 section=section,
                 name=name,
                 kind=_kind_of(info.annotation),
                 choices=_choices_of(info.annotation),
                 limits=_limits_of(info),
-                unit=str(unit),
+                unit=str(extra.get("unit", "")),
                 default=info.get_default(call_default_factory=True),
-                reason=info.description or "",
+                meaning=info.description or "",
+                why=str(extra.get("why", "")),
+                expert=bool(extra.get("expert", False)),
                 is_text=_bare(info.annotation) not in (tuple, dict),
             )
 

@@ -1,34 +1,25 @@
-"""Every setting, defined once: type, unit, range, default and reason.
+"""Every setting, defined once: type, unit, range, default, what it does and why the default is what it is.
 
-The loader, ``advisor config show|check`` and ``docs/settings.md`` are all made from these definitions
-(``advisor.config``). Reading files is not done here: this floor has no I/O.
+The loader, ``advisor config show|check|sample`` and ``docs/settings.md`` are all made from these definitions
+(``advisor.config``). Settings that a site decides are everyday ones; the others are marked ``expert``.
+Reading files is not done here: this floor has no I/O.
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from pydantic import model_validator
 
 from advisor.model.advice import Mode
-from advisor.model.settings_cloud import (
-    AcquirerSettings,
-    CapacitySettings,
-    Ec2Settings,
-    MatchingSettings,
-    PortfolioSettings,
-)
-from advisor.model.settings_decision import (
-    EstimatorSettings,
-    HedgeSettings,
-    PlacementSettings,
-    RuleSettings,
-    SizeSettings,
-    WaitingSettings,
-)
+from advisor.model.settings_cloud import CapacitySettings, Ec2Settings
+from advisor.model.settings_decision import PlacementSettings, RuleSettings, WaitingSettings
+from advisor.model.settings_hedge import HedgeSettings
+from advisor.model.settings_learning import EstimatorSettings, SizeSettings
+from advisor.model.settings_nodes import AcquirerSettings, MatchingSettings, PortfolioSettings
 from advisor.model.settings_section import Section, setting
+from advisor.model.settings_service import LoopSettings, SubmitSettings, WebSettings
 
 __all__ = [
     "AcquirerSettings",
@@ -48,6 +39,7 @@ __all__ = [
     "SizeSettings",
     "SubmitSettings",
     "WaitingSettings",
+    "WebSettings",
     "setting",
 ]
 
@@ -56,32 +48,57 @@ DEFAULT_CLUSTER_NAME: Final = "cluster"
 
 
 class ClusterSettings(Section):
-    """Which partitions are which."""
+    """The partitions, and what the advisor may do in each of them."""
 
     name: str = setting(
         DEFAULT_CLUSTER_NAME,
-        "Owner tag of every instance. Two clusters of one name in an AWS account end each other's nodes: a "
-        "site with a cloud (`ec2.image_id`) must set it; Slurm's ClusterName is a good one.",
+        "The owner tag of every EC2 instance that the advisor launches. Two clusters with the same name in "
+        "one AWS account terminate each other's nodes. A site that sets `ec2.image_id` must set this too; "
+        "Slurm's ClusterName is a good choice.",
+        why="No real cluster is called so, and the advisor refuses the name once `ec2.image_id` is set.",
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
         max_length=63,
     )
     on_premise_partitions: tuple[str, ...] = setting(
-        ("onprem",), "Partitions whose jobs the advisor may move; the first is where moved-back jobs go."
+        ("onprem",),
+        "The partitions whose jobs the advisor may move. A job that comes back from the cloud goes to the "
+        "first of them unless it was submitted to another one.",
+        why="It is the name in the demo and in the examples of the documentation.",
     )
-    burst_partition: str = setting("burst", "The partition whose nodes are EC2 instances.")
-    modes: dict[str, Mode] = setting(
-        {}, "Mode per on-premise partition; a partition not named here follows `default_mode`."
+    burst_partition: str = setting(
+        "burst",
+        "The partition whose nodes are EC2 instances.",
+        why="It is the name in the demo and in the examples of the documentation.",
     )
     default_mode: Mode = setting(
-        Mode.SHADOW, "Decide and log, change nothing: what an admin can trust on day one."
+        Mode.SHADOW,
+        "What the advisor does with a job: `shadow` decides and records the decision without changing the "
+        "job, `act` changes the job.",
+        why="In shadow mode a new site can compare decisions with what happened before any job moves.",
+    )
+    modes: dict[str, Mode] = setting(
+        {},
+        'The mode of single on-premise partitions, such as `{ short = "act" }`. All others follow '
+        "`default_mode`.",
+        why="The table is empty so that one setting switches the whole cluster.",
     )
     requeue_default: bool = setting(
         True,
-        "Slurm's `JobRequeue`: whether a job that does not say may be requeued. What Slurm itself says of it "
-        "holds, once it has been asked.",
+        "Whether a job may be requeued when its user did not say so, as slurm.conf's `JobRequeue` does. It "
+        "is used until the advisor has read `JobRequeue` from slurmctld.",
+        why="Slurm's own default is JobRequeue=1.",
+        expert=True,
     )
     utc_offset_seconds: float = setting(
-        0.0, "Users' midnight, for the time-of-day features.", unit="s", ge=-50400, le=50400
+        0.0,
+        "The offset of the users' time zone from UTC. The forecasts use it to know the time of day, and "
+        "`advisor ledger` to know when a day begins.",
+        why="Many servers run on UTC. A wrong offset shifts the time of day of all jobs alike, so forecasts "
+        "lose little by it; days in the ledger then begin at another hour.",
+        unit="s",
+        ge=-50400,
+        le=50400,
+        expert=True,
     )
 
     @model_validator(mode="after")
@@ -99,50 +116,36 @@ class ClusterSettings(Section):
         return self.modes.get(partition or self.on_premise_partitions[0], self.default_mode)
 
 
-class SubmitSettings(Section):
-    """The submit path: what happens inside sbatch. `advisor config hook` tells the hook."""
-
-    budget_seconds: float = setting(
-        0.05, "Longest the hook ever waits; slurmctld holds locks meanwhile.", unit="s", gt=0.0, le=0.5
-    )
-    breaker_failures: int = setting(2, "Failures in a row that open the hook's breaker.", ge=1, le=1000)
-    breaker_seconds: float = setting(10.0, "How long the breaker stays open.", unit="s", gt=0.0, le=3600.0)
-    max_line_bytes: int = setting(
-        65536, "Longest request the server reads.", unit="bytes", ge=1024, le=1_048_576
-    )
-    tell_user: bool = setting(True, "One line on the user's terminal when the advice moved the job.")
-    allowed_uids: tuple[int, ...] = setting(
-        (), "User ids that may ask besides root and the server's own user (SlurmUser is found by name)."
-    )
-    socket_group: str = setting(
-        "", "Group that owns the submit socket (mode 0660); empty: the server's own group."
-    )
-    snapshot_max_age_seconds: float = setting(
-        60.0,
-        "An older snapshot is not believed, and everything stays on-premise; a few missed looks are normal.",
-        unit="s",
-        gt=0.0,
-        le=3600.0,
-    )
-    max_connections: int = setting(
-        64, "Connections to the submit server at once; slurmctld keeps one.", ge=1, le=1024
-    )
-    idle_seconds: float = setting(
-        600.0, "A connection that asks nothing for so long is closed; the hook reopens it.", unit="s", gt=0.0
-    )
-
-
 class PathSettings(Section):
-    """Where things are kept."""
+    """Where Slurm is, and where the advisor keeps its data."""
 
-    state: Path = setting(Path("/var/lib/advisor"), "Database, models, spool; only the service writes.")
-    run: Path = setting(Path("/run/advisor"), "Sockets and the cluster snapshot.")
     slurm_conf: Path = setting(
-        Path("/etc/slurm/slurm.conf"), "What Slurm's commands read; the default gives way to `SLURM_CONF`."
+        Path("/etc/slurm/slurm.conf"),
+        "The slurm.conf of the cluster. The environment variable `SLURM_CONF` replaces the default.",
+        why="Distribution packages of Slurm put the file there.",
     )
-    slurm_bin: Path = setting(Path("/usr/bin"), "Where sacct, squeue, sinfo and scontrol are.")
+    slurm_bin: Path = setting(
+        Path("/usr/bin"),
+        "The folder of sacct, squeue, sinfo and scontrol.",
+        why="Distribution packages of Slurm put its commands there.",
+    )
     database_url: str | None = setting(
-        None, "SQLAlchemy URL of the history; SQLite `history.db` in `state` when empty."
+        None,
+        "The SQLAlchemy URL of the job history, such as `postgresql:///advisor`. It must not contain a "
+        "password. Without it the history is the SQLite file `history.db` in `paths.state`.",
+        why="SQLite needs no server and serves some ten million jobs.",
+    )
+    state: Path = setting(
+        Path("/var/lib/advisor"),
+        "The folder of the history, the models and the launch journal. Only the services write there.",
+        why="The Filesystem Hierarchy Standard puts the state of a service under /var/lib.",
+        expert=True,
+    )
+    run: Path = setting(
+        Path("/run/advisor"),
+        "The folder of the sockets and of the newest snapshot of the cluster.",
+        why="systemd creates this folder from `RuntimeDirectory=advisor`, and a reboot empties it.",
+        expert=True,
     )
 
     @property
@@ -176,81 +179,22 @@ class PathSettings(Section):
         return self.database_url or f"sqlite:///{self.state / 'history.db'}"
 
 
-class LoopSettings(Section):
-    """Periods of the control loops, and where /metrics is served."""
-
-    snapshot_seconds: float = setting(5.0, "squeue and sinfo, one shared query.", unit="s", gt=0.0)
-    watch_seconds: float = setting(
-        15.0,
-        "Jobs in the cloud that keep their place on-premise; small jobs that are none.",
-        unit="s",
-        gt=0.0,
-    )
-    learn_seconds: float = setting(15.0, "Finished jobs to history and estimators.", unit="s", gt=0.0)
-    reconcile_seconds: float = setting(15.0, "Slurm's nodes against EC2's instances.", unit="s", gt=0.0)
-    match_seconds: float = setting(
-        20.0, "Which cloud nodes will stay, and long jobs to them.", unit="s", gt=0.0
-    )
-    acquire_seconds: float = setting(
-        3600.0, "Exchange of kept cloud nodes; half an hour to two hours do alike.", unit="s", gt=0.0
-    )
-    orphan_grace_seconds: float = setting(
-        120.0, "An instance nobody claims is left alone for so long.", unit="s", gt=0.0
-    )
-    metrics_address: str = setting("127.0.0.1", "Where /metrics is served.")
-    metrics_port: int = setting(9419, "Port of /metrics; 0 switches it off.", ge=0, le=65535)
-
-
-class WebSettings(Section):
-    """Pages for admins (`advisor web`): they show, and change nothing."""
-
-    address: str = setting(
-        "127.0.0.1",
-        "Where they are served. Whoever reaches it sees everybody's jobs: leave it here, and put the site's "
-        "own proxy with its login before it.",
-        min_length=1,
-    )
-    port: int = setting(9420, "Port of the pages; 0: any that is free.", ge=0, le=65535)
-    hosts: tuple[str, ...] = setting(
-        (),
-        "Names the proxy asks for them by, without port. Requests for other names than these and this "
-        "machine's own are refused: a page from elsewhere may not read them through a browser.",
-    )
-    path: str = setting(
-        "",
-        "Path that the proxy serves them under and takes off, such as `/advisor`.",
-        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-        max_length=200,
-    )
-    whatif_seconds: float = setting(
-        1800.0, "Longest a what-if may run before it is ended.", unit="s", gt=0.0, le=86400.0
-    )
-
-    @property
-    def is_for_this_machine_alone(self) -> bool:
-        """Whether nobody on another machine can reach the address."""
-        try:
-            return ip_address(self.address).is_loopback
-        except ValueError:
-            return self.address.lower() == "localhost"
-
-
 class Settings(Section):
-    """All settings of one site."""
+    """All settings of one site, first those that a site decides."""
 
     cluster: ClusterSettings = ClusterSettings()
+    paths: PathSettings = PathSettings()
     rules: RuleSettings = RuleSettings()
     placement: PlacementSettings = PlacementSettings()
     waiting: WaitingSettings = WaitingSettings()
-    hedge: HedgeSettings = HedgeSettings()
     capacity: CapacitySettings = CapacitySettings()
+    ec2: Ec2Settings = Ec2Settings()
+    size: SizeSettings = SizeSettings()
+    hedge: HedgeSettings = HedgeSettings()
     matching: MatchingSettings = MatchingSettings()
     acquirer: AcquirerSettings = AcquirerSettings()
     portfolio: PortfolioSettings = PortfolioSettings()
-    size: SizeSettings = SizeSettings()
     estimator: EstimatorSettings = EstimatorSettings()
     submit: SubmitSettings = SubmitSettings()
-    ec2: Ec2Settings = Ec2Settings()
     loops: LoopSettings = LoopSettings()
     web: WebSettings = WebSettings()
-    paths: PathSettings = PathSettings()

@@ -1,121 +1,260 @@
-"""Settings of the decision: what may move, where it is faster, what it may cost, who is small."""
+"""Settings of the decision: what may move, where it ends sooner, and what it may cost."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Final, Literal
 
 from advisor.model.settings_section import Dollars, Fraction, Section, setting
 from advisor.model.site import Cutoff
 
 _UNTUNED_SCALE: Final = 1.0e9
-"""The a of the published rule's cutoff until a backtest has chosen one, in seconds squared."""
+"""The a of the published rule's cutoff until a backtest has chosen one, in seconds squared (527 min squared).
+
+It lets waits through that are uncertain by half a day's work, so that the rule decides at all on a site that
+has not been backtested; the weekly backtest replaces it.
+"""
 
 
 class RuleSettings(Section):
-    """Question 1: may the job move at all?"""
+    """Question 1: may the job move? What a user says about a job comes before these rules."""
 
-    opt_out_comment: str = setting("no-burst", "A job whose comment has this word is never moved.")
-    opt_out_feature: str = setting("onprem", "A job that asks for this node feature is never moved.")
-    allow_users: tuple[str, ...] = setting((), "If not empty, only these users' jobs may move.")
-    deny_users: tuple[str, ...] = setting((), "Jobs of these users never move.")
-    allow_accounts: tuple[str, ...] = setting((), "If not empty, only these accounts' jobs may move.")
-    deny_accounts: tuple[str, ...] = setting((), "Jobs of these accounts never move.")
-    deny_qos: tuple[str, ...] = setting((), "Jobs of these QOS never move.")
-    move_explicit_partition: bool = setting(
-        False, "What a user said explicitly wins: a named partition is not changed."
+    allow_users: tuple[str, ...] = setting(
+        (),
+        "If this list is not empty, only jobs of these users may move.",
+        why="The list is empty because a pilot group, if any, is the site's choice.",
     )
-    move_interactive: bool = setting(False, "srun and salloc stay: somebody waits at a terminal.")
-    move_dependent: bool = setting(False, "A job that depends on others stays: its data is on-premise.")
+    allow_accounts: tuple[str, ...] = setting(
+        (),
+        "If this list is not empty, only jobs of these Slurm accounts may move.",
+        why="The list is empty because a pilot project, if any, is the site's choice.",
+    )
+    deny_accounts: tuple[str, ...] = setting(
+        (),
+        "Jobs of these Slurm accounts never move, for example because their data must stay on the site.",
+        why="The list is empty because only the site knows such projects.",
+    )
+    max_processors: int = setting(
+        0,
+        "The largest number of cores of a job that may move; 0 means no limit.",
+        why="A job that is larger than the burst partition stays without this limit, too.",
+        unit="cores",
+        ge=0,
+    )
+    deny_users: tuple[str, ...] = setting(
+        (),
+        "Jobs of these users never move.",
+        why="The list is empty because users can exclude their own jobs by `opt_out_comment`.",
+        expert=True,
+    )
+    deny_qos: tuple[str, ...] = setting(
+        (),
+        "Jobs of these QOS never move.",
+        why="The list is empty because only the site knows what its QOS mean.",
+        expert=True,
+    )
+    opt_out_comment: str = setting(
+        "no-burst",
+        "A job whose `--comment` contains this word never moves.",
+        why="The word says what it does, and docs/users.md tells users about it.",
+        expert=True,
+    )
+    opt_out_feature: str = setting(
+        "onprem",
+        "A job that asks for this node feature (`--constraint`) never moves.",
+        why="On-premise nodes often have such a feature, and cloud nodes do not.",
+        expert=True,
+    )
+    move_explicit_partition: bool = setting(
+        False,
+        "Whether a job may move although its user named a partition.",
+        why="A user who names a partition has decided.",
+        expert=True,
+    )
+    move_interactive: bool = setting(
+        False,
+        "Whether jobs of srun and salloc may move.",
+        why="A user waits at the terminal, and the boot of a node would be added to that wait.",
+        expert=True,
+    )
+    move_dependent: bool = setting(
+        False,
+        "Whether a job with a dependency may move.",
+        why="Its input is usually written on-premise by the job that it depends on.",
+        expert=True,
+    )
     move_deferred: bool = setting(
         False,
-        "A job submitted with `--hold` or `--begin` stays: what is predicted now does not hold then.",
+        "Whether a job submitted with `--hold` or `--begin` may move.",
+        why="The queue that is known at its submission is not the one that it will meet.",
+        expert=True,
     )
-    max_processors: int = setting(0, "Largest job that may move; 0 means no limit.", unit="cores", ge=0)
 
 
 class PlacementSettings(Section):
-    """Question 2: is the cloud faster, and are we sure? (Cunha et al. 2017)."""
+    """Question 2: does the job end sooner in the cloud, and is that sure enough (Cunha et al. 2017)?"""
 
-    rule: Literal["published", "advisor"] = setting(
-        "advisor", "`published`: Eq. 1-4 with the cutoff; `advisor`: our own rule, see docs/designs."
+    baseline: float = setting(
+        1.0,
+        "The run time of a one-core job in the cloud divided by its run time on-premise; below 1 the "
+        "cloud's cores are faster. The advisor starts from this number and corrects it by the jobs that ran "
+        "on both sides.",
+        why="Equal cores are the neutral assumption until a site has measured its own programs.",
+        gt=0.0,
     )
     overhead_per_processor: float = setting(
-        0.01, "o of s(c) = o*c + i: what each further processor costs on the cloud network.", ge=0.0
-    )
-    baseline: float = setting(1.0, "i of s(c) = o*c + i: speed of one cloud core.", gt=0.0)
-    stay_where_room: bool = setting(
-        True,
-        "A job stays where nobody waits and as many processors are free as it asks for, on nodes it may use; "
-        "whatever a forecast says.",
-    )
-    learn_performance_ratio: bool = setting(
-        True,
-        "Learn s(c) from jobs that ran on both sides, per partition and application once there are enough; "
-        "o and i are where it starts from. Off: o and i as set, for all jobs.",
+        0.01,
+        "What each core adds to `baseline` because of the cloud's slower network. A job of c cores is "
+        "expected to run `baseline + overhead_per_processor * c` times as long as on-premise, which other "
+        "texts call s(c).",
+        why="It is the smallest overhead that the paper evaluates; MPI programs need more, independent "
+        "tasks none.",
+        ge=0.0,
     )
     boot_seconds: float = setting(
-        120.0, "Boot time until enough boots have been seen to learn it.", unit="s", ge=0.0
-    )
-    boot_quantile: Fraction = setting(
-        0.8, "Share of the boots seen that the boot time reckoned with covers; 0.5 is the median."
+        120.0,
+        "The time from the launch of an instance until its node accepts a job. It holds until the advisor "
+        "has measured three boots.",
+        why="EC2 instances with a prepared image usually need one to three minutes. A value that is too "
+        "small moves jobs that would have started sooner here, one that is too large keeps jobs that would "
+        "gain.",
+        unit="s",
+        ge=0.0,
     )
     uncertainty_limit_minutes: float = setting(
         math.inf,
-        "A job stays where its forecast saving is more uncertain than give or take so many minutes (the "
-        "standard deviation of the saving). Holds for either rule. `inf`: the rule alone decides.",
+        "A job stays on-premise if the standard deviation of the time that it is forecast to save is "
+        "greater than this. A smaller limit moves fewer jobs and disappoints fewer users; 0 keeps every "
+        "job, `inf` sets no limit.",
+        why="The default rule already stakes only the time that such moves have won, and on the logs in "
+        "docs/designs/0009 every limit cost gains.",
         unit="min",
         ge=0.0,
     )
-    cutoff_minutes: float = setting(
-        0.0,
-        "Published rule: standard deviation of the wait that is tolerated where the cloud costs nothing, the "
-        "root of a of C = a*exp(-b*o*c). 0: a and b are chosen weekly by what they would have saved here, "
-        "and 527 minutes hold until then.",
-        unit="min",
-        ge=0.0,
+    max_time_limit_seconds: float = setting(
+        math.inf,
+        "The advisor never raises a moved job's time limit above this. Where slurmdbd enforces limits, set "
+        "it to the smallest MaxWall of your QOS and associations, since the hook sees only the partition's "
+        "MaxTime and a job above MaxWall would wait for ever.",
+        why="Most sites limit the run time by the partition alone.",
+        unit="s",
+        gt=0.0,
     )
-    cutoff_decay: float = setting(
-        1.0, "b of the published rule's cutoff, with `cutoff_minutes`; 0 makes it flat.", ge=0.0
+    stretch_time_limit: bool = setting(
+        True,
+        "Raise the time limit of a moved job by the factor s(c) by which it runs longer, if its user gave "
+        "one.",
+        why="A job that fits its limit on-premise would otherwise be killed on slower cores.",
+        expert=True,
     )
-    use_cutoff: bool = setting(True, "Published rule: off, every usable estimate is believed.")
+    max_time_limit_factor: float = setting(
+        4.0,
+        "The largest factor by which a time limit is raised.",
+        why="A job that runs more than four times longer in the cloud hardly ever ends sooner there, so a "
+        "larger factor is likely to be a wrong estimate.",
+        ge=1.0,
+        expert=True,
+    )
+    learn_performance_ratio: bool = setting(
+        True,
+        "Learn s(c) from jobs that ran on both sides, for each partition and application with enough of "
+        "them. If false, `baseline` and `overhead_per_processor` hold for all jobs.",
+        why="One ratio for all programs is wrong for most; learning starts from the configured one.",
+        expert=True,
+    )
+    rule: Literal["published", "advisor"] = setting(
+        "advisor",
+        "The rule that answers question 2. `advisor` weighs whole forecast distributions against the record "
+        "of earlier moves; `published` is the rule of Cunha et al.",
+        why="On HPC2N, SDSC-BLUE and SDSC-DS `advisor` saves 53, 10 and 19 % of what a perfect forecast "
+        "would, `published` with its cutoff 27, -1 and 0 % (docs/designs/0009).",
+        expert=True,
+    )
+    stay_where_room: bool = setting(
+        True,
+        "A job stays if no job waits on-premise and enough free cores are on nodes that it may use, "
+        "whatever the forecast says.",
+        why="On five of six logs 90 % or more of such jobs started within a minute (docs/designs/0004).",
+        expert=True,
+    )
     margin: float = setting(
-        1.0, "Advisor's rule: the expected wait must be so many times what the cloud costs.", ge=0.0
+        1.0,
+        "`advisor` rule: the expected wait must be this many times what the cloud costs in time (boot and "
+        "slower cores). A larger value moves fewer jobs.",
+        why="1 is break-even. 1.1 was needed before `loss_share` limited all losses together.",
+        ge=0.0,
+        expert=True,
     )
     win_probability: Fraction = setting(
         0.4,
-        "Advisor's rule: from this probability of being faster on, likelier jobs vouch for a job; less "
-        "likely ones must have paid here by themselves.",
+        "`advisor` rule: a job with at least this probability of ending sooner is judged by the record of "
+        "all such jobs, one below it only by the record of jobs that were as unlikely.",
+        why="Values from 0.35 to 0.5 are nearly equally good on the logs of docs/designs/0009; below 0.3 "
+        "SDSC-DS loses up to 82 % of the possible gain by a single job.",
+        expert=True,
     )
     record_deviations: float = setting(
-        2.0, "Advisor's rule: standard errors taken off the record before it counts.", ge=0.0
+        2.0,
+        "`advisor` rule: this many standard errors are subtracted from the record before it counts.",
+        why="Two standard errors are the usual 95 % confidence; with 3 the gains on two of three logs are "
+        "0.3 and 0.5 points lower.",
+        ge=0.0,
+        expert=True,
     )
     record_discount: Fraction = setting(
-        0.05, "Advisor's rule: share of every gain and loss taken off the record before it counts."
+        0.05,
+        "`advisor` rule: this share of all gains and losses is subtracted from the record before it counts.",
+        why="It covers systematic errors that more jobs do not average out. Without it gains differ by 0.3 "
+        "points; a much larger one, such as 0.2, costs SDSC-BLUE a seventh of them.",
+        expert=True,
     )
     stake_share: Fraction = setting(
-        0.05, "Advisor's rule: most of the record that one job may lose at worst."
+        0.05,
+        "`advisor` rule: one job may lose at most this share of the record in the worst case.",
+        why="With 0.1 SDSC-DS loses 1.6 % of the possible gain at an overhead of 0.4, with 0.05 almost "
+        "nothing; much smaller stakes, such as 0.02, cost SDSC-BLUE a seventh of its gains.",
+        expert=True,
     )
     exposure_share: float = setting(
-        1.0, "Advisor's rule: most of the record that all jobs in the cloud may lose at worst.", ge=0.0
+        1.0,
+        "`advisor` rule: all jobs in the cloud together may lose at most this share of the record in the "
+        "worst case.",
+        why="At 1 nothing is staked that was not won before. 4 saves 2 and 17 points more on two logs, but "
+        "may lose four times what was won.",
+        ge=0.0,
+        expert=True,
     )
     loss_share: Fraction = setting(
         0.01,
-        "Advisor's rule: most that all moved jobs together may lose, as a share of what a clairvoyant would "
-        "have saved so far; beyond it only time that moves were seen to win is staked.",
+        "`advisor` rule: all moved jobs together may lose at most this share of what a perfect forecast "
+        "would have saved so far, plus what moves have really saved.",
+        why="It bounds the loss at 1 % whatever is forecast; without it RICC loses 64 % of the possible "
+        "gain at an overhead of 0.5 (docs/designs/0009).",
+        expert=True,
     )
-
-    stretch_time_limit: bool = setting(
-        True, "A moved job runs s(c) times longer: its time limit is raised by as much, if its user gave one."
+    use_cutoff: bool = setting(
+        True,
+        "`published` rule: whether the cutoff on the variance of the wait is applied.",
+        why="Without it the published rule loses time on all three logs of the paper.",
+        expert=True,
     )
-    longest_stretch: float = setting(4.0, "Most times the user's limit that a raised limit may be.", ge=1.0)
-    longest_time_limit_seconds: float = setting(
-        math.inf,
-        "No limit is raised beyond this. Give the least MaxWall of your QOS and associations where slurmdbd "
-        "enforces limits: the hook sees the partition's MaxTime only.",
-        unit="s",
-        gt=0.0,
+    cutoff_minutes: float = setting(
+        0.0,
+        "`published` rule: the standard deviation of the wait that is tolerated for a job without overhead, "
+        "the square root of a in C = a*exp(-b*o*c). 0 lets the weekly backtest choose a and b; until the "
+        "first backtest it is 527 minutes.",
+        why="The paper gives no number, and the best one differs from site to site.",
+        unit="min",
+        ge=0.0,
+        expert=True,
+    )
+    cutoff_decay: float = setting(
+        1.0,
+        "`published` rule: b of C = a*exp(-b*o*c), used with `cutoff_minutes`. A larger value demands more "
+        "certainty for jobs with a large overhead; 0 demands the same for all.",
+        why="At 1 the tolerated variance falls to a third (1/e) where the overhead doubles the run time.",
+        ge=0.0,
+        expert=True,
     )
 
     def performance_ratio(self, processors: int) -> float:
@@ -137,139 +276,70 @@ class PlacementSettings(Section):
 
 
 class WaitingSettings(Section):
-    """Question 3: is it worth paying for? Long jobs wait (t), nobody longer than b (Ambati et al. 2021)."""
+    """Question 3: is the gain worth the money? Caps, and the waiting policy of Ambati et al. (2021)."""
 
+    daily_cap_usd: Dollars = setting(
+        0.0,
+        "The money that the burst partition may spend in a day of UTC, counting what is spent and what "
+        "launched nodes are still expected to cost. At the cap no node is launched. 0 means no cap.",
+        why="Only the site knows its budget; set one before you switch to `act`.",
+        unit="USD",
+    )
+    account_daily_cap_usd: dict[str, Dollars] = setting(
+        {},
+        "The same for single Slurm accounts, such as `{ chem = 50.0 }`. Accounts that are not named share "
+        "`daily_cap_usd` only.",
+        why="The table is empty because only the site knows which account pays.",
+        unit="USD",
+    )
     short_wait_seconds: float = setting(
         0.0,
-        "b: nobody waits longer than this; a job that likely would goes at once, one that would not waits, "
-        "unless it is short (`long_job_seconds`). 0 switches this half off: long jobs then wait without a "
-        "bound.",
+        "b of the waiting policy: no job is kept waiting longer than this. A job that is forecast to wait "
+        "longer moves at once, one that is forecast to wait less stays unless it is shorter than "
+        "`long_job_seconds`. 0 switches this half of the policy off; long jobs then wait without a bound.",
+        why="Off, every job moves that question 2 lets move.",
         unit="s",
         ge=0.0,
+        expert=True,
     )
     long_job_seconds: float = setting(
         math.inf,
-        "t: a job that likely runs longer than this waits, a shorter one never does. inf switches this half "
-        "off.",
+        "t of the waiting policy: a job that is forecast to run longer than this waits on-premise, a "
+        "shorter one does not. `inf` switches this half of the policy off.",
+        why="Off, every job moves that question 2 lets move.",
         unit="s",
         gt=0.0,
+        expert=True,
     )
     second_of_waiting: float = setting(
         0.065,
-        "What a second of a job's waiting is worth under b, as a share of the site's mean job rented for a "
-        "second: a job leaves sooner where that is more than its cores. 0: only b counts, as published.",
+        "What a second of a job's waiting is worth, as a share of the cost of renting the site's mean job "
+        "for a second. A job leaves before `short_wait_seconds` if its remaining wait is worth more than "
+        "its cores cost. 0 leaves only the bound, as published.",
+        why="docs/designs/0010 measures waits and costs with it: a larger value buys shorter waits with "
+        "more money, a smaller one the reverse.",
         ge=0.0,
         le=10.0,
+        expert=True,
     )
     speculate: bool = setting(
         False,
-        "A job that is not all but surely short runs in the cloud for `long_job_seconds`, then comes back to "
-        "its place on-premise. Needs what `hedge.enabled` needs.",
+        "Run a job whose length is uncertain in the cloud for `long_job_seconds`, and bring it back to its "
+        "place in the on-premise queue if it has not ended. It needs the same helper as `hedge.enabled`.",
+        why="It is off because it requeues jobs, which users must expect.",
+        expert=True,
     )
-    daily_cap_usd: Dollars = setting(
-        0.0,
-        "Money the burst partition may spend per day of UTC, spent and promised together; 0 means no cap.",
-        unit="USD",
-    )
-    account_daily_cap_usd: dict[str, Dollars] = setting({}, "The same per account.", unit="USD")
     ask_again_seconds: float = setting(
         600.0,
-        "Waiting jobs are asked again this often, and when the queue has changed much; those that should go "
-        "are moved while they wait. 0: every job is asked once, when it is submitted.",
+        "The period in which waiting jobs are decided again; they are also decided again when the queue has "
+        "changed much. 0 decides every job once, at its submission.",
+        why="Forecasts change little within ten minutes, and each round decides 200 jobs.",
         unit="s",
         ge=0.0,
         le=86_400.0,
+        expert=True,
     )
 
     def price_of_waiting(self, mean_processors: float) -> float:
         """Core-seconds worth paying to save a job one second of waiting, from the site's mean job."""
         return self.second_of_waiting * mean_processors
-
-
-class HedgeSettings(Section):
-    """The hedged start: start in the cloud, keep the place on-premise (docs/designs/0013)."""
-
-    enabled: bool = setting(
-        False,
-        "Whether any job may start hedged. Users' places are kept with the help of `advisor-places.socket`.",
-    )
-    by_default: bool = setting(False, "Hedge every requeueable job that does not refuse.")
-    partitions: tuple[str, ...] = setting((), "Partitions whose requeueable jobs are hedged by default.")
-    opt_in_comment: str = setting("hedge", "A job whose comment has this word asks to be hedged.")
-    opt_out_comment: str = setting("no-hedge", "A job whose comment has this word is never hedged.")
-    stop_loss_core_hours: float = setting(
-        64.0, "Most a hedge may use in the cloud before its local slot comes.", unit="core-h", gt=0.0
-    )
-    stop_loss_usd: Dollars = setting(0.0, "The same in money; 0 leaves it to the core hours.", unit="USD")
-    budget_core_hours: float = setting(
-        0.0,
-        "Most that hedges may use in the cloud in a day or month; never exceeded. The price of time learned "
-        "from ended jobs spreads it. 0: no such budget; without any the stop-loss alone decides.",
-        unit="core-h",
-        ge=0.0,
-    )
-    budget_usd: Dollars = setting(
-        0.0,
-        "The same in money, at the on-demand price of whole nodes; 0 leaves it to the core hours.",
-        unit="USD",
-    )
-    budget_period: Literal["day", "month"] = setting("month", "What the budget is for, by UTC's calendar.")
-    slot_held_seconds: float = setting(
-        180.0,
-        "Longest a local slot that has come is held while the job is brought back; then it is given up.",
-        unit="s",
-        ge=10.0,
-        le=3600.0,
-    )
-    helper_socket: Path = setting(
-        Path("/run/advisor-places.sock"), "Where root is asked to submit placeholders for users."
-    )
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether what hedges use is limited in all."""
-        return self.budget_core_hours > 0.0 or self.budget_usd > 0.0
-
-    def budget_core_seconds(self, usd_per_core_hour: float) -> float:
-        """The budget of a period, at a price."""
-        hours = self.budget_core_hours or math.inf
-        if self.budget_usd and usd_per_core_hour > 0.0:
-            hours = min(hours, self.budget_usd / usd_per_core_hour)
-        return 3600.0 * hours
-
-
-class SizeSettings(Section):
-    """Small jobs first (Zrigui et al. 2022)."""
-
-    enabled: bool = setting(True, "Class jobs small or large at all.")
-    probability_cut: Fraction = setting(0.5, "A job is small when the forest's vote is at least this.")
-    small_priority_offset: int = setting(
-        1000,
-        "Added to the priority of small jobs, as Slurm's site factor; 0 changes nothing. They go first "
-        "where it is more than all PriorityWeight settings together: `advisor doctor` compares them.",
-        ge=0,
-        le=2_000_000_000,
-    )
-    safeguard: bool = setting(
-        False,
-        "A job put first as small that still runs at the divider is requeued as large, once, if it may be.",
-    )
-    trees: int = setting(
-        80, "Trees (rounds of boosting) of the size model; more cost time and gained nothing.", ge=1, le=2000
-    )
-
-
-class EstimatorSettings(Section):
-    """The two k-NN estimators (Cunha et al., section IV-A); `advisor tune` writes better ones."""
-
-    neighbours: int = setting(16, "k until tuned.", ge=1, le=1000)
-    kernel_width: float = setting(
-        1.0,
-        "Gaussian kernel's omega until tuned. Under about 0.8 the kernels of 16 typical neighbours sum to "
-        "less than 1: the variance has no value and the cutoff lets nothing pass.",
-        gt=0.0,
-    )
-    knowledge_base_jobs: int = setting(
-        10_000, "s: first in, first out. More is not always better.", unit="jobs", ge=10, le=1_000_000
-    )
-    weekly_jobs_minimum: int = setting(500, "Fewer finished jobs: nothing is retrained.", unit="jobs", ge=1)

@@ -7,12 +7,25 @@ from types import FunctionType
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
-def setting(default: Any, reason: str, *, unit: str = "", **limits: Any) -> Any:
-    """A field with its unit and the reason for its default."""
-    return Field(default=default, description=reason, json_schema_extra={"unit": unit}, **limits)
+def setting(
+    default: Any, meaning: str, *, why: str, unit: str = "", expert: bool = False, **limits: Any
+) -> Any:
+    """Define a setting.
+
+    Parameters
+    ----------
+    meaning, why : str
+        What it does, and why the default is what it is: whole sentences.
+    expert : bool
+        True where few sites change it: it is not in the sample, and in the expert table of docs/settings.md.
+    limits
+        What pydantic checks: ``ge``, ``gt``, ``le``, ``pattern`` and the like.
+    """
+    extra: dict[str, JsonValue] = {"why": why, "unit": unit, "expert": expert}
+    return Field(default=default, description=meaning, json_schema_extra=extra, **limits)
 
 
 class Section(BaseModel):

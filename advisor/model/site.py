@@ -71,7 +71,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Number of usable cloud nodes by feature. slurmctld refuses a job that requires or prefers a feature
         of fewer nodes than the job needs.
     steady_free_nodes : int
-        Idle cloud nodes marked as likely to survive (``matching.steady_feature``).
+        Idle cloud nodes marked as likely to survive (``matching.long_lived_feature``).
     rooms : dict
         The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot; ``on-demand``,
         ``reserved``: those with that feature) its rooms, from small places to whole nodes. A kind that is not

@@ -175,7 +175,7 @@ def _fields(settings: Settings) -> list[dict[str, Any]]:
                 "key": key,
                 "now": toml_text(values[key]).strip('"').removesuffix(".0"),
                 "unit": definition.unit,
-                "about": definition.reason.replace("`", ""),
+                "about": definition.meaning.replace("`", ""),
                 "limits": describe(definition),
                 "choices": _choices(definition),
             }

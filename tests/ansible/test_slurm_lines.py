@@ -57,8 +57,8 @@ def test_the_manual_has_what_the_role_prints() -> None:
     ("settings", "said", "unsaid"),
     [
         ({}, ["Feature=cloud,spot,steady ", "Feature=cloud,on-demand,steady ", " SuspendTime=300 "], []),
-        ({"matching": {"steady_feature": "calm"}}, ["Feature=cloud,spot,calm "], ["steady"]),
-        ({"matching": {"steady_feature": ""}}, ["Feature=cloud,spot Weight"], ["steady"]),
+        ({"matching": {"long_lived_feature": "calm"}}, ["Feature=cloud,spot,calm "], ["steady"]),
+        ({"matching": {"long_lived_feature": ""}}, ["Feature=cloud,spot Weight"], ["steady"]),
         ({"acquirer": {"kept_nodes": 3}}, [" SuspendTime=7200 "], []),
         ({"acquirer": {"kept_nodes": 3}, "loops": {"acquire_seconds": 1800.0}}, [" SuspendTime=3600 "], []),
         ({"size": {"small_priority_offset": 0}}, [], ["PriorityType"]),

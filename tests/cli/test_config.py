@@ -43,6 +43,7 @@ def test_show_says_where_values_come_from(file):
         "default": 120.0,
         "source": "file",
         "origin": f"{file}:2",
+        "expert": False,
     }
     assert rows["waiting.long_job_seconds"]["value"] == "inf"
     assert rows["cluster.name"]["origin"] == "default"
@@ -78,7 +79,7 @@ def test_check_reads_the_partitions_of_slurm_conf(tmp_path):
     assert result.exit_code == 2
     assert "cluster.burst_partition" in result.stdout
     (tmp_path / "slurm.conf").unlink()
-    assert "not checked" in words(call("check", "--config", str(path)))
+    assert "were not checked" in words(call("check", "--config", str(path)))
 
 
 def test_reference_and_sample_are_printed(file, tmp_path):
@@ -126,10 +127,10 @@ def test_a_password_is_not_shown_and_warned_of(file):
 def test_day_one_17_a_section_and_a_setting_are_explained(file):
     text = words(call("show", "placement.boot_seconds", "--config", str(file)))
     assert f"90.0 s ({file}:2; default 120.0)" in text
-    assert "Boot time until enough boots have been seen to learn it." in text
+    assert "The time from the launch of an instance until its node accepts a job." in text
     found = json.loads(call("show", "placement", "--config", str(file), "--format", "json"))
     assert {row["key"].partition(".")[0] for row in found["settings"]} == {"placement"}
-    assert all(row["reason"] for row in found["settings"])
+    assert all(row["meaning"] and row["reason"] for row in found["settings"])
     with pytest.raises(BadInput, match="Did you mean placement"):
         call("show", "placment", "--config", str(file))
 
@@ -144,7 +145,7 @@ def test_day_one_17_set_says_what_it_wrote_where_and_what_makes_it_count(file, m
     assert found["to_take_effect"][0] == "systemctl restart advisor-serve advisor-control"
     assert any("advisor config hook" in line for line in found["to_take_effect"])
     monkeypatch.setenv("ADVISOR_PLACEMENT__BOOT_SECONDS", "5")
-    assert "holds instead" in call("set", "placement.boot_seconds=34", "--config", str(file))
+    assert "overrides the file" in call("set", "placement.boot_seconds=34", "--config", str(file))
     assert '"placement.boot_seconds = 35' not in call("show", "--config", str(file))
 
 
@@ -155,7 +156,12 @@ def test_what_the_hook_is_told_needs_its_file_written_anew():
     from advisor.model.settings import Settings, SubmitSettings
 
     told = hook_values(Settings())
-    values = {"budget_seconds": 0.03, "breaker_failures": 7, "breaker_seconds": 77.0, "max_connections": 9}
+    values = {
+        "budget_seconds": 0.03,
+        "breaker_failures": 7,
+        "breaker_seconds": 77.0,
+        "snapshot_max_age_seconds": 9,
+    }
     for name, value in values.items():
         changes = hook_values(Settings(submit=SubmitSettings(**{name: value}))) != told
         lines = to_take_effect([f"submit.{name}"], Path("/etc/slurm"))

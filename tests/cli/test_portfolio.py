@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Path:
 
 def written(folder: Path) -> PortfolioWorld:
     """The status of a site whose policy rents one node, and closes three."""
-    world = PortfolioWorld(folder, in_charge="ODE-UNICEF-FirstFit")
+    world = PortfolioWorld(folder, leader="ODE-UNICEF-FirstFit")
     world.slurm.nodes["burst1"] = node("burst1", "ALLOCATED")
     world.slurm.add(waiting(1, limit=600.0), waiting(2, limit=60.0))
     world.tick()
@@ -40,7 +40,7 @@ def test_policy_reason_and_everything_that_is_set_are_shown(tmp_path: Path, conf
     text = " ".join(done.output.split())
     for words in (
         "ODE-UNICEF-FirstFit",
-        "portfolio.in_charge names it",
+        "portfolio.leader names it",
         "1 up, 1 allowed, 3 closed by the reservation advisor_portfolio",
         "2 wait, 1 of them put first",
         "second: charged by the second, 60 s at least; an idle node is given back when nobody waits",
@@ -50,7 +50,7 @@ def test_policy_reason_and_everything_that_is_set_are_shown(tmp_path: Path, conf
     done = RUNNER.invoke(app, ["portfolio", "show", "--config", str(config), "--format", "json"])
     assert json.loads(done.output)["closed_nodes"] == ["burst2", "burst3", "burst4"]
     in_a_line = portfolio_in_words(dict(world.loop.report()))
-    assert "ODE-UNICEF-FirstFit (portfolio.in_charge names it)" in in_a_line
+    assert "ODE-UNICEF-FirstFit (portfolio.leader names it)" in in_a_line
     assert "billing: second" in in_a_line
 
 
@@ -63,6 +63,6 @@ def test_day_one_19_nothing_in_charge_is_a_state(tmp_path: Path, config: Path) -
 
 
 def test_a_policy_that_does_not_exist_is_refused(config: Path) -> None:
-    config.write_text('[portfolio]\nin_charge = "ODA-LIFO-FirstFit"\n', encoding="utf-8")
+    config.write_text('[portfolio]\nleader = "ODA-LIFO-FirstFit"\n', encoding="utf-8")
     done = RUNNER.invoke(app, ["portfolio", "show", "--config", str(config)])
-    assert "in_charge" in str(done.exception)
+    assert "portfolio.leader" in str(done.exception)

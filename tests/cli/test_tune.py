@@ -86,7 +86,7 @@ def test_tunes_on_a_log_and_puts_the_parameters_in_force(trace, models):
 
 
 def test_weekly_promotes_what_is_better_on_jobs_it_was_not_tuned_on(trace, models, monkeypatch):
-    monkeypatch.setenv("ADVISOR_ESTIMATOR__WEEKLY_JOBS_MINIMUM", "200")
+    monkeypatch.setenv("ADVISOR_ESTIMATOR__MIN_FINISHED_JOBS", "200")
     first = as_json("--trace", trace, "--models", models, "--weekly")
     assert first["version"] == "00000001"
     for one in first["backtest"].values():
@@ -104,7 +104,7 @@ def test_weekly_promotes_what_is_better_on_jobs_it_was_not_tuned_on(trace, model
 
 
 def test_g17_14_weekly_backtests_the_published_rules_cutoff(trace, models, monkeypatch):
-    monkeypatch.setenv("ADVISOR_ESTIMATOR__WEEKLY_JOBS_MINIMUM", "200")
+    monkeypatch.setenv("ADVISOR_ESTIMATOR__MIN_FINISHED_JOBS", "200")
     found = as_json("--trace", trace, "--models", models, "--weekly")["cutoff"]
     assert found["is_promoted"] == (found["candidate_saved_seconds"] >= found["current_saved_seconds"])
     stored = load_cutoff(ModelStore(folder=models))

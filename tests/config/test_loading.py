@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from advisor.config import DEFAULT_PATH, load
 from advisor.config import loading as loading_module
-from advisor.config.definitions import by_key, definitions
+from advisor.config.definitions import RETIRED, by_key, definitions, variable_of
 from advisor.model import BadInput, Mode
 from advisor.model.settings import Settings
 
@@ -129,9 +130,9 @@ WRONG = [
     ("[cluster]\non_premise_partitions = []\n", "section cluster", "empty", "docs/settings.md"),
     ("[portfolio]\nperiod_seconds = 120\n", "section portfolio", "at least twice", "docs/settings.md"),
     (
-        '[portfolio]\nmost_warm_nodes = 0\nin_charge = "ODA-WSPT-WorstFit+h2+bf"\n',
+        '[portfolio]\nmax_warm_nodes = 0\nleader = "ODA-WSPT-WorstFit+h2+bf"\n',
         "section portfolio",
-        "keeps 2 nodes warm, most_warm_nodes allows 0",
+        "keeps 2 nodes warm, max_warm_nodes allows 0",
         "docs/settings.md",
     ),
     ("[cluster\n", ":1:", "not TOML", '"quotes"'),
@@ -176,6 +177,23 @@ def test_a_wrong_variable_is_named(variable, value, mend, monkeypatch, tmp_path)
     assert mend in caught.value.mend
 
 
+@pytest.mark.parametrize("key", RETIRED)
+def test_a_setting_that_is_gone_says_what_to_do(key, file):
+    section, name = key.split(".")
+    assert key not in by_key()
+    for text, environ in (
+        (f"[{section}]\n{name} = 1\n", {}),
+        ("", {variable_of(section, name): "1"}),
+    ):
+        with pytest.raises(BadInput) as caught:
+            load(file(text), environ)
+        assert caught.value.mend == RETIRED[key]
+    if match := re.match(r"It is (\S+\.\S+) now", RETIRED[key]):
+        assert match[1] in by_key()
+    else:
+        assert RETIRED[key].startswith("It is the constant ")
+
+
 def test_a_named_file_that_is_missing_is_an_error(tmp_path):
     with pytest.raises(BadInput, match="no such file"):
         load(tmp_path / "none.toml", {})
@@ -190,7 +208,8 @@ def test_a_folder_cannot_be_read(tmp_path):
 
 def test_definitions_cover_every_setting_and_say_why():
     for definition in definitions():
-        assert definition.reason, definition.key
+        assert definition.meaning, definition.key
+        assert definition.why, definition.key
         section = getattr(Settings(), definition.section)
         assert getattr(section, definition.name) == definition.default
         assert definition.variable == f"ADVISOR_{definition.section}__{definition.name}".upper()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tomllib
 
-from advisor.config import load
+import pytest
+
+from advisor.config import check, load
 from advisor.config.definitions import definitions
 from advisor.config.reference import reference, sample, toml_text, values_of
 from advisor.model.settings import Settings
@@ -17,22 +19,44 @@ def test_the_committed_reference_is_the_generated_one():
 
 
 def test_the_reference_names_everything():
-    text = reference()
+    everyday, expert = reference().split("## Expert settings")
     for definition in definitions():
-        assert f"| `{definition.name}` |" in text
+        if definition.expert:
+            assert f"| `{definition.key}` |" in expert
+        else:
+            assert f"| `{definition.name}` |" in everyday
 
 
-def test_the_sample_as_it_is_changes_nothing(tmp_path):
+def test_an_admin_can_hold_the_sample_in_the_head(tmp_path):
+    """At most 30 settings: those of docs/tune.md's five numbers, the partitions, the money, the cloud."""
+    shown = [line for line in sample().splitlines() if line.startswith("#") and line[1:2].isalpha()]
+    everyday = [definition.name for definition in definitions() if not definition.expert]
+    assert [line[1:].split(" = ")[0] for line in shown] == everyday
+    assert len(everyday) <= 30
+
+
+def test_every_setting_says_what_it_does_and_why_its_default_is_what_it_is():
+    for definition in definitions():
+        for text in (definition.meaning, definition.why):
+            assert len(text.split()) >= 3, definition.key
+            assert text.endswith("."), (definition.key, text)
+
+
+@pytest.mark.parametrize("expert", [False, True])
+def test_the_sample_as_it_is_changes_nothing(tmp_path, expert):
     path = tmp_path / "advisor.toml"
-    path.write_text(sample())
-    assert load(path, {}).settings == Settings()
+    path.write_text(sample(expert=expert))
+    loaded = load(path, {})
+    assert loaded.settings == Settings()
+    assert check(loaded, {"onprem", "burst"}) == []
 
 
-def test_the_sample_uncommented_is_the_defaults(tmp_path):
+@pytest.mark.parametrize("expert", [False, True])
+def test_the_sample_uncommented_is_the_defaults(tmp_path, expert):
     path = tmp_path / "advisor.toml"
     lines = []
-    for line in sample().splitlines():
-        commented_out = line.startswith("#") and not line.startswith("# ")
+    for line in sample(expert=expert).splitlines():
+        commented_out = line.startswith("#") and line[1:2].isalpha()
         lines.append("" if line.endswith("= ...") else line[1:] if commented_out else line)
     path.write_text("\n".join(lines))
     assert load(path, {}).settings == Settings()

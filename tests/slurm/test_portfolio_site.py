@@ -93,7 +93,7 @@ def until_ordered(site: Site, jobs: list[Submission]) -> None:
 
 def test_one_node_short_jobs_first_and_nothing_is_left_when_the_loop_ends(tmp_path: Path) -> None:
     """ODE rents for the hours of work that wait: one node. UNICEF lets short jobs before long ones."""
-    with a_site(in_charge="ODE-UNICEF-FirstFit", lease_seconds=12.0) as site:
+    with a_site(leader="ODE-UNICEF-FirstFit", lease_seconds=12.0) as site:
         site.wait_until("all nodes are closed: nobody waits", lambda: closed_nodes(site) == NODES)
         go, ran = tmp_path / "go", tmp_path / "ran"
         # all ask for the node that is up, so that they wait whatever else is opened
@@ -149,7 +149,7 @@ def is_given_nodes(site: Site, job: Submission) -> bool:
 
 def test_a_burst_of_short_jobs_and_then_long_ones_change_the_policy() -> None:
     """Whole hours are paid, and money weighs much: minutes of work go on one node, hours on two."""
-    with a_site(in_charge="selection", margin=0.0, billing="hour", alpha=8.0) as site:
+    with a_site(leader="selection", margin=0.0, billing="hour", alpha=8.0) as site:
         site.wait_until("a champion who rents nothing yet", lambda: closed_nodes(site) == NODES)
         warm_up = submit(site, 1, "true")  # the first choice compiles the simulator
         site.wait_until("a first choice", lambda: bool(told(site).get("chosen")))
@@ -177,7 +177,7 @@ def in_queue(site: Site) -> bool:
 def test_killed_and_restarted_at_random_moments_nothing_is_held_or_drained() -> None:
     """Five times, while nodes boot, jobs run, wait and end."""
     chance = random.Random(2)
-    with a_site(in_charge="ODE-UNICEF-FirstFit", lease_seconds=8.0) as site:
+    with a_site(leader="ODE-UNICEF-FirstFit", lease_seconds=8.0) as site:
         jobs: list[Submission] = []
         for _ in range(4):
             for _ in range(chance.randint(1, 4)):

@@ -23,11 +23,11 @@ def steady_wish(job: Job, estimates: Estimates, cloud: CloudState, settings: Set
     is always on one node at least, and the job's own features must be on every one.
     """
     matching = settings.matching
-    if not (matching.enabled and matching.steady_feature) or cloud.steady_free_nodes < 1:
+    if not (matching.enabled and matching.long_lived_feature) or cloud.steady_free_nodes < 1:
         return ()
     if job.array_tasks > 1 or cloud.nodes_needed(job) != 1 or not set(job.features) <= set(cloud.features):
         return ()
     expected = estimates.run.seconds
     if math.isnan(expected):
         expected = math.inf if job.requested_time is None else job.requested_time
-    return (matching.steady_feature,) if expected >= matching.long_job_seconds else ()
+    return (matching.long_lived_feature,) if expected >= matching.long_job_seconds else ()

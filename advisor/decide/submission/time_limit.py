@@ -37,7 +37,7 @@ def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None)
     slower = settings.performance_ratio(job.processors)
     if ratio is not None:
         slower = ratio.factor * (1.0 + ratio.deviation)
-    factor = min(slower, settings.longest_stretch)
+    factor = min(slower, settings.max_time_limit_factor)
     minutes = math.ceil(asked * factor / _MINUTE - _ROUNDING)
-    given = min(minutes * _MINUTE, settings.longest_time_limit_seconds)
+    given = min(minutes * _MINUTE, settings.max_time_limit_seconds)
     return TimeLimit(asked_seconds=asked, given_seconds=given) if given > asked else None

@@ -154,7 +154,7 @@ def _history(settings: Settings) -> Iterator[Diagnosis]:
         mend = "Learning and the ledger stand still until it is mended, and then go on by themselves"
         yield error("history", str(problem), mend)
         return
-    least = settings.estimator.weekly_jobs_minimum
+    least = settings.estimator.min_finished_jobs
     if jobs < least:
         yield warning(
             "history",

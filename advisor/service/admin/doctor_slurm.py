@@ -270,12 +270,12 @@ class SlurmExamination:
     def _steady_feature(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
         """Whether the mark of nodes that last can be given at all: slurm.conf must have it on them."""
         matching = self._settings.matching
-        feature = matching.steady_feature
+        feature = matching.long_lived_feature
         if nodes and matching.enabled and feature and not any(feature in node.features for node in nodes):
             yield warning(
                 "cloud nodes",
                 f"none has the feature {feature}: long jobs cannot prefer nodes that last",
-                f"Give them Feature=...,{feature} in slurm.conf, or set matching.steady_feature to nothing",
+                f"Give them Feature=...,{feature} in slurm.conf, or empty matching.long_lived_feature",
             )
 
     def _capacity_features(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:

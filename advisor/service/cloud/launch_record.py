@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 _BOOTS: Final = 50
 _BOOTS_NEEDED: Final = 3
+_BOOT_QUANTILE: Final = 0.8
+"""Decisions expect a boot that 8 of 10 boots keep: the median would be exceeded by every second one."""
 _FAILURES_UNTIL_PROTECTED: Final = 10
 
 
@@ -53,8 +55,6 @@ class CloudRecord:
         The file; the day's money (`budget`) is kept beside it.
     clock : Clock
         Time.
-    quantile : float
-        Which quantile of the boot times a decision reckons with: that share of boots is quicker.
 
     Attributes
     ----------
@@ -62,9 +62,8 @@ class CloudRecord:
         The day's money.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, quantile: float = 0.8) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._quantile = quantile
         self._lock = threading.Lock()
         self._content = _read(path)
         self.budget = SpendingBudget(StateFile(path.with_name("budget.json")), clock)
@@ -85,7 +84,7 @@ class CloudRecord:
         boots = (
             of_option if len(of_option) >= _BOOTS_NEEDED else [s for known in pools.values() for s in known]
         )
-        return quantile(boots, self._quantile) if len(boots) >= _BOOTS_NEEDED else None
+        return quantile(boots, _BOOT_QUANTILE) if len(boots) >= _BOOTS_NEEDED else None
 
     def boot_times(self) -> dict[str, BootTimes]:
         """What is known of each pool."""

@@ -229,7 +229,7 @@ class PollLoop:
         return sum(
             node.power is NodePower.UP
             and not node.is_busy
-            and matching.steady_feature in active_features(node)
+            and matching.long_lived_feature in active_features(node)
             for node in usable
         )
 

@@ -80,9 +80,7 @@ class Control:
         self.store = HistoryStore(settings.paths.history_url, later=True)
         self.metrics = ControlMetrics()
         self.view = SharedView(self.clock, settings.submit.snapshot_max_age_seconds)
-        self.cloud = CloudRecord(
-            settings.paths.state / "cloud.json", self.clock, quantile=settings.placement.boot_quantile
-        )
+        self.cloud = CloudRecord(settings.paths.state / "cloud.json", self.clock)
         self.folder = HandoverFolder(settings.paths.state / HANDOVER_FOLDER)
         self._connections = connections
         self._notifier = notifier or Notifier(None)

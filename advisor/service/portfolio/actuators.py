@@ -16,6 +16,8 @@ from advisor.service.running.isolating import do_all
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
 
+_MAX_ORDERED_JOBS: Final = 50
+"""Waiting jobs that are put in the policy's order: each change is one command to slurmctld."""
 UNDO: Final = "advisor portfolio undo"
 """What takes everything back while no loop runs."""
 
@@ -38,7 +40,7 @@ class Means:
                 steering,
                 StateFile(folder / "portfolio_order.json"),
                 partition=settings.cluster.burst_partition,
-                most=ours.ordered_jobs,
+                most=_MAX_ORDERED_JOBS,
             ),
             NodeWeights(slurm, StateFile(folder / "portfolio_weights.json")),
         )

@@ -83,7 +83,7 @@ def policies_of(settings: Settings) -> tuple[RentingPolicy, ...]:
     ours = settings.portfolio
     if ours.policies == "paper":
         return PUBLISHED
-    return PUBLISHED + tuple(policy for policy in BEYOND if policy.headroom <= ours.most_warm_nodes)
+    return PUBLISHED + tuple(policy for policy in BEYOND if policy.headroom <= ours.max_warm_nodes)
 
 
 def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
@@ -103,7 +103,7 @@ def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
         alpha=ours.alpha,
         beta=ours.beta,
     )
-    return options if ours.in_charge == "auto" else replace(options, margins=())
+    return options if ours.leader == "auto" else replace(options, margins=())
 
 
 class PortfolioJudge:
@@ -264,7 +264,7 @@ def _key_of(settings: Settings) -> str:
     """Verdicts under other settings are none."""
     ours = settings.portfolio
     names = ",".join(policy.name for policy in policies_of(settings))
-    return f"3 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.in_charge == 'auto'}"
+    return f"3 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.leader == 'auto'}"
 
 
 def _verdict_in(content: Any) -> Verdict | None:

@@ -123,14 +123,14 @@ class StabilityMeans:
         self._view = view
         state, matching = settings.paths.state, settings.matching
         self.weights = NodeWeights(slurm, StateFile(state / "node_weights.json"))
-        self.marks = NodeMarks(slurm, StateFile(state / "marks.json"), matching.steady_feature)
+        self.marks = NodeMarks(slurm, StateFile(state / "marks.json"), matching.long_lived_feature)
         self.steering = JobSteering(
             slurm=slurm,
             jobs=jobs,
             state=StateFile(state / "steering.json"),
             clock=clock,
-            feature=matching.steady_feature,
-            longest_delay_seconds=matching.longest_delay_seconds,
+            feature=matching.long_lived_feature,
+            longest_delay_seconds=matching.max_delay_seconds,
         )
 
     @property

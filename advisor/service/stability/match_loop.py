@@ -140,7 +140,7 @@ class MatchLoop:
         marked = self._marked
         if self._snapshot is None or not marked:
             return
-        feature = self._matching.steady_feature
+        feature = self._matching.long_lived_feature
         holders = {node.name for node in marked if feature in active_features(node)}
         steady = self._steady_nodes() & {node.name for node in marked}
         wanted = steady or {self._best_holder(marked, holders)}

@@ -39,6 +39,9 @@ from advisor.service.submit.answering import Answered, Answerer, is_believable, 
 from advisor.service.submit.state_holder import StateHolder
 
 _RECEIVE_BYTES: Final = 8192
+_MAX_LINE_BYTES: Final = 65536  # a request of the hook has some 1,000
+_MAX_CONNECTIONS: Final = 64  # slurmctld keeps one
+_IDLE_SECONDS: Final = 600.0  # a connection that asks nothing for so long is closed; the hook opens another
 """Most questions fit; each call allocates so much before it knows how little has come."""
 _HALF_LINE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 5.0
@@ -135,10 +138,10 @@ class SubmitServer:
     def _has_room(self) -> bool:
         """Whether one more connection may begin, if need be in the place of the one that is silent longest.
 
-        Clients that connect and ask nothing would else keep slurmctld out for `submit.idle_seconds`.
+        Clients that connect and ask nothing would else keep slurmctld out for `_IDLE_SECONDS`.
         """
         with self._guard:
-            if len(self._asked_at) < self._holder.current.settings.submit.max_connections:
+            if len(self._asked_at) < _MAX_CONNECTIONS:
                 return True
             silent = min(self._asked_at, key=lambda connection: self._asked_at[connection])
             if time.perf_counter() - self._asked_at[silent] < _SILENT_SECONDS:
@@ -169,8 +172,7 @@ class SubmitServer:
             connection.close()
 
     def _answer_lines(self, connection: socket.socket) -> None:
-        settings = self._holder.current.settings.submit
-        _set_timeout(connection, socket.SO_RCVTIMEO, settings.idle_seconds)
+        _set_timeout(connection, socket.SO_RCVTIMEO, _IDLE_SECONDS)
         buffer = b""
         while received := connection.recv(_RECEIVE_BYTES):
             arrived = time.perf_counter()
@@ -180,16 +182,16 @@ class SubmitServer:
             buffer = buffer + received if buffer else received
             while (end := buffer.find(b"\n") + 1) > 0:
                 line, buffer = buffer[:end], buffer[end:]
-                if len(line) > settings.max_line_bytes:
+                if len(line) > _MAX_LINE_BYTES:
                     break
                 self._answer_line(connection, line, arrived)
-            if len(buffer) > settings.max_line_bytes or (end and len(line) > settings.max_line_bytes):
+            if len(buffer) > _MAX_LINE_BYTES or (end and len(line) > _MAX_LINE_BYTES):
                 self._metrics.protocol_error("protocol.too_long")
                 connection.sendall(protocol.refusal("protocol.too_long"))
                 return
             if bool(buffer) != had_half_a_line:
                 # half a line may not hold a connection for as long as an idle one
-                seconds = _HALF_LINE_SECONDS if buffer else settings.idle_seconds
+                seconds = _HALF_LINE_SECONDS if buffer else _IDLE_SECONDS
                 _set_timeout(connection, socket.SO_RCVTIMEO, seconds)
 
     def _answer_line(self, connection: socket.socket, line: bytes, arrived: float) -> None:

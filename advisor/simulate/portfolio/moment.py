@@ -76,7 +76,7 @@ def policy_named(name: str) -> RentingPolicy:
     if match is None:
         raise BadInput(
             f"{name[:80]!a} names no policy",
-            where="portfolio.in_charge",
+            where="portfolio.leader",
             mend="Write one as advisor replay portfolio does, such as ODX-UNICEF-FirstFit",
             code="portfolio.policy",
         )

@@ -63,5 +63,5 @@ def test_what_might_be_refused_or_bring_nothing_is_not_asked_for(asked: dict, th
 def test_short_jobs_and_sites_that_did_not_ask_for_it() -> None:
     assert steady_wish(job(), runs(60.0), cloud(), ON) == ()
     assert steady_wish(job(), runs(7000.0), cloud(), Settings()) == ()
-    nameless = Settings(matching=MatchingSettings(enabled=True, steady_feature=""))
+    nameless = Settings(matching=MatchingSettings(enabled=True, long_lived_feature=""))
     assert steady_wish(job(), runs(7000.0), cloud(), nameless) == ()

@@ -25,8 +25,8 @@ def limit_of(
     [
         ({}, {}, 66),  # s(10) = 0.01 * 10 + 1: exactly 66 minutes, not 67 by rounding
         ({"processors": 1}, {}, 61),  # 60.6 minutes: Slurm counts whole ones
-        ({}, {"longest_stretch": 1.05}, 63),
-        ({}, {"longest_time_limit_seconds": 3800.0}, 3800 / 60),
+        ({}, {"max_time_limit_factor": 1.05}, 63),
+        ({}, {"max_time_limit_seconds": 3800.0}, 3800 / 60),
     ],
 )
 def test_it_grows_with_the_clouds_slowness(
@@ -43,7 +43,7 @@ def test_it_grows_with_the_clouds_slowness(
         ({"requested_time": float("inf")}, {}),
         ({}, {"stretch_time_limit": False}),
         ({}, {"baseline": 0.5}),  # a faster cloud takes nothing away
-        ({}, {"longest_time_limit_seconds": 1800.0}),  # the site's bound is below what he asked for
+        ({}, {"max_time_limit_seconds": 1800.0}),  # the site's bound is below what he asked for
         ({"comment": "no-burst"}, {}),  # it stays
     ],
 )

@@ -205,7 +205,7 @@ def test_slurmctld_lets_nodes_stay_that_are_to_be_kept(
     [
         ({"enabled": True}, ("cloud", "spot"), 1),
         ({"enabled": True}, ("cloud", "spot", "steady"), 0),
-        ({"enabled": True, "steady_feature": ""}, ("cloud", "spot"), 0),
+        ({"enabled": True, "long_lived_feature": ""}, ("cloud", "spot"), 0),
         ({"enabled": False}, ("cloud", "spot"), 0),
     ],
 )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from advisor.decide.portfolio import replay_knowledge as portfolio_known
 from advisor.model import Job
 from advisor.model.job import JobOutcome, JobState
+from advisor.service.portfolio import leader as leader_module
 from advisor.service.portfolio.judge import policies_of, table_of
 from advisor.service.running.clock import Clock
 from tests.service.portfolio_world import PortfolioWorld, node, waiting
@@ -41,7 +42,7 @@ def fill(world: PortfolioWorld, count: int = 40) -> None:
 
 
 def test_the_champion_is_in_charge_once_it_is_known(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, in_charge="champion")
+    world = PortfolioWorld(tmp_path, leader="champion")
     fill(world)
     world.tick()
     world.loop.judge.judge()
@@ -58,7 +59,7 @@ def test_the_champion_is_in_charge_once_it_is_known(tmp_path: Path) -> None:
 
 
 def test_selections_are_judged_too_where_they_may_lead(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, in_charge="auto")
+    world = PortfolioWorld(tmp_path, leader="auto")
     fill(world, 8)
     world.tick()
     world.loop.judge.judge()
@@ -69,7 +70,7 @@ def test_selections_are_judged_too_where_they_may_lead(tmp_path: Path) -> None:
 
 
 def test_a_verdict_outlives_the_process(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, in_charge="champion")
+    world = PortfolioWorld(tmp_path, leader="champion")
     world.tick()
     world.loop.judge.judge()
     before = world.loop.judge.verdict
@@ -81,7 +82,7 @@ def test_a_verdict_outlives_the_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "[]", '{"key": "1"}', '{"verdict": {"champion": 3}, "prior": "x"}'])
 def test_a_spoilt_file_is_no_verdict(tmp_path: Path, content: str) -> None:
-    world = PortfolioWorld(tmp_path, in_charge="champion")
+    world = PortfolioWorld(tmp_path, leader="champion")
     path = tmp_path / "portfolio_verdict.json"
     if content.startswith('{"verdict"'):
         content = json.dumps(json.loads(content) | {"key": world.loop.judge._key})
@@ -91,7 +92,7 @@ def test_a_spoilt_file_is_no_verdict(tmp_path: Path, content: str) -> None:
 
 
 def test_nothing_is_judged_before_the_nodes_have_been_seen(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, in_charge="champion")
+    world = PortfolioWorld(tmp_path, leader="champion")
     assert not world.tick_judge()
     world.slurm.nodes = {"onprem1": node("onprem1", "IDLE", partitions=("onprem",))}
     world.tick()
@@ -99,7 +100,7 @@ def test_nothing_is_judged_before_the_nodes_have_been_seen(tmp_path: Path) -> No
 
 
 def test_judging_that_takes_too_long_is_given_up_until_the_next_hour(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, in_charge="champion")
+    world = PortfolioWorld(tmp_path, leader="champion")
     fill(world, 8)
     world.tick()
     judge = world.loop.judge
@@ -128,17 +129,18 @@ def test_ended_jobs_in_whole_nodes_and_by_submission() -> None:
 
 
 def test_policies_that_keep_too_many_nodes_warm_are_left_out(tmp_path: Path) -> None:
-    world = PortfolioWorld(tmp_path, policies="beyond", most_warm_nodes=2)
+    world = PortfolioWorld(tmp_path, policies="beyond", max_warm_nodes=2)
     found = policies_of(world.settings)
     assert len(found) == 63
     assert max(policy.headroom for policy in found) == 2
 
 
-def test_selection_deviates_for_a_queue_and_the_champion_is_back_afterwards(tmp_path: Path) -> None:
+def test_selection_deviates_for_a_queue_and_the_champion_is_back_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whole hours are paid, and money weighs much: minutes of work go on one node."""
-    world = PortfolioWorld(
-        tmp_path, in_charge="selection", margin=0.0, billing="hour", alpha=8.0, budget_ms=5000.0
-    )
+    monkeypatch.setattr(leader_module, "_CHOICE_SECONDS", 5.0)
+    world = PortfolioWorld(tmp_path, leader="selection", margin=0.0, billing="hour", alpha=8.0)
     world.tick()
     world.loop.judge.judge()
     world.tick()

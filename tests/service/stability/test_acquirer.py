@@ -20,7 +20,7 @@ from tests.service.site import make_cluster
 from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, quick, settings_of
 
 HOUR = 3600.0
-KEPT = {"kept_nodes": 6, "most_nodes": 10}
+KEPT = {"kept_nodes": 6, "max_nodes": 10}
 
 __all__ = ["quick"]
 
@@ -78,7 +78,7 @@ def test_where_no_node_is_kept_nothing_is_acquired(tmp_path: Path) -> None:
 
 
 def test_the_size_follows_the_use_within_its_bounds(tmp_path: Path) -> None:
-    rules = {"kept_nodes": 2, "most_nodes": 6, "rank": "survival"}
+    rules = {"kept_nodes": 2, "max_nodes": 6, "rank": "survival"}
     world = StabilityWorld(
         settings_of(tmp_path, acquirer=rules, subnets=[STEADY]), generator=np.random.default_rng(5)
     )
@@ -191,7 +191,7 @@ def test_nodes_that_do_not_boot_are_asked_for_ever_more_seldom(tmp_path: Path) -
 
 def test_a_burst_after_an_idle_hour_keeps_its_nodes(tmp_path: Path) -> None:
     world = StabilityWorld(
-        settings_of(tmp_path, acquirer={"kept_nodes": 2, "most_nodes": 8}, subnets=[STEADY]),
+        settings_of(tmp_path, acquirer={"kept_nodes": 2, "max_nodes": 8}, subnets=[STEADY]),
         generator=np.random.default_rng(5),
         nodes=8,
     )

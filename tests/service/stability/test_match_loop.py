@@ -94,7 +94,7 @@ def test_nodes_that_stay_are_marked_and_come_last_for_jobs_without_a_wish(tmp_pa
 
 
 def test_where_slurm_conf_has_no_such_feature_the_steadiest_come_first(tmp_path: Path) -> None:
-    world = lasting_world(tmp_path, matching={"steady_feature": ""})
+    world = lasting_world(tmp_path, matching={"long_lived_feature": ""})
     weights = {name: node.weight for name, node in world.slurm.nodes.items()}
     steady, shaky = nodes_in(world, STEADY), nodes_in(world, SHAKY)
     assert max(weights[name] for name in steady) < min(weights[name] for name in shaky)
@@ -179,7 +179,7 @@ def test_before_ec2_was_read_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_a_long_job_waits_for_a_steady_node_that_is_free_soon_and_not_for_long(tmp_path: Path) -> None:
-    world = lasting_world(tmp_path, matching={"longest_delay_seconds": 500.0})
+    world = lasting_world(tmp_path, matching={"max_delay_seconds": 500.0})
     for name in ("burst5", "burst6"):
         world.slurm.nodes[name].is_draining = True
     # steady nodes are free in five minutes, shaky ones in one
@@ -201,7 +201,7 @@ def test_a_long_job_waits_for_a_steady_node_that_is_free_soon_and_not_for_long(t
 
 def held_world(folder: Path, **matching: Any) -> tuple[StabilityWorld, MemoryJob]:
     """A long job is held off the shaky nodes; the steady ones are busy for hours."""
-    world = lasting_world(folder, matching={"longest_delay_seconds": 500.0, **matching})
+    world = lasting_world(folder, matching={"max_delay_seconds": 500.0, **matching})
     for name in ("burst5", "burst6"):
         world.slurm.nodes[name].is_draining = True
     _ = [world.slurm.submit(90.0, limit_seconds=120.0, prefer="cloud") for _ in range(2)]

@@ -193,8 +193,11 @@ def test_nonsense_is_refused_on_its_own_connection_only(serve: Callable[..., Run
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_a_line_too_long_closes_the_connection(serve: Callable[..., Running], end: bytes) -> None:
-    running = serve(max_line_bytes=2048)
+def test_a_line_too_long_closes_the_connection(
+    serve: Callable[..., Running], end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_MAX_LINE_BYTES", 2048)
+    running = serve()
     with running.connect() as client:
         client.sendall(b"x" * 3000 + end)
         assert read_reply(client)[2] == "protocol.too_long"
@@ -211,16 +214,22 @@ def test_a_client_that_hangs_holds_up_nobody(serve: Callable[..., Running]) -> N
         assert silent.fileno() >= 0
 
 
-def test_an_idle_connection_is_closed_and_the_client_comes_again(serve: Callable[..., Running]) -> None:
-    running = serve(idle_seconds=0.05)
+def test_an_idle_connection_is_closed_and_the_client_comes_again(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_IDLE_SECONDS", 0.05)
+    running = serve()
     with running.connect() as client:
         assert client.recv(10) == b""
     with running.client() as good:
         assert good.advise().id
 
 
-def test_no_more_connections_than_allowed(serve: Callable[..., Running]) -> None:
-    running = serve(max_connections=2)
+def test_no_more_connections_than_allowed(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_MAX_CONNECTIONS", 2)
+    running = serve()
     with running.client() as first, running.client() as second:
         assert first.ping().pid
         assert second.ping().pid
@@ -240,7 +249,8 @@ def test_d12_connections_that_ask_nothing_make_room(
 ) -> None:
     """Sixty-four of them kept slurmctld out for ten minutes."""
     monkeypatch.setattr(server_module, "_SILENT_SECONDS", 0.0)
-    running = serve(max_connections=3)
+    monkeypatch.setattr(server_module, "_MAX_CONNECTIONS", 3)
+    running = serve()
     with ExitStack() as open_ones:
         silent = [open_ones.enter_context(running.connect()) for _ in range(20)]
         asking = open_ones.enter_context(running.client())

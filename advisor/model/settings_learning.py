@@ -1,0 +1,87 @@
+"""Settings of what is learned beside the forests: the size model and the k-NN estimators."""
+
+from __future__ import annotations
+
+from advisor.model.settings_section import Fraction, Section, setting
+
+
+class SizeSettings(Section):
+    """Small jobs first: a model predicts which jobs are small (Zrigui et al. 2022)."""
+
+    small_priority_offset: int = setting(
+        1000,
+        "What is added to the priority of a small job, as Slurm's site factor; 0 changes nothing. Small "
+        "jobs are all first only if it is greater than the sum of slurm.conf's PriorityWeight settings; "
+        "`advisor doctor` names that sum.",
+        why="It puts small jobs first where the weights sum up to less than 1000, and is a gentle push "
+        "where they are larger.",
+        ge=0,
+        le=2_000_000_000,
+    )
+    enabled: bool = setting(
+        True,
+        "Whether jobs are classed as small or large at all.",
+        why="The class changes a priority by `small_priority_offset` only, and only in mode `act`.",
+        expert=True,
+    )
+    probability_cut: Fraction = setting(
+        0.5,
+        "A job is small if the model's probability is at least this. A larger value puts fewer large jobs "
+        "first by mistake.",
+        why="One half makes the fewest mistakes of both kinds together.",
+        expert=True,
+    )
+    safeguard: bool = setting(
+        False,
+        "Requeue a job as large, once, if it was put first as small and still runs at the divider between "
+        "small and large. Only jobs that may be requeued are.",
+        why="It ends running jobs, which users must expect.",
+        expert=True,
+    )
+    trees: int = setting(
+        80,
+        "The number of boosting rounds of the size model.",
+        why="Twice as many at half the step took longer and gained nothing (docs/designs/0006).",
+        ge=1,
+        le=2000,
+        expert=True,
+    )
+
+
+class EstimatorSettings(Section):
+    """The two k-NN estimators of Cunha et al., which decide until 1,000 jobs have ended."""
+
+    neighbours: int = setting(
+        16,
+        "k, the number of most similar jobs that are averaged, until `advisor tune` finds a better one.",
+        why="Fewer follow single odd jobs, many more average over jobs that are not alike.",
+        ge=1,
+        le=1000,
+        expert=True,
+    )
+    kernel_width: float = setting(
+        1.0,
+        "The width omega of the Gaussian kernel that weighs the neighbours, until `advisor tune` finds a "
+        "better one.",
+        why="Below about 0.8 the kernels of 16 typical neighbours sum up to less than 1: the variance is "
+        "then undefined and the cutoff moves no job.",
+        gt=0.0,
+        expert=True,
+    )
+    knowledge_base_jobs: int = setting(
+        10_000,
+        "s, the number of finished jobs that are searched for neighbours; the oldest are dropped.",
+        why="More are slower to search and rarely better, since users and programs change.",
+        unit="jobs",
+        ge=10,
+        le=1_000_000,
+        expert=True,
+    )
+    min_finished_jobs: int = setting(
+        500,
+        "With fewer finished jobs `advisor tune` and `advisor retrain` change nothing.",
+        why="A choice among models needs some hundred jobs that none of them was trained on.",
+        unit="jobs",
+        ge=1,
+        expert=True,
+    )

@@ -1,0 +1,205 @@
+"""Settings of the services: the submit path, the loops of `advisor control`, and the pages for admins."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from advisor.model.settings_section import Section, setting
+
+
+class SubmitSettings(Section):
+    """The path inside sbatch: the hook in slurmctld and `advisor serve`, which answers it."""
+
+    budget_seconds: float = setting(
+        0.05,
+        "The longest time that the hook waits for an answer. slurmctld holds locks meanwhile. The hook "
+        "reads its own copy: run `advisor config hook` after a change.",
+        why="An answer takes well under 1 ms, so 50 ms leaves room for a busy host, and users do not notice "
+        "it.",
+        unit="s",
+        gt=0.0,
+        le=0.5,
+        expert=True,
+    )
+    breaker_failures: int = setting(
+        2,
+        "After this many failures in a row the hook stops asking for `breaker_seconds`; jobs are then "
+        "accepted as submitted. Run `advisor config hook` after a change.",
+        why="One failure can be chance. Each further one delays all submissions by `budget_seconds`, since "
+        "slurmctld runs one hook at a time.",
+        ge=1,
+        le=1000,
+        expert=True,
+    )
+    breaker_seconds: float = setting(
+        10.0,
+        "The time after which the hook tries the server again. Run `advisor config hook` after a change.",
+        why="A restart of `advisor serve` takes a few seconds; a longer pause leaves jobs without advice, a "
+        "shorter one delays submissions more often while the server is down.",
+        unit="s",
+        gt=0.0,
+        le=3600.0,
+        expert=True,
+    )
+    tell_user: bool = setting(
+        True,
+        "Print one line on the user's terminal when the advisor moves the job.",
+        why="A user who sees another partition than the one they expected should learn the reason at once.",
+        expert=True,
+    )
+    allowed_uids: tuple[int, ...] = setting(
+        (),
+        "User ids that may ask for advice besides root, SlurmUser and the user of the server.",
+        why="Only slurmctld needs to ask.",
+        expert=True,
+    )
+    socket_group: str = setting(
+        "",
+        "The group that owns the submit socket, which has mode 0660. Empty means the group of the server.",
+        why="The installed units run the server in slurmctld's group already.",
+        expert=True,
+    )
+    snapshot_max_age_seconds: float = setting(
+        60.0,
+        "The greatest age of a usable snapshot of the cluster. With an older one every job stays on-premise.",
+        why="Twelve polls of `loops.snapshot_seconds` may fail before advice stops; a queue that is a "
+        "minute old still predicts waits of many minutes.",
+        unit="s",
+        gt=0.0,
+        le=3600.0,
+        expert=True,
+    )
+
+
+class LoopSettings(Section):
+    """Periods of the loops of `advisor control`, and where it serves /metrics."""
+
+    snapshot_seconds: float = setting(
+        5.0,
+        "The period of the poll of squeue and sinfo. All loops share the result.",
+        why="One squeue and one sinfo every five seconds are little load for slurmctld; clusters with "
+        "50,000 queued jobs may poll more rarely.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    watch_seconds: float = setting(
+        15.0,
+        "The period in which hedged jobs, and jobs put first as small, are examined. While a job is hedged "
+        "it is at most `snapshot_seconds`.",
+        why="These jobs run for minutes at least, so that a quarter of a minute changes little.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    learn_seconds: float = setting(
+        15.0,
+        "The period in which finished jobs are read from the accounting, stored and learned from.",
+        why="A forecast changes little within a quarter of a minute, and each round costs slurmdbd one "
+        "query.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    reconcile_seconds: float = setting(
+        15.0,
+        "The period in which Slurm's nodes are compared with EC2's instances.",
+        why="It finds lost instances within a fraction of EC2's minimum charge of 60 s and stays far below "
+        "EC2's limit of describe requests.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    match_seconds: float = setting(
+        20.0,
+        "The period in which cloud nodes are ranked by their expected life and long jobs are steered.",
+        why="A node that has become free should be ranked before the next boot of one to three minutes ends.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    acquire_seconds: float = setting(
+        3600.0,
+        "The period in which kept cloud nodes are exchanged. The burst partition's SuspendTime must be "
+        "twice as long.",
+        why="In simulations half an hour to two hours gave the same result.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    orphan_grace_seconds: float = setting(
+        120.0,
+        "The time for which an instance that belongs to no node of Slurm is left running.",
+        why="A launch or a node's registration that is under way explains such an instance for a minute or "
+        "so; each orphan costs two minutes more.",
+        unit="s",
+        gt=0.0,
+        expert=True,
+    )
+    metrics_address: str = setting(
+        "127.0.0.1",
+        "The address on which /metrics is served.",
+        why="The page has no login, so only the controller itself can read it.",
+        expert=True,
+    )
+    metrics_port: int = setting(
+        9419,
+        "The port of /metrics; 0 switches it off.",
+        why="It lies in the range from 9100 on that Prometheus exporters use.",
+        ge=0,
+        le=65535,
+        expert=True,
+    )
+
+
+class WebSettings(Section):
+    """Pages for admins (`advisor web`). They show, and change nothing."""
+
+    address: str = setting(
+        "127.0.0.1",
+        "The address on which the pages are served. Everyone who can reach it sees the jobs of all users.",
+        why="The pages have no login: the site's own proxy, with its login, belongs before them.",
+        min_length=1,
+        expert=True,
+    )
+    port: int = setting(
+        9420,
+        "The port of the pages; 0 takes any free port.",
+        why="It is the port after that of /metrics.",
+        ge=0,
+        le=65535,
+        expert=True,
+    )
+    hosts: tuple[str, ...] = setting(
+        (),
+        "The host names, without port, by which the site's proxy asks for the pages. Requests for names "
+        "other than these and this machine's own are refused, so that a foreign page cannot read them "
+        "through an admin's browser.",
+        why="Without a proxy no other name is needed.",
+        expert=True,
+    )
+    path: str = setting(
+        "",
+        "The path under which the proxy serves the pages and which it takes off, such as `/advisor`.",
+        why="Without a proxy the pages are at the root.",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        max_length=200,
+        expert=True,
+    )
+    whatif_seconds: float = setting(
+        1800.0,
+        "The longest time that a what-if started from the pages may run before it is ended.",
+        why="A month of a busy site takes a few minutes; half an hour ends one that was asked for too much.",
+        unit="s",
+        gt=0.0,
+        le=86400.0,
+        expert=True,
+    )
+
+    @property
+    def is_for_this_machine_alone(self) -> bool:
+        """Whether no other machine can reach the address."""
+        try:
+            return ip_address(self.address).is_loopback
+        except ValueError:
+            return self.address.lower() == "localhost"
