@@ -174,6 +174,8 @@ def test_second_run_changes_nothing(played: Played) -> None:
         ("etc/slurm/advisor_submit.lua", 0o644),
         ("etc/slurm/advisor_hook.conf", 0o644),
         ("etc/systemd/system/advisor-serve.service", 0o644),
+        ("etc/systemd/system/advisor-serve.socket", 0o644),
+        ("etc/systemd/system/advisor-serve.socket.d/site.conf", 0o644),
         ("etc/systemd/system/advisor-retrain.timer", 0o644),
         ("etc/systemd/system/advisor-.service.d/site.conf", 0o644),
         ("etc/systemd/system/advisor-places.socket", 0o644),
@@ -269,6 +271,11 @@ def test_units_start_the_command_that_was_installed(played: Played) -> None:
 def test_hook_asks_where_the_server_listens(played: Played) -> None:
     settings = (played.host.root / "etc" / "slurm" / "advisor_hook.conf").read_text()
     assert f"socket = {played.host.root}/run/advisor/submit.sock\n" in settings
+
+
+def test_systemd_listens_where_the_hook_asks(played: Played) -> None:
+    site = played.host.root / "etc" / "systemd" / "system" / "advisor-serve.socket.d" / "site.conf"
+    assert f"ListenStream=\nListenStream={played.host.root}/run/advisor/submit.sock\n" in site.read_text()
 
 
 def test_hook_is_told_what_the_settings_say_of_it_and_what_the_variables_add(played: Played) -> None:

@@ -45,6 +45,7 @@ def settings_of(unit: Path) -> dict[str, list[str]]:
 def test_all_are_there() -> None:
     assert {unit.name for unit in ALL} == {
         "advisor-serve.service",
+        "advisor-serve.socket",
         "advisor-control.service",
         "advisor-retrain.service",
         "advisor-retrain.timer",
@@ -128,16 +129,29 @@ def test_daemons_say_when_they_are_ready_and_alive(name: str) -> None:
     assert settings["Restart"] == ["always"]
 
 
-@pytest.mark.parametrize("name", ["advisor-serve", "advisor-control"])
-def test_a_socket_can_be_given_to_a_group(name: str) -> None:
+def test_the_control_socket_can_be_given_to_a_group() -> None:
     """`submit.socket_group`: chown is among the privileged calls, for which systemd kills the process."""
     allowed = set[str]()
-    for line in settings_of(UNITS / f"{name}.service")["SystemCallFilter"]:  # later lines change earlier ones
+    for line in settings_of(UNITS / "advisor-control.service")[
+        "SystemCallFilter"
+    ]:  # later lines change earlier ones
         words = line.removeprefix("~").split()
         calls = {"@chown", *words} if {"@privileged", "@system-service"} & set(words) else set(words)
         allowed = allowed - calls if line.startswith("~") else allowed | calls
     assert "@chown" in allowed
     assert "@privileged" not in allowed
+
+
+def test_systemd_opens_the_submit_socket_for_slurmctld_and_closes_it_with_the_service() -> None:
+    door, service = settings_of(UNITS / "advisor-serve.socket"), settings_of(UNITS / "advisor-serve.service")
+    assert Settings().paths.submit_socket == Path(door["ListenStream"][0])
+    assert (door["SocketUser"], door["SocketGroup"]) == (service["User"], service["Group"])
+    assert door["SocketMode"] == ["0660"]
+    assert door["PartOf"] == ["advisor-serve.service"], "a stopped advisor is not started by the next job"
+    assert door["RemoveOnStop"] == ["yes"]
+    assert service["Requires"] == ["advisor-serve.socket"]
+    assert "advisor-serve.socket" in service["After"][0].split()
+    assert "@chown" not in " ".join(service["SystemCallFilter"])
 
 
 def test_the_submit_server_reaches_no_network_and_comes_first() -> None:

@@ -45,6 +45,8 @@ _IDLE_SECONDS: Final = 600.0  # a connection that asks nothing for so long is cl
 """Most questions fit; each call allocates so much before it knows how little has come."""
 _HALF_LINE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 5.0
+_ACCEPT_SECONDS: Final = 0.2
+"""So long a stop may take to be noticed where no client comes."""
 _SILENT_SECONDS: Final = 2.0
 """A connection that has asked nothing for so long makes room for a new one where all are taken."""
 _TIMEVAL: Final = struct.Struct("@ll")
@@ -96,13 +98,12 @@ class SubmitServer:
 
     def start(self) -> None:
         """Begin to accept."""
+        self._listener.settimeout(_ACCEPT_SECONDS)
         self._accept_thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:
         """Accept nobody any more, let questions under way be answered, hang up."""
         self._stopping.set()
-        _shut(self._listener, socket.SHUT_RDWR)
-        self._listener.close()
         with self._guard:
             connections, threads = list(self._asked_at), list(self._threads)
         for connection in connections:
@@ -116,9 +117,9 @@ class SubmitServer:
         while not self._stopping.is_set():
             try:
                 connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
             except OSError as error:
-                if self._stopping.is_set():
-                    return
                 # out of file descriptors or the like: others are being served, so wait and go on
                 log.warning("accept.failed", error=error.strerror)
                 time.sleep(0.1)
@@ -129,6 +130,7 @@ class SubmitServer:
                 _refuse(connection, refusal)
             else:
                 self._begin(connection)
+        self._listener.close()  # never shut down: systemd may hold it as well
 
     def _why_refused(self, connection: socket.socket) -> str:
         if peer_uid(connection) not in self._allowed_uids:
