@@ -34,7 +34,7 @@ from benchmarks.timing import processor_seconds
 
 Tell = Callable[[str], None]
 
-HOOK: Final = Path(__file__).resolve().parents[3] / "slurm_hooks" / "job_submit.lua"
+HOOK: Final = Path(__file__).resolve().parents[1] / "slurm_hooks" / "job_submit.lua"
 _EMPTY_HOOK: Final = """
 function slurm_job_submit(job, partitions, uid) return slurm.SUCCESS end
 function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
