@@ -76,7 +76,7 @@ def show(
 def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
     """Settings in force: all, or those of the sections and keys that are named."""
     from advisor.config.definitions import definitions
-    from advisor.config.loading import did_you_mean
+    from advisor.config.explaining import did_you_mean
     from advisor.config.redacting import redacted
     from advisor.config.reference import values_of
     from advisor.model.errors import BadInput
@@ -108,7 +108,7 @@ def _rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _explanation(definition: Definition) -> dict[str, str]:
-    from advisor.config.loading import describe
+    from advisor.config.explaining import describe
 
     return {"limits": describe(definition), "meaning": definition.meaning, "reason": definition.why}
 

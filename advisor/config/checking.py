@@ -1,4 +1,4 @@
-"""Settings against the site: what no single value can show to be wrong."""
+"""Checks of the settings against each other and against the cluster."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.config.loading import LoadedSettings, did_you_mean
+from advisor.config.explaining import did_you_mean
+from advisor.config.loading import LoadedSettings
 from advisor.config.redacting import has_password
 from advisor.model.advice import Mode
 from advisor.model.settings import Settings
 
 SOCKET_PATH_LIMIT: Final = 107
-"""Longest path of a Unix socket on Linux, bytes (``sun_path`` less its closing NUL)."""
+"""Longest path of a Unix socket on Linux, in bytes (``sun_path`` without its closing NUL)."""
 
 
 class Severity(enum.StrEnum):
@@ -25,18 +26,18 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong or suspicious.
+    """One setting that is wrong or suspicious.
 
     Attributes
     ----------
     severity : Severity
         An error makes ``advisor config check`` end with exit code 2.
     key : str
-        The setting.
+        ``section.name``.
     where : str
-        Where its value comes from.
+        File and line, variable or option that the value comes from.
     what, mend : str
-        What is wrong; how to mend it.
+        What is wrong, and what to do.
     """
 
     severity: Severity
@@ -51,15 +52,13 @@ def check(loaded: LoadedSettings, cluster_partitions: Collection[str] | None) ->
 
     Parameters
     ----------
-    loaded : LoadedSettings
-        As read.
     cluster_partitions : collection of str or None
-        Partitions the scheduler has; None when it could not be asked (they are then not checked).
+        Names of Slurm's partitions; None if they are unknown, and then they are not checked.
 
     Returns
     -------
     list of Finding
-        Errors first; empty when all is well.
+        Errors first.
     """
     found = [
         *_partitions(loaded, cluster_partitions),
@@ -93,13 +92,13 @@ def _partitions(loaded: LoadedSettings, existing: Collection[str] | None) -> Ite
             yield _finding(
                 loaded,
                 "cluster.modes",
-                f"{name!r} is not one of on_premise_partitions, so its mode is never used",
+                f"{name!r} is not in on_premise_partitions, so its mode has no effect",
                 did_you_mean_partition(name, cluster.on_premise_partitions),
             )
 
 
 def did_you_mean_partition(name: str, existing: Collection[str]) -> str:
-    """Nearest partition, else all of them."""
+    """Name the nearest partition, else all of them."""
     near = did_you_mean(name, existing)
     return near if near.startswith("Did") else f"It has: {', '.join(sorted(existing)) or 'none'}"
 
@@ -112,14 +111,14 @@ def _paths(loaded: LoadedSettings) -> Iterator[Finding]:
                 loaded,
                 f"paths.{name}",
                 f"{getattr(paths, name)} is not an absolute path",
-                "Services start in / and commands anywhere: write the whole path",
+                "Write the whole path: services start in / and commands in any folder",
             )
     if has_password(paths.database_url):
         yield _finding(
             loaded,
             "paths.database_url",
-            "a password is in it",
-            "Leave it out: PostgreSQL reads ~/.pgpass of the service's user, or knows him (peer)",
+            "it contains a password, and every user may read the settings",
+            "Leave it out: PostgreSQL reads it from .pgpass of the service's user, or needs none (peer)",
             warn=True,
         )
     for socket in (paths.submit_socket, paths.control_socket):
@@ -142,15 +141,15 @@ def _rules(loaded: LoadedSettings) -> Iterator[Finding]:
                 loaded,
                 f"rules.deny_{kind}",
                 f"{', '.join(sorted(both))}: both allowed and denied",
-                "Deny wins; take the name out of one list",
+                "Deny wins: delete the name from one of the lists",
                 warn=True,
             )
     if len(rules.opt_out_comment.split()) > 1:
         yield _finding(
             loaded,
             "rules.opt_out_comment",
-            f"{rules.opt_out_comment!r} is more than one word and will never be found",
-            "Choose one word without blanks",
+            f"{rules.opt_out_comment!r} is more than one word, so no job's comment can match it",
+            "Choose one word",
         )
 
 
@@ -160,16 +159,16 @@ def _burst(loaded: LoadedSettings) -> Iterator[Finding]:
         yield _finding(
             loaded,
             "ec2.image_id",
-            "jobs are moved (mode act), but there is no image to boot their nodes from",
-            "Set the AMI of the compute nodes, or leave the nodes to another ResumeProgram",
+            "mode `act` moves jobs, but no image is set from which their nodes can boot",
+            "Set the AMI of the compute nodes, unless another ResumeProgram starts them",
             warn=True,
         )
     if settings.submit.budget_seconds > 0.1:
         yield _finding(
             loaded,
             "submit.budget_seconds",
-            f"{settings.submit.budget_seconds} s: so long slurmctld holds its locks when the advisor hangs",
-            "0.05 s is ample",
+            f"slurmctld holds its locks for up to {settings.submit.budget_seconds} s when the advisor hangs",
+            "Set 0.05, in which the advisor answers many times over",
             warn=True,
         )
 
@@ -181,7 +180,7 @@ def _web(loaded: LoadedSettings) -> Iterator[Finding]:
             loaded,
             "web.address",
             f"other machines can reach {web.address}, and the pages have no login of their own",
-            "Leave them on 127.0.0.1 and put the site's proxy with its login before them",
+            "Set 127.0.0.1, and let the site's proxy with its login forward to the pages",
             warn=True,
         )
 

@@ -1,4 +1,4 @@
-"""The definitions of all settings as data: loader, ``config show`` and the reference are made from it."""
+"""The definitions of all settings as data, for the loader, ``config show`` and the reference."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ class Definition:
     section, name : str
         ``placement`` and ``boot_seconds`` of ``placement.boot_seconds``.
     kind : str
-        The type in words.
+        Type in words.
     choices : tuple of str
-        Allowed words; empty when any value of the kind will do.
+        Allowed words; empty if any value of the kind is allowed.
     limits : str
-        Range in words, e.g. ``at least 0``; empty without one.
+        Range in words, such as ``at least 0``; empty without one.
+    form : str
+        The form of a text in words, such as ``one word``; empty without one.
     unit : str
         Empty for a plain number or a text.
     default : Any
-        As the model has it.
+        The value as the model has it, of the setting's type.
     meaning, why : str
         What it does; why the default is what it is. Whole sentences.
     expert : bool
         True where few sites change it: it is shown in the expert table, and not in the sample.
     is_text : bool
-        True when an environment variable's value is taken as it is, False when it is read as TOML.
+        True if the value of an environment variable is taken as it is, False if it is read as TOML.
     """
 
     section: str
@@ -58,6 +60,7 @@ class Definition:
     kind: str
     choices: tuple[str, ...]
     limits: str
+    form: str
     unit: str
     default: Any
     meaning: str
@@ -139,6 +142,7 @@ def _all() -> Iterator[Definition]:
                 kind=_kind_of(info.annotation),
                 choices=_choices_of(info.annotation),
                 limits=_limits_of(info),
+                form=str(extra.get("form", "")),
                 unit=str(extra.get("unit", "")),
                 default=info.get_default(call_default_factory=True),
                 meaning=info.description or "",

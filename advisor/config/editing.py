@@ -1,4 +1,4 @@
-"""Writing settings back without losing the admin's comments and order."""
+"""Write settings into the file and keep the admin's comments and order."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
 from advisor.config.definitions import by_key
-from advisor.config.loading import did_you_mean, load
+from advisor.config.explaining import did_you_mean
+from advisor.config.loading import load
 from advisor.model.errors import BadInput
 
 _FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids"})
 _TOLD_TO_THE_HOOK: Final = frozenset(
     {"paths.run", "submit.budget_seconds", "submit.breaker_failures", "submit.breaker_seconds"}
 )
-"""By :func:`advisor.config.hook.hook_values`; a test holds it to them."""
+"""What :func:`advisor.config.hook.hook_values` uses."""
 
 
 def write_back(path: Path, changes: Mapping[str, Any]) -> None:
-    """Change settings in a file; everything else in it stays as it is, comments too.
+    """Change settings in a file and keep everything else in it, comments included.
 
-    The new file is checked before it replaces the old one, at once and with its mode kept.
+    The new file is checked, then replaces the old one atomically with the same mode.
 
     Parameters
     ----------
     path : Path
-        A TOML file; made when it does not exist.
+        A TOML file; it is created if it does not exist.
     changes : mapping of ``section.name`` to a TOML value
-        What to set.
 
     Raises
     ------
     BadInput
-        Unknown setting, wrong value, a file that is no TOML, no permission.
+        Unknown setting, wrong value, a file that is not TOML, no permission.
     """
     for key in changes:
         if key not in by_key():
@@ -51,25 +51,26 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
             section, name = key.split(".", 1)
             table = document.setdefault(section, tomlkit.table())
             if not isinstance(table, Table):
-                raise BadInput(f"{section} is not a section", where=str(path), mend=f"write [{section}]")
+                raise BadInput(f"{section} is not a section", where=str(path), mend=f"Write [{section}]")
             table[name] = value
         _replace(path, tomlkit.dumps(document))
     except OSError as error:
         raise BadInput(
             f"cannot be written ({error.strerror})",
             where=str(path),
-            mend="settings are changed by the user who owns the file",
+            mend="Run the command as the user who owns the file",
         ) from None
     except (TOMLKitError, UnicodeDecodeError):
-        load(path, {})  # says what is wrong, and where
+        load(path, {})  # raises the error with its line
         raise
 
 
 def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
-    """Commands after which changed settings count, in their order.
+    """Commands that apply changed settings, in their order.
 
-    The submit server keeps its folders, socket and callers until it is restarted; `advisor control` begins
-    anew at a reload. Timers and commands read the file each time; the hook reads its own beside slurm.conf.
+    `advisor serve` keeps its folders, socket and allowed users until a restart; `advisor control` reads all
+    settings at a reload. Timers and commands read the file each time; the hook reads its own file beside
+    slurm.conf.
     """
     changed = set(keys)
     sections = {key.partition(".")[0] for key in changed}
@@ -79,7 +80,7 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
     elif sections - {"web"}:
         commands.append("systemctl reload advisor-serve advisor-control")
     if sections & {"web", "paths"}:
-        commands.append("systemctl restart advisor-web   # where the pages are in use")
+        commands.append("systemctl restart advisor-web   # only if you use the pages")
     if changed & _TOLD_TO_THE_HOOK:
         commands.append(
             f"advisor config hook > {slurm_folder}/advisor_hook.conf && touch {slurm_folder}/job_submit.lua"
@@ -88,7 +89,7 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Check the new text in a file beside the old one, then put it in its place at once."""
+    """Check the new text in a file beside the old one, then rename it over the old one."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     partial = Path(name)
@@ -105,7 +106,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _check(partial: Path, path: Path) -> None:
-    """Load the new text; what is wrong is told of the file it was meant for."""
+    """Load the new text; errors name the file that it is meant for."""
     try:
         load(partial, {})
     except BadInput as error:
@@ -116,7 +117,7 @@ def _check(partial: Path, path: Path) -> None:
 
 
 def parse_changes(arguments: Iterable[str]) -> dict[str, Any]:
-    """``section.name=VALUE`` arguments; a value that is no TOML is a text (``--set cluster.name=main``).
+    """``section.name=VALUE`` arguments; a value that is not TOML is a text (``--set cluster.name=main``).
 
     Raises
     ------
@@ -127,7 +128,7 @@ def parse_changes(arguments: Iterable[str]) -> dict[str, Any]:
     for argument in arguments:
         key, equals, text = argument.partition("=")
         if not equals or not key.strip():
-            raise BadInput(f"{argument!r} is no change", where="argument", mend="write section.name=VALUE")
+            raise BadInput(f"{argument!r} is no change", where="argument", mend="Write section.name=VALUE")
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""What the job_submit hook is told: it cannot read our settings, so they are written out for it. Pure."""
+"""The settings of the job_submit hook, in a format that Lua reads without a TOML parser. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from advisor.model.settings import Settings
 
 
 def hook_values(settings: Settings) -> dict[str, str]:
-    """What the hook is to be told, by the hook's own names."""
+    """Settings of the hook, by the hook's own names."""
     submit = settings.submit
     return {
         "socket": str(settings.paths.submit_socket),

@@ -6,7 +6,6 @@ works: the first mistake is reported with file, line, key and how to mend it.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import math
 import re
@@ -20,6 +19,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from advisor.config.definitions import RETIRED, Definition, by_key, section_models, variable_of
+from advisor.config.explaining import describe, did_you_mean, what_is_wrong
 from advisor.model.errors import BadInput
 from advisor.model.settings import DEFAULT_CLUSTER_NAME, Settings
 
@@ -109,7 +109,7 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
             origins[f"{section}.{name}"] = Origin(source=Source.FILE, where=where)
     values = {section: dict(entries) for section, entries in document.items()}
     if environ.get(_SLURM_CONF) and origins[_SLURM_CONF_KEY].source is Source.DEFAULT:
-        # what Slurm's own commands read, where it was said to them and nothing else to us
+        # Slurm's own commands read this file; a setting of ours would win.
         values.setdefault("paths", {})["slurm_conf"] = environ[_SLURM_CONF]
         origins[_SLURM_CONF_KEY] = Origin(source=Source.ENVIRONMENT, where=_SLURM_CONF)
     for variable, (definition, value) in _overrides(environ).items():
@@ -121,16 +121,13 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
 
 
 def changed(loaded: LoadedSettings, changes: Mapping[str, Any], option: str = "--set") -> LoadedSettings:
-    """The settings with some values another; nothing is written.
+    """Return the settings with some values changed; nothing is written.
 
     Parameters
     ----------
-    loaded : LoadedSettings
-        In force.
     changes : mapping of ``section.name`` to a TOML value
-        What is another.
     option : str
-        Where the values come from, for messages.
+        The command-line option that the values come from, for messages.
 
     Raises
     ------
@@ -162,7 +159,7 @@ def _path_of(path: str | Path | None, environ: Mapping[str, str]) -> Path | None
     try:
         return DEFAULT_PATH if DEFAULT_PATH.exists() else None
     except PermissionError:
-        return DEFAULT_PATH  # there, and reading it will say why it can't be read
+        return DEFAULT_PATH  # it exists, and reading it reports why it cannot be read
 
 
 def _read(path: Path) -> str:
@@ -173,21 +170,21 @@ def _read(path: Path) -> str:
         raise BadInput(
             "there is no such file",
             where=str(path),
-            mend="`advisor config sample` prints one to start from",
+            mend="`advisor config sample` prints a file to start from",
             code="config.missing",
         ) from None
     except OSError as error:
         raise BadInput(
             f"cannot be read ({error.strerror})",
             where=str(path),
-            mend="the settings must be a file this user may read",
+            mend="Name a file that this user may read",
             code="config.unreadable",
         ) from None
     if len(content) > _LIMIT_BYTES:
         raise BadInput(
             f"is larger than {_LIMIT_BYTES:,} bytes",
             where=str(path),
-            mend="that is no settings file",
+            mend="Name a settings file",
             code="config.unreadable",
         )
     try:
@@ -195,7 +192,7 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise BadInput(
-            "is not UTF-8 text", where=f"{path}:{line}", mend="save it as UTF-8", code="config.toml"
+            "is not UTF-8 text", where=f"{path}:{line}", mend="Save it as UTF-8", code="config.toml"
         ) from None
 
 
@@ -216,13 +213,13 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise BadInput(
             f"is not TOML: {what[:1].lower()}{what[1:]}",
             where=where,
-            mend='texts stand in "quotes", lists in [brackets], sections are [names] on a line of their own',
+            mend='Write texts in "quotes", lists in [brackets], and each [section] on a line of its own',
             code="config.toml",
         ) from None
 
 
 def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -> None:
-    """A mistyped section or name is an error, with the nearest right one."""
+    """Raise an error with the nearest right name where a section or setting is mistyped."""
     models = section_models()
     for section, values in document.items():
         if section not in models:
@@ -231,7 +228,7 @@ def _refuse_unknown(document: Mapping[str, Any], path: Path | None, text: str) -
             raise BadInput(
                 f"{section} is a section, not a value",
                 where=_place(path, _line_of(text, "", section)),
-                mend=f"write [{section}] on a line of its own and its settings below",
+                mend=f"Write [{section}] on a line of its own and its settings below it",
                 code="config.section",
             )
         for name in values:
@@ -251,22 +248,12 @@ def _unknown(
     )
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``Did you mean x?``, from the nearest known word; else where the list is."""
-    candidates = list(known)
-    near = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
-    if not near and "." in word:  # the right name in the wrong section
-        name = word.split(".", 1)[1]
-        near = [key for key in candidates if key.endswith(f".{name}")][:1]
-    return f"Did you mean {near[0]}?" if near else "`advisor config show` lists them all"
-
-
 def _place(path: Path | str | None, line: int | None) -> str:
     return f"{path}:{line}" if line else str(path)
 
 
 def _line_of(text: str, section: str, name: str | None) -> int | None:
-    """Line of ``[section]`` (name None) or of a name in it; None where the text writes it another way."""
+    """Line of ``[section]`` (name None) or of a name in it; None for an inline table."""
     current = ""
     in_section = re.compile(rf"""\s*(["']?){re.escape(name or "")}\1\s*[.=]""")
     dotted = re.compile(rf"\s*{re.escape(section)}\s*\.\s*{re.escape(name or '')}\s*[.=]?")
@@ -307,9 +294,9 @@ def _value_of(definition: Definition, text: str, variable: str) -> Any:
         if definition.kind.startswith("list"):
             return [item.strip() for item in text.split(",") if item.strip()]
         raise BadInput(
-            f"{text!r} is no TOML table",
+            f"{text!r} is not a TOML table",
             where=f"environment {variable}",
-            mend="write it like { name = value, other = value }",
+            mend="Write { name = value, other = value }",
             code="config.value",
         ) from None
 
@@ -327,11 +314,13 @@ def _validate(
         definition = by_key().get(key)
         origin = origins.get(key)
         where = f"{origin}, {'.'.join(location)}" if origin else f"{path or 'environment'}, section {key}"
-        what = first["msg"].removeprefix("Value error, ")
+        message = first["msg"].removeprefix("Value error, ")
         raise BadInput(
-            f"{what[:1].lower()}{what[1:]}" + (f", got {first['input']!r:.80}" if definition else ""),
+            what_is_wrong(first) if definition else f"{message[:1].lower()}{message[1:]}",
             where=where,
-            mend=f"It must be: {describe(definition)}" if definition else "See docs/settings.md",
+            mend=f"It must be: {describe(definition)}"
+            if definition
+            else f"`advisor config show {key}` explains these settings",
             code="config.value",
         ) from None
     _refuse_a_shared_name(settings, origins)
@@ -339,19 +328,19 @@ def _validate(
 
 
 def _refuse_a_shared_name(settings: Settings, origins: Mapping[str, Origin]) -> None:
-    """Refuse the default owner tag where a cloud is set up: all who keep it would own each other's nodes."""
+    """Refuse the default owner tag where a cloud is set up: clusters that share it end each other's nodes."""
     if settings.ec2.image_id and settings.cluster.name == DEFAULT_CLUSTER_NAME:
         raise BadInput(
-            f"the cluster's name is {DEFAULT_CLUSTER_NAME!r}, the default, though ec2.image_id is set; "
+            f"the cluster still has the default name {DEFAULT_CLUSTER_NAME!r}, and ec2.image_id is set; "
             "two clusters of one name in an AWS account end each other's nodes",
             where=f"{origins['cluster.name']}, cluster.name",
-            mend="Set a name that no other cluster in the account has, such as Slurm's ClusterName",
+            mend="Set a name that no other cluster in the AWS account has, such as Slurm's ClusterName",
             code="config.value",
         )
 
 
 def _refuse_nan_and_booleans(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, Origin]) -> None:
-    """NaN slips through every comparison and ``true`` counts as 1: neither is a number here."""
+    """Refuse NaN, which passes every comparison, and ``true``, which Python counts as 1."""
     for section, entries in values.items():
         for name, value in entries.items():
             definition = by_key()[f"{section}.{name}"]
@@ -371,10 +360,3 @@ def _is_nan(value: Any) -> bool:
     if isinstance(value, str):
         return value.strip().lower().lstrip("+-") == "nan"
     return isinstance(value, float) and math.isnan(value)
-
-
-def describe(definition: Definition) -> str:
-    """What a value must be, in words."""
-    unit = f" in {definition.unit}" if definition.unit else ""
-    limits = f", {definition.limits}" if definition.limits else ""
-    return f"{definition.kind}{unit}{limits}"

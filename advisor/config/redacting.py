@@ -1,4 +1,4 @@
-"""Passwords stay out of what is shown. Pure."""
+"""Hide passwords in what is shown. Pure."""
 
 from __future__ import annotations
 

@@ -56,6 +56,7 @@ class ClusterSettings(Section):
         "one AWS account terminate each other's nodes. A site that sets `ec2.image_id` must set this too; "
         "Slurm's ClusterName is a good choice.",
         why="No real cluster is called so, and the advisor refuses the name once `ec2.image_id` is set.",
+        form="at most 63 letters, digits and . _ -, with a letter or digit at both ends",
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
         max_length=63,
     )

@@ -25,6 +25,7 @@ class MatchingSettings(Section):
         "nodes, the advisor removes it from the others and long jobs prefer it; if not, only node weights "
         "are set.",
         why="The word is none of the features that sites commonly use.",
+        form="at most 64 letters, digits and _ -",
         pattern=r"[A-Za-z0-9_-]{0,64}",
         expert=True,
     )
@@ -111,6 +112,7 @@ class PortfolioSettings(Section):
         "selection where it has proved better. The name of a policy, such as `ODX-UNICEF-FirstFit`, fixes "
         "that one.",
         why="It follows the selection only on sites where that has done better than the champion.",
+        form="auto, champion, selection, or the name of a policy",
         pattern=r"auto|champion|selection|OD[ABEMX]-(FCFS|LXF|WFP3|UNICEF|WSPT)-(First|Best|Worst)Fit"
         r"(\+h[1-9][0-9]{0,3})?(\+bf)?",
         expert=True,

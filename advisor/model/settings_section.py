@@ -11,7 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
 def setting(
-    default: Any, meaning: str, *, why: str, unit: str = "", expert: bool = False, **limits: Any
+    default: Any,
+    meaning: str,
+    *,
+    why: str,
+    unit: str = "",
+    form: str = "",
+    expert: bool = False,
+    **limits: Any,
 ) -> Any:
     """Define a setting.
 
@@ -19,12 +26,14 @@ def setting(
     ----------
     meaning, why : str
         What it does, and why the default is what it is: whole sentences.
+    form : str
+        What ``pattern`` allows, in words for an error message.
     expert : bool
         True where few sites change it: it is not in the sample, and in the expert table of docs/settings.md.
     limits
         What pydantic checks: ``ge``, ``gt``, ``le``, ``pattern`` and the like.
     """
-    extra: dict[str, JsonValue] = {"why": why, "unit": unit, "expert": expert}
+    extra: dict[str, JsonValue] = {"why": why, "unit": unit, "form": form, "expert": expert}
     return Field(default=default, description=meaning, json_schema_extra=extra, **limits)
 
 

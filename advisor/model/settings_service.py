@@ -182,6 +182,7 @@ class WebSettings(Section):
         "",
         "The path under which the proxy serves the pages and which it takes off, such as `/advisor`.",
         why="Without a proxy the pages are at the root.",
+        form="a path such as /advisor, of letters, digits and . _ ~ -",
         pattern=r"^(/[A-Za-z0-9._~-]+)*$",
         max_length=200,
         expert=True,

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from advisor.config.definitions import Definition, by_key
-from advisor.config.loading import describe
+from advisor.config.explaining import describe
 from advisor.config.reference import toml_text, values_of
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings

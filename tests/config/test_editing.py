@@ -38,7 +38,7 @@ def test_a_new_file_is_made(tmp_path):
     ("changes", "what"),
     [
         ({"placement.boot_second": 1}, "no setting"),
-        ({"placement.boot_seconds": -1}, "greater than or equal to 0"),
+        ({"placement.boot_seconds": -1}, "-1 is too small"),
         ({"placement.rule": "best"}, "published"),
     ],
 )
