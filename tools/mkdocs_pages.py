@@ -17,11 +17,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
+MD = ".md"
 OUTSIDE = {
-    "README.md": "index.md",
-    "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "ansible/README.md": "ansible.md",
+    "README.md": f"index{MD}",
+    "CHANGELOG.md": f"changelog{MD}",
+    "CONTRIBUTING.md": f"contributing{MD}",
+    "ansible/README.md": f"ansible{MD}",
     "ansible/roles/burst_advisor/defaults/main.yml": "ansible-defaults.yml",
     "LICENSE": "license.txt",
 }

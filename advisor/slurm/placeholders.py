@@ -332,7 +332,7 @@ def _as_user(uid: int) -> list[str]:
         return []
     if os.geteuid() != 0:
         raise TellAdmin(
-            "only root may keep the place of another user's job (docs/operate.md)",
+            "only root may keep the place of another user's job (docs/options.md)",
             code="hedge.not_root",
         )
     try:
