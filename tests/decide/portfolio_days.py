@@ -26,5 +26,5 @@ DAILY = Options(checkpoint_seconds=86_400.0)
 def evidence_of(alone, reigning, contender, options):
     """After 1, 2, ... days."""
     each = round(86_400.0 / options.checkpoint_seconds)
-    champions = days_of(alone, options).reigning(reigning, each)
+    champions = days_of(alone, options).of_champions(reigning, each)
     return days_of([contender], options).evidence(champions)[0, 1:]

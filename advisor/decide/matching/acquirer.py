@@ -1,10 +1,10 @@
-"""The acquirer: keep nodes that stay, give back those that do not (Agarwal et al., section 3.2). Pure.
+"""The acquirer: keep nodes that are likely to survive, release the others (Agarwal et al., section 3.2).
 
-Every hour the least stable tenth is retired gracefully: new nodes are asked for first, the retired ones get
-no new tasks and are given back when those on them are done. Nothing running is ever touched. "Least stable"
-is, as published, changed most recently; ours is the node's own change rate, and no node is retired that is
-expected to be better than what the provider would hand out instead: with nodes that are all alike nothing is
-explored, with very different ones the full share is.
+Every hour a share of the least stable nodes is retired: new nodes are requested first, retired nodes get
+no new
+tasks and are released when their tasks have ended. In the paper the least stable node is the one that changed
+most recently; here it is the one with the highest change rate of its own, and no node is retired that is
+expected to be better than a new one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquirerRules:
-    """How nodes are chosen.
+    """Parameters of the acquirer.
 
     Attributes
     ----------
     share : float
-        Of the nodes, retired in a period at most.
+        Largest share of nodes retired in a period.
     own_rate : bool
         Rank by each node's own change rate; False: by the time since its last change, as published.
     lowest, highest : float
-        Utilisation is kept between these by asking for nodes and giving nodes back.
+        Bounds of the utilisation; nodes are requested and released to stay within them.
     least_age : float
-        Seconds before a node may be judged.
+        Minimum age of a node that may be retired, seconds.
     """
 
     share: float = 0.2
@@ -44,14 +44,14 @@ class AcquirerRules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AcquirerPlan:
-    """What to do now.
+    """Nodes to retire and cores to request.
 
     Attributes
     ----------
     retire : int64 array
-        Rows of the nodes that get no new tasks from now on, worst first.
+        Rows of the nodes to retire, least stable first.
     cores : float
-        Cores to ask for before that, to replace them and to follow the load.
+        Cores to request before that.
     """
 
     retire: Ints
@@ -71,32 +71,28 @@ def acquire(
     needed_now: float = 0.0,
     may_go: NDArray[np.bool_] | None = None,
 ) -> AcquirerPlan:
-    """Decide which nodes to retire and how many cores to ask for.
+    """Decide which nodes to retire and how many cores to request.
 
     Parameters
     ----------
     cores : int64 array, shape (nodes,)
-        Of the nodes that are had and not retiring.
+        Cores of the nodes that are not retiring.
     since_change : float64 array, shape (nodes,)
-        Seconds since each changed, or was got.
+        Seconds since each node changed, or was launched.
     own_rate : float64 array, shape (nodes,)
         Each node's expected change rate as a multiple of the pool's.
     busy_cores : float
         Cores in use.
     target_cores : float, optional
-        A fixed size to keep (section 4.3); by default the size follows the utilisation (section 4.4).
+        Fixed size (section 4.3); by default the size follows the utilisation (section 4.4).
     fresh_rate : float
-        Expected own rate of a node that would be got instead.
+        Expected rate of a new node.
     bounds : (float, float)
-        Fewest and most cores where the size follows the utilisation.
-    rules : AcquirerRules, optional
-        How to choose.
+        Minimum and maximum cores where the size follows the utilisation.
     needed_now : float
-        Cores in use and asked for at this moment, where `busy_cores` is an average over the past: the size
-        does not shrink below what these need.
+        Cores in use and requested now (`busy_cores` is an average); the size does not shrink below them.
     may_go : bool array, shape (nodes,), optional
-        Nodes that may be given back because there are too many; by default all may. The share that is
-        exchanged is not asked: others come in its stead.
+        Nodes that may be released to shrink; by default all. It does not apply to exchanged nodes.
     """
     rules = rules or AcquirerRules()
     total = float(cores.sum())
@@ -109,7 +105,7 @@ def acquire(
         quota = min(quota, int(np.count_nonzero(own_rate > fresh_rate)))
     retired = list(order[:quota])
     left = total - float(cores[retired].sum())
-    if target_cores is None:  # too large: go on giving back, worst first
+    if target_cores is None:  # too large: release more, least stable first
         for row in order[quota:]:
             if may_go is not None and not may_go[row]:
                 continue
@@ -121,7 +117,7 @@ def acquire(
 
 
 def _wanted_cores(total: float, busy: float, needed_now: float, rules: AcquirerRules) -> float:
-    """Size at which the utilisation is within its bounds again; as it is when it is."""
+    """Cores at which the utilisation is within its bounds."""
     if busy > rules.highest * total:
         return busy / rules.highest
     used = max(busy, needed_now)

@@ -1,4 +1,4 @@
-"""The match maker: long tasks to nodes that will stay (Agarwal et al., NSDI 2023, section 3.1.2). Pure.
+"""Match long tasks with nodes that are likely to survive (Agarwal et al., NSDI 2023, section 3.1.2).
 
 A task's expected worst-case completion on a node (Eq. 2) is ``a + p d + (1 - p)(w + r)``: the wait for the
 node's cores, the run if nothing happens, else what is wasted until the change and the restart. Read literally
@@ -7,9 +7,9 @@ that has just changed, so tasks wait too much. Ours differs in these points; eac
 
 * a waiting task reserves the cores it waits for, so that those behind it count on others;
 * each node has its own change rate (``advisor.predict.survival.node_survival``);
-* the longest of the tasks that can start chooses first: in the queue's order short ones take what the long
-  ones need;
-* nobody waits for a better node while the tasks ask for many more cores than are free: on nodes that fail
+* the longest of the tasks that can start chooses first, because in the queue's order short tasks would take
+  the nodes that long ones need;
+* no task waits for a better node while tasks request many more cores than are free: on nodes that fail
   often, idle cores cost more than restarts.
 """
 
@@ -26,12 +26,12 @@ from advisor.predict.survival.node_survival import SurvivalModel
 __all__ = ["LITERAL", "NOWHERE", "OURS", "MatchRules", "heartbeat", "match", "most_stable"]
 
 THRESHOLD = 0.9
-"""Completion probability from which Algorithm 3 starts a task at once; the paper names no number."""
+"""Completion probability above which Algorithm 3 starts a task at once; the paper gives no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchRules:
-    """How Eq. 2 is read.
+    """Variants of Eq. 2.
 
     Attributes
     ----------
@@ -40,22 +40,20 @@ class MatchRules:
     reserves : bool
         A waiting task reserves the cores it waits for.
     typical_restart : bool
-        After a preemption on the nodes there are, as old as they are; False: on one that has just changed, as
-        published. Off: it wins on quiet clusters by a percent and loses four on busy ones.
+        A preempted task restarts on an average node; False, as published: on one that has just changed. Off,
+        because it gains one percent on quiet clusters and loses four on busy ones.
     longest_first : bool
-        Among the tasks for which there are free cores the longest choose first; False: in the queue's order.
+        Among tasks that fit free cores the longest choose first; False: the queue's order.
     keeps_busy : bool
-        Nobody waits for a better node while tasks ask for more than the free cores and the backlog.
+        No task waits for a better node while tasks request more than the free cores and the backlog.
     backlog : float
-        Share of all cores by which what tasks ask for may exceed the free ones and they still wait. Without
-        any, each arrival of a large job stops all waiting; without bound, overloaded nodes idle.
+        Share of all cores by which requested cores may exceed free ones while tasks still wait. With 0 each
+        arrival of a large job stops all waiting; without a bound overloaded nodes idle.
     depth : int
-        A decision ends after so many tasks for which there is no room now.
+        A decision ends after this many tasks that fit nowhere now.
     shielded : bool
-        When a node shrinks, the tasks whose loss costs least give way
-        (``advisor.papers.stability.giving_way``): one
-        that starts now is ended by a shrink that takes more than the cores spare beside it. Off where nodes
-        vanish whole, or somebody else chooses which tasks end.
+        When a node shrinks, the tasks whose loss costs least end first, so that a new task is ended only by a
+        shrink beyond the spare cores. Off where nodes vanish whole or others choose which tasks end.
     """
 
     waits: bool = True
@@ -73,27 +71,25 @@ LITERAL = MatchRules(reserves=False, longest_first=False, keeps_busy=False)
 
 
 def match(
-    sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, rules: MatchRules = OURS
+    view: NodeView, cores: Ints, during: Floats, stability: SurvivalModel, rules: MatchRules = OURS
 ) -> Ints:
-    """Decide for each waiting task on which node it starts now, if anywhere.
+    """Choose for each waiting task the node on which it starts now, if any.
 
     Parameters
     ----------
-    sight : NodeView
-        The nodes now.
+    view : NodeView
+        The present nodes.
     cores : int64 array, shape (tasks,)
-        What each waiting task needs, in the queue's order.
+        Cores of each waiting task, in the queue's order.
     during : float64 array, shape (tasks,)
-        How long each is expected to run, seconds.
+        Expected run time of each, seconds.
     stability : SurvivalModel
-        What is known of the nodes.
-    rules : MatchRules
-        How Eq. 2 is read.
+        Survival of the nodes.
 
     Returns
     -------
     int64 array, shape (tasks,)
-        Row of the node, or ``NOWHERE``: it waits and is decided upon again at the next event.
+        Row of the node, or ``NOWHERE`` for a task that waits for the next event.
     """
     weights = Weights(
         waits=rules.waits,
@@ -105,21 +101,21 @@ def match(
         backlog=rules.backlog,
         shielded=rules.shielded,
     )
-    found: Ints = match_all(sight, cores, during, stability, weights)
+    found: Ints = match_all(view, cores, during, stability, weights)
     return found
 
 
-def most_stable(sight: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
-    """The paper's SLACKSCHEDNODELAY: the free node with the highest completion probability, no waiting.
+def most_stable(view: NodeView, cores: Ints, during: Floats, stability: SurvivalModel) -> Ints:
+    """The paper's SLACKSCHEDNODELAY: the free node of highest completion probability, without waiting.
 
     Parameters and result as for :func:`match`.
     """
-    found: Ints = likeliest_all(sight, cores, during, stability)
+    found: Ints = likeliest_all(view, cores, during, stability)
     return found
 
 
 def heartbeat(
-    sight: NodeView,
+    view: NodeView,
     node: int,
     cores: Ints,
     during: Floats,
@@ -128,29 +124,29 @@ def heartbeat(
     rules: MatchRules = OURS,
     threshold: float = THRESHOLD,
 ) -> int:
-    """Which waiting task to start on the node that reports (Algorithm 3), or ``NOWHERE``.
+    """The waiting task to start on the node that reports (Algorithm 3), or ``NOWHERE``.
 
-    The task with the highest completion probability there if that exceeds the threshold; else the shortest
-    task, if no other node is better for it.
+    It is the task of highest completion probability if that exceeds the threshold; else the shortest task, if
+    no other node is better for it.
 
     Parameters
     ----------
-    sight, cores, during, stability, rules
+    view, cores, during, stability, rules
         As for :func:`match`.
     node : int
         Row of the node that sent a heartbeat.
     threshold : float
-        Completion probability that is good enough.
+        Sufficient completion probability.
     """
-    this = sight.nodes[node]
-    fitting = np.flatnonzero(cores <= (this["free"] if this["open"] else -1))
+    record = view.nodes[node]
+    fitting = np.flatnonzero(cores <= (record["free"] if record["open"] else -1))
     if not len(fitting):
         return NOWHERE
-    chances = np.array([chance(this, stability, node, 0.0, during[task]) for task in fitting])
+    chances = np.array([chance(record, stability, node, 0.0, during[task]) for task in fitting])
     best = int(np.argmax(chances))
     if chances[best] > threshold:
         return int(fitting[best])
     shortest = int(fitting[np.argmin(during[fitting])])
     only = np.array([shortest])
-    chosen = match(sight, cores[only], during[only], stability, rules)
+    chosen = match(view, cores[only], during[only], stability, rules)
     return shortest if chosen[0] == node else NOWHERE

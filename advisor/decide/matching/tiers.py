@@ -1,7 +1,7 @@
-"""Which nodes count as steady, and in which order jobs without a wish use them. Pure.
+"""Nodes that are likely to survive, as Slurm features and weights.
 
-Slurm knows no probability: a node has a feature or it has none, and a weight. Where all nodes are about
-equally likely to stay there is nothing to choose between, and all are steady.
+Slurm has no probabilities: a node has a feature or not, and a weight. Nodes that are about equally likely to
+survive all get the feature.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from collections.abc import Mapping
 from typing import Final
 
 SURE: Final = 0.95
-"""A node this likely to stay is steady, however much likelier others are."""
+"""A node this likely to survive gets the feature, however much likelier others are."""
 
 SPREAD: Final = 0.1
-"""Nodes whose probabilities lie closer together are not told apart: a forecast is no better than that."""
+"""Nodes whose probabilities differ by less are equal, because the forecast is not more precise."""
 
 _STEPS: Final = 10
 
 
 class Tier(enum.StrEnum):
-    """How a node is expected to last."""
+    """Expected survival of a node."""
 
-    FIXED = "fixed"  # nobody takes it back
+    FIXED = "fixed"  # not spot: EC2 does not interrupt it
     STEADY = "steady"
     SHAKY = "shaky"
 
     @property
     def is_steady(self) -> bool:
-        """Whether a long job is well there."""
+        """Whether long jobs should prefer the node."""
         return self is not Tier.SHAKY
 
 
 def tiers(survives: Mapping[str, float | None]) -> dict[str, Tier]:
-    """Tier of each node: a shaky one is nearer to the worst than to the best, and not sure to stay.
+    """Tier of each node: a shaky one is closer to the worst than to the best, and less likely than `SURE`.
 
     Parameters
     ----------
     survives : mapping of node to probability
-        Of being there for the time looked ahead; None: nobody takes it back.
+        Probability of surviving the lookahead time; None for a node that is not spot.
 
     Examples
     --------
@@ -58,15 +58,15 @@ def _tier(value: float | None, border: float) -> Tier:
 
 
 def weight_offset(survives: float | None, *, steady_last: bool) -> int:
-    """What is added to a node's weight, 0 to 10; Slurm fills nodes of low weight first.
+    """Offset of a node's weight, 0 to 10; Slurm fills nodes of low weight first.
 
     Parameters
     ----------
     survives : float or None
-        Probability of staying; None: nobody takes it back.
+        Probability of surviving; None for a node that is not spot.
     steady_last : bool
-        Long jobs ask for steady nodes by themselves, so the others leave these to them; False: nobody asks,
-        and all go to the steadiest first.
+        Long jobs prefer steady nodes by feature, so other jobs get the shaky ones first; False: all jobs
+        get the steadiest first.
     """
     step = round(_STEPS * (1.0 if survives is None else survives))
     return step if steady_last else _STEPS - step

@@ -1,4 +1,4 @@
-"""Putting waiting jobs in an order by raising some of them as little as possible. Pure."""
+"""Order waiting jobs by raising the priorities of some of them as little as possible."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from typing import Final
 
 MAX_FACTOR: Final = 2_000_000_000
-"""Slurm's site factors end a little above."""
+"""Largest site factor that is set; Slurm's limit is a little above."""
 STEP: Final = 2
-"""Points between two jobs: slurmctld shows a priority of 0 as 1, and of two alike takes the older job."""
+"""Priority points between two jobs: slurmctld shows 0 as 1, and of equal priorities starts the older job."""
 
 
 def raising_factors(own: Sequence[int], present: Sequence[int], floor: int) -> list[int]:
-    """What each job's priority is raised by, so that the jobs stand in the order given.
+    """Site factors that put jobs in the given order.
 
-    Nobody is lowered: a job that is moved out of this queue meanwhile, and whose factor is taken back late,
-    has then not lost its place. Where the present factors do it already they stay.
+    No factor is negative, so that a job that leaves this queue before its factor is reset has lost nothing.
+    Present factors that already give the order are kept.
 
     Parameters
     ----------
     own : sequence of int
-        Priorities without factors, in the order wanted: the next job first.
+        Priorities without site factors, in the wanted order, first job first.
     present : sequence of int
-        Their factors now.
+        Their present site factors.
     floor : int
-        Largest priority of the jobs that stand behind all of these.
+        Largest priority of the jobs that come after all of these.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Algorithm 1 of Deng et al.: policies simulated within a budget, and what a plan costs the utility."""
+"""Algorithm 1 of Deng et al.: simulate policies within a budget and choose the one of least loss."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SMART_SHARE: Final = 0.6
-"""lambda of section 4: this share of the simulated policies is smart."""
+"""lambda of section 4: share of the simulated policies that become smart."""
 SMART_QUOTA: Final = 0.7
 STALE_QUOTA: Final = 0.15
-"""Shares of the budget for those that were good the last time, and for those not tried then.
-
-The rest is for the poor. The paper shares by number."""
+"""Shares of the budget for smart and stale policies; poor ones get the rest. The paper counts policies."""
 
 _FIRST_CHARGED_SECONDS: Final = 36_000.0
 _FIRST_SLOWDOWN_SUM: Final = 20.0
@@ -29,7 +27,7 @@ _FIRST_SLOWDOWN_SUM: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What charged time and slowdown are worth against each other: the totals they add to.
+    """Weights of charged time and slowdown in the utility: the totals so far and the exponents.
 
     The utility (R_J / R_V)^alpha (1 / BSD)^beta of a long run loses the share ``alpha x charged / R_V`` by
     time charged and ``beta x slowdown / sum of slowdowns`` by a job's slowdown. A queue's own utility, the
@@ -50,7 +48,7 @@ class Worth:
 
     @classmethod
     def so_far(cls, charged_seconds: float, slowdown_sum: float, *, alpha: float, beta: float) -> Self:
-        """From a run's totals, which may still be 0: ten node hours and a few jobs are added to them."""
+        """From totals, to which ten node hours and a few jobs are added because they may still be 0."""
         return cls(
             charged_seconds=charged_seconds + _FIRST_CHARGED_SECONDS,
             slowdown_sum=slowdown_sum + _FIRST_SLOWDOWN_SUM,
@@ -59,7 +57,7 @@ class Worth:
         )
 
     def loss(self, outcomes: Outcomes) -> Floats:
-        """Share of the utility each plan costs, less what it spares jobs to come; lower is better."""
+        """Share of the utility that each plan costs, less its savings for expected jobs; lower is better."""
         charged = outcomes.charged - outcomes.spared_charged
         slowdown = outcomes.slowdown + outcomes.later_slowdown - outcomes.spared_slowdown
         loss: Floats = self.alpha * charged / self.charged_seconds + self.beta * slowdown / self.slowdown_sum
@@ -68,14 +66,14 @@ class Worth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much may be simulated for one choice.
+    """How much may be simulated for one choice: a number of policies, or a time.
 
     Attributes
     ----------
     policies : int, optional
-        So many simulations (the same choice on every machine).
+        Number of simulations; the choice is then the same on every machine.
     seconds : float
-        Else so long by ``clock``.
+        Else the time by ``clock``.
     clock : callable, optional
         Seconds, monotonic; needed where ``policies`` is not given.
     """
@@ -86,26 +84,27 @@ class Budget:
 
 
 Simulate = Callable[[Ints], Floats]
-"""Simulates policies by their indices, and gives the loss of each policy that is known by then, NaN for the
-others. Those whose plan is that of one simulated before are known, too, and have cost nothing."""
+"""Simulates policies, by index, and returns the loss of every policy known by then, NaN for the others.
+
+A policy whose plan equals that of a simulated one is known at no cost."""
 
 
 @dataclass(slots=True)
 class Reflections:
-    """What is remembered of past choices, one entry a policy (the paper's reflection store)."""
+    """Past choices, one entry for each policy (the paper's reflection store)."""
 
     simulated: Ints
     chosen: Ints
     behind: Floats
-    """Sum over simulations of how much worse than the best of that choice it was, as share of utility."""
+    """Sum over simulations of the loss beyond the best policy's, as share of utility."""
 
     @classmethod
     def empty(cls, count: int) -> Reflections:
-        """Nothing seen yet."""
+        """No choices yet."""
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count))
 
     def remember(self, tried: Ints, loss: Floats, best: int) -> None:
-        """Take in one choice."""
+        """Add one choice."""
         self.simulated[tried] += 1
         self.chosen[best] += 1
         self.behind[tried] += np.minimum(loss[tried] - loss[best], 1.0)
@@ -113,15 +112,15 @@ class Reflections:
 
 @dataclass(slots=True)
 class TimeConstrainedSelector:
-    """Algorithm 1: smart, stale and poor policies share the budget, by quotas of ours (``SMART_QUOTA``).
+    """Algorithm 1: smart, stale and poor policies share the budget by ``SMART_QUOTA`` and ``STALE_QUOTA``.
 
     Attributes
     ----------
     kinds : ndarray of int, shape (count,)
-        Of each policy of the portfolio. Those of the same kind come to much the same plans: of the stale and
-        of the poor each kind is tried once before another of a kind that is known.
+        Kind of each policy. Policies of one kind make similar plans, so each kind of stale and poor policies
+        is tried once before a second policy of a kind.
     generator : numpy Generator
-        Draws among the poor.
+        Draws the order of poor policies.
     smart, stale, poor : list of int
         The three sets; all are smart at first.
     """
@@ -141,33 +140,31 @@ class TimeConstrainedSelector:
 
     @property
     def count(self) -> int:
-        """Policies of the portfolio."""
+        """Number of policies."""
         return len(self.kinds)
 
     def choose(
         self, simulate: Simulate, budget: Budget, always: int | None = None, jobs: int = 1
     ) -> tuple[int, Ints, Floats]:
-        """Simulate within the budget and rearrange the sets.
+        """Simulate within the budget, choose, and update the three sets.
 
         Parameters
         ----------
         simulate : callable
             The online simulator.
-        budget : Budget
-            What it may spend.
         always : int, optional
-            This policy is simulated first, whichever set it is in: the others are compared with it.
+            Policy that is simulated first, with which the others are compared.
         jobs : int
-            Length of the queue: a simulation takes the square of it at worst.
+            Length of the queue; a simulation's time grows at most with its square.
 
         Returns
         -------
         best : int
-            Policy of least loss; of equals the one that was better before.
+            Policy of least loss; among equals the one that ranked higher before.
         tried : ndarray of int
-            Policies whose loss is known: simulated, or with the plan of one that was; in that order.
+            Policies whose loss is known, in order of simulation.
         loss : ndarray of float, shape (count,)
-            Theirs; NaN for the others.
+            Their losses; NaN for the others.
         """
         loss = np.full(self.count, math.nan)
         if jobs > self._jobs:
@@ -185,26 +182,25 @@ class TimeConstrainedSelector:
         return ranked[0], indices, loss
 
     def _try_all(self, simulate: Simulate, budget: Budget, loss: Floats) -> list[int]:
-        """All policies at once when the budget surely allows it: then the quotas do not matter."""
-        everyone = [*self.smart, *self.stale, *self.poor]
+        """Simulate all policies when the budget is sure to allow it; else return none."""
+        all_policies = [*self.smart, *self.stale, *self.poor]
         if budget.policies is None:
             if budget.clock is None or 4 * self.count * self._seconds_each > budget.seconds:
                 return []
             began = budget.clock()
-            loss[:] = simulate(np.array(everyone, np.int64))
+            loss[:] = simulate(np.array(all_policies, np.int64))
             self._seconds_each = (budget.clock() - began) / self.count
-            return everyone
+            return all_policies
         if budget.policies < self.count:
             return []
-        loss[:] = simulate(np.array(everyone, np.int64))
-        return everyone
+        loss[:] = simulate(np.array(all_policies, np.int64))
+        return all_policies
 
     def _try_some(self, simulate: Simulate, budget: Budget, loss: Floats, always: int | None) -> list[int]:
-        """Lines 1 to 19: by quota from the smart and the stale, then what is left of it at random.
+        """Lines 1 to 19: smart and stale policies by quota, then poor ones in random order.
 
-        The paper's quotas go by number, so that of twelve smart policies four are tried; here all of them
-        are, when twenty of sixty may be, and new kinds come before known ones
-        (docs/designs/0011-portfolio.md).
+        The paper's quotas are numbers of policies; these are shares of the budget, and new kinds come before
+        known ones (docs/designs/0011-portfolio.md).
         """
         total = budget.seconds if budget.policies is None else float(budget.policies)
         shuffled = [self.poor[at] for at in self.generator.permutation(len(self.poor))]
@@ -226,7 +222,7 @@ class TimeConstrainedSelector:
         if always is not None:
             try_one(always)
         shared = max(total - spent, 0.0)
-        rest = [*self.stale, *self.smart]  # where there are too few poor
+        rest = [*self.stale, *self.smart]  # used where there are too few poor policies
         for group, quota in (
             (self.smart, SMART_QUOTA),
             (self._new_kinds_first(self.stale, tried), STALE_QUOTA),
@@ -244,7 +240,7 @@ class TimeConstrainedSelector:
         return tried
 
     def _new_kinds_first(self, group: Iterable[int], tried: list[int]) -> Iterator[int]:
-        """Those of a kind of which none is in ``tried``, which grows meanwhile; then the others."""
+        """Policies of kinds not yet in ``tried`` (which grows meanwhile), then the others."""
         known = list[int]()
         for policy in group:
             if self.kinds[policy] in self.kinds[tried]:
@@ -255,7 +251,7 @@ class TimeConstrainedSelector:
 
     @staticmethod
     def _now(budget: Budget, simulated: int) -> float:
-        """What is spent: simulations, or seconds."""
+        """Budget spent so far: simulations, or seconds."""
         if budget.policies is not None or budget.clock is None:
             return float(simulated)
         return budget.clock()

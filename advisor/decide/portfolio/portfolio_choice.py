@@ -1,6 +1,6 @@
-"""One choice by simulation: Algorithm 1 on the queue as it is, whether to leave the champion, for how long.
+"""One choice of a policy by simulation: Algorithm 1 on the present queue, compared with the champion.
 
-The replay of a log and the live loop both choose here.
+The replay of a log and the live loop both use it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from advisor.simulate.portfolio.state import Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """What came of a choice; policies by their places.
+    """The result of a choice; policies by index.
 
     Attributes
     ----------
     applied : int
         The policy to follow.
     best : int
-        The one of least loss.
+        The policy of least loss.
     tried : ndarray of int
-        Those simulated.
+        Simulated policies.
     loss : ndarray of float
-        Share of the utility that each one's plan costs; NaN for those not simulated.
+        Share of the utility that each plan costs; NaN where not simulated.
     """
 
     applied: int
@@ -45,41 +45,33 @@ class Choice:
 class AdaptivePeriod:
     """How long a choice holds while the workload does not change (the paper's future work).
 
-    It doubles each time the same policy is chosen again and falls back to the least when another is. The
-    cluster chooses earlier by itself when a tenth of the queue came or went.
+    The period doubles when the same policy is chosen again and falls back to ``min_seconds`` when another is.
+    The cluster chooses earlier when a tenth of the queue has changed.
     """
 
-    least_seconds: float = 20.0
-    most_seconds: float = 320.0
+    min_seconds: float = 20.0
+    max_seconds: float = 320.0
     _seconds: float = 20.0
     _last: int = -1
 
     def after(self, chosen: int) -> float:
         """Seconds until the next choice."""
-        self._seconds = (
-            min(2 * self._seconds, self.most_seconds) if chosen == self._last else self.least_seconds
-        )
+        self._seconds = min(2 * self._seconds, self.max_seconds) if chosen == self._last else self.min_seconds
         self._last = chosen
         return self._seconds
 
 
 def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> int:
-    """The best policy, or the champion where that costs hardly more.
+    """The best policy, or the champion where it is hardly worse.
 
     Parameters
     ----------
     loss : ndarray
-        Of each policy, from now on; the champion's, and with the others' that of following it after them.
-    best, champion : int
-        Policies.
+        Loss of each policy when the champion follows it.
     margin : float
-        Share of the champion's own loss that must be saved. The simulation knows neither what arrives later
-        nor, mostly, how long jobs run; what it saves by less is not worth believing.
+        Share of the champion's loss that must be saved. The simulation knows neither later arrivals nor, in
+        most cases, true run times, so smaller savings are not trusted.
 
-    Returns
-    -------
-    int
-        Policy to be applied.
     """
     saved = loss[champion] - loss[best]
     return best if saved > margin * abs(loss[champion]) else champion
@@ -133,7 +125,7 @@ class Chooser:
         )
 
     def as_plain(self) -> dict[str, Any]:
-        """What is remembered of past choices, to be written down."""
+        """Past choices, for the state file."""
         selector = self._selector
         reflections = selector.reflections
         return {
@@ -142,7 +134,7 @@ class Chooser:
         }
 
     def remember(self, plain: Mapping[str, Any]) -> bool:
-        """Go on from what was written down; False, and nothing changed, where it does not fit."""
+        """Restore past choices; False, with nothing changed, where they do not fit the portfolio."""
         selector = self._selector
         sets = [plain.get(name) for name in _SETS]
         sums = [plain.get(name) for name in _SUMS]
@@ -164,7 +156,7 @@ class Chooser:
 
 
 def kinds_of(policies: Sequence[RentingPolicy]) -> NDArray[np.int64]:
-    """Number of each policy's kind, shape (n,): those of a kind differ by which node a job gets alone."""
+    """Kind of each policy, shape (n,): policies of one kind differ only in the choice of nodes."""
     kinds = [replace(policy, choice=NodeChoice.FIRST) for policy in policies]
     return np.array([kinds.index(kind) for kind in kinds], np.int64)
 

@@ -1,4 +1,4 @@
-"""Who is better day by day: what totals do not tell, as one or two bursts decide them."""
+"""Comparison of policies day by day, because one or two bursts decide their totals."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Flags = NDArray[np.bool_]
 
 DAY_SECONDS: Final = 86_400.0
 _DAY_JOBS: Final = 5.0
-"""Days of fewer jobs tell nothing."""
+"""Days with fewer jobs are not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Days:
-    """What contenders made of each day by itself.
+    """The loss of contenders on each day by itself.
 
     Attributes
     ----------
     loss : ndarray, shape (n, d)
-        ``alpha`` log(charged that day) + ``beta`` log(slowdown of that day): what their utilities differ by,
-        for the work and the jobs are the same for all.
+        ``alpha`` log(charged that day) + ``beta`` log(slowdown of that day), in which utilities differ: work
+        and jobs are the same for all.
     tells : ndarray of bool, shape (n, d)
-        Whether enough happened.
+        Whether the day had enough jobs.
     """
 
     loss: Floats
@@ -36,58 +36,56 @@ class Days:
     def of(
         cls, charged: Floats, slowdown: Floats, jobs: Floats, *, each: int, alpha: float, beta: float
     ) -> Self:
-        """From totals at checkpoints.
+        """Make days from totals at checkpoints.
 
         Parameters
         ----------
         charged, slowdown, jobs : ndarray, shape (n, c)
             Charged seconds, sum of bounded slowdowns and jobs so far.
         each : int
-            Checkpoints a day.
-        alpha, beta : float
-            Of the utility.
+            Checkpoints in a day.
         """
         a_day = [np.diff(one[:, each - 1 :: each], axis=1, prepend=0.0) for one in (charged, slowdown, jobs)]
         with np.errstate(invalid="ignore", divide="ignore"):
             loss = alpha * np.log(a_day[0]) + beta * np.log(a_day[1])
         return cls(loss=loss, tells=np.isfinite(loss) & (a_day[2] >= _DAY_JOBS))
 
-    def reigning(self, champions: NDArray[np.int64], each: int) -> Self:
-        """The champions' days, shape (1, d): of each day what the one at its end made of it by itself.
+    def of_champions(self, champions: NDArray[np.int64], each: int) -> Self:
+        """The loss of each day's champion (at the end of the day), shape (1, d).
 
         Parameters
         ----------
         champions : ndarray of int, shape (c,)
             Champion at each checkpoint.
         each : int
-            Checkpoints a day.
+            Checkpoints in a day.
         """
-        who = champions[each - 1 :: each]
-        day = np.arange(len(who))
-        return type(self)(loss=self.loss[None, who, day], tells=self.tells[None, who, day])
+        champion = champions[each - 1 :: each]
+        day = np.arange(len(champion))
+        return type(self)(loss=self.loss[None, champion, day], tells=self.tells[None, champion, day])
 
-    def beside(self, other: Self) -> Self:
-        """These contenders' days, then the other's."""
+    def joined(self, other: Self) -> Self:
+        """Join two sets of contenders."""
         return type(self)(
             loss=np.concatenate([self.loss, other.loss]), tells=np.concatenate([self.tells, other.tells])
         )
 
     def better(self, one: int, other: int, days: int) -> float:
-        """How many standard errors the first so many days of one contender are better than another's."""
+        """Standard errors by which one contender beats another over the first ``days`` days."""
         both = (self.tells[one] & self.tells[other])[:days]
         gain = self.loss[other, :days][both] - self.loss[one, :days][both]
         return float(_errors(np.sum(gain), np.sum(gain**2)))
 
     def evidence(self, against: Days) -> Floats:
-        """How many standard errors these contenders' days are better than another's, shape (n, d + 1).
+        """Standard errors by which contenders beat another after 0, 1, ... days, shape (n, d + 1).
 
-        After 0, 1, ... days. A day's gain is the logarithm of the two utilities' ratio on that day, so that a
-        burst counts no more than any other day.
+        A day's gain is the logarithm of the ratio of the utilities on that day, so that a burst counts as one
+        day.
 
         Parameters
         ----------
         against : Days
-            Of one contender.
+            The days of one contender.
         """
         both = self.tells & against.tells
         gain = np.where(both, np.where(both, against.loss, 0.0) - np.where(both, self.loss, 0.0), 0.0)
@@ -96,7 +94,7 @@ class Days:
 
 
 def _errors(total: Floats | np.float64, squares: Floats | np.float64) -> Floats:
-    """A sum of gains in standard errors, were their mean 0: n equal gains are the root of n."""
+    """A sum of gains in standard errors under a mean of 0; n equal gains give sqrt(n)."""
     spread = np.sqrt(squares)
     found: Floats = total / np.where(spread > 0.0, spread, 1.0)
     return found

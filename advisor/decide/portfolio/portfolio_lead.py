@@ -1,8 +1,8 @@
-"""Who leads a portfolio: the champion among its policies, or a selection among them.
+"""The leader of a portfolio: the champion among its policies, or a selection (Algorithm 1) among them.
 
-A policy's score is what it makes of the jobs by itself, simulated alongside. It begins with what the policy
-makes of synthetic workloads, and jobs that wait or run count with what is expected of them: what looks good
-only because its waits are not over does not take charge.
+A policy's score is its utility on the site's jobs, simulated alongside, after a prior from synthetic
+workloads.
+Jobs that wait or run count with their expected outcome, so that unfinished waits do not flatter a policy.
 """
 
 from __future__ import annotations
@@ -22,59 +22,57 @@ from advisor.simulate.portfolio.state import CHARGED, JOBS, SLOWDOWN, WORK
 Floats = NDArray[np.float64]
 
 REFUTED: Final = 1.5
-"""So many standard errors refute a first leader that is not the champion, and whoever leads after it."""
+"""Standard errors at which a first leader other than the champion, or its successor, is replaced."""
 _EVIDENCE_KEPT: Final = 0.5
-"""A selection leads on while so much is left of the evidence that it needed (`Options.evidence`)."""
-LOYALTY: Final = 0.01
-"""Another takes over when its utility is better by this share: a change costs a while of neither's plan."""
+"""A selection goes on leading while this share of the needed evidence (`Options.evidence`) is left."""
+HYSTERESIS: Final = 0.01
+"""A contender takes over when its utility is better by this share, because each change costs something."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """Who is in charge: the contender of best utility so far, with a little loyalty.
+    """The contender of best utility so far, with hysteresis.
 
     Attributes
     ----------
     first : int
-        In charge at first.
-    loyalty : float
-        Another takes over when its utility is better by this share.
+        The first leader.
+    hysteresis : float
+        A contender takes over when its utility is better by this share.
     """
 
     first: int
-    loyalty: float = LOYALTY
+    hysteresis: float = HYSTERESIS
     _current: int = -1
 
     def after(self, utility: Floats) -> int:
         """Index of the leader, given each contender's utility so far."""
         current = self.first if self._current < 0 else self._current
         best = int(np.argmax(utility))
-        if utility[best] > utility[current] * (1.0 + self.loyalty):
+        if utility[best] > utility[current] * (1.0 + self.hysteresis):
             current = best
         self._current = current
         return current
 
 
 def rows_of(totals: Sequence[Totals]) -> Floats:
-    """Totals as rows like checkpoints, shape (n, 4)."""
+    """Totals as rows of checkpoints, shape (n, 4)."""
     return np.array([[one.charged_seconds, one.work_seconds, one.slowdown_sum, one.jobs] for one in totals])
 
 
 def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options) -> NDArray[np.int64]:
-    """Champion when 0, 1, ... checkpoints are known: the best policy, with as many warm nodes as are best.
+    """Champion when 0, 1, ... checkpoints are known: the best policy with the best number of warm nodes.
 
-    How much is to be rented shows at once; which job goes first shows over days. Where ``options.evidence``
-    is asked for, a policy of another order of jobs takes over only when its days are that much better. To
-    another number of warm nodes nothing is lost by changing, so that the best is taken, without loyalty.
+    The value of renting shows at once, the value of an order of jobs over days: with ``options.evidence`` a
+    policy of another order takes over only when its days are better by so many standard errors. A change of
+    the number of warm nodes costs nothing, so the best is taken without hysteresis.
 
     Parameters
     ----------
     checkpoints : sequence of ndarray, shape (c, 4)
-        Of each policy.
+        Checkpoints of each policy.
     before : ndarray, shape (n, 4)
-        Each policy's score before the log begins.
-    options : Options
-        Of the utility.
+        Each policy's prior.
     """
     known = np.concatenate([np.zeros((len(checkpoints), 1, 4)), np.stack(checkpoints)], axis=1)
     utility = utility_of(known + before[:, None, :], options)
@@ -92,7 +90,7 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
 
 
 def _best_by_order(utility: Floats, checkpoints: Sequence[Floats], options: Options) -> NDArray[np.int64]:
-    """Row of the best, loyally, column by column; of another order of jobs where its days say so."""
+    """Row of the best policy, column by column; another order of jobs needs better days."""
     orders = [(policy.order, policy.backfill) for policy in options.policies]
     kind = np.array([orders.index(one) for one in orders])
     days, first = days_of(checkpoints, options), int(np.argmax(utility[:, 0]))
@@ -102,10 +100,10 @@ def _best_by_order(utility: Floats, checkpoints: Sequence[Floats], options: Opti
 def _refuted_by_days(
     utility: Floats, kind: NDArray[np.int64], days: Days, first: int, least: float, each: int
 ) -> NDArray[np.int64]:
-    """Row in charge, column by column (after 0, 1, ... checkpoints), loyally.
+    """Row of the leader, column by column (after 0, 1, ... checkpoints), with hysteresis.
 
-    Another of the same ``kind`` takes over when it is better; of another kind when its days are better, too,
-    by ``least`` standard errors. ``each``: checkpoints a day.
+    A contender of the same ``kind`` takes over when it is better; of another kind when its days are also
+    better by ``least`` standard errors. ``each``: checkpoints in a day.
     """
     rows = [np.flatnonzero(kind == one) for one in np.unique(kind)]
     current = first
@@ -113,7 +111,7 @@ def _refuted_by_days(
     for known, column in enumerate(utility.T):
         best = [int(alike[np.argmax(column[alike])]) for alike in rows]
         for one in sorted(best, key=lambda row: -column[row]):
-            if column[one] <= column[current] * (1.0 + LOYALTY):
+            if column[one] <= column[current] * (1.0 + HYSTERESIS):
                 break
             if kind[one] == kind[current] or days.better(one, current, known // each) >= least:
                 current = one
@@ -123,13 +121,13 @@ def _refuted_by_days(
 
 
 def _best_so_far(utility: Floats) -> NDArray[np.int64]:
-    """Row of the best, loyally, column by column."""
+    """Row of the best, column by column, with hysteresis."""
     leader = Leader(first=int(np.argmax(utility[:, 0])))
     return np.array([leader.after(column) for column in utility.T], np.int64)
 
 
 def days_of(checkpoints: Sequence[Floats], options: Options) -> Days:
-    """What contenders made of each day."""
+    """Contenders' losses by day."""
     every = np.stack(checkpoints)
     return Days.of(
         every[..., CHARGED],
@@ -152,33 +150,32 @@ def leaders_of(
     before: Floats,
     options: Options,
 ) -> NDArray[np.int64]:
-    """Who leads when 0, 1, ... checkpoints are known: index of a selection, or ``CHAMPION``.
+    """The leader when 0, 1, ... checkpoints are known: index of a selection, or ``CHAMPION``.
 
     Parameters
     ----------
     alone : sequence of ndarray, shape (c, 4)
         Checkpoints of each policy.
     champions : ndarray of int, shape (c + 1,)
-        Champion when 0, 1, ... are known.
+        Champion when 0, 1, ... checkpoints are known.
     contenders : sequence of ndarray, shape (c, 4)
         Checkpoints of each selection.
     before : ndarray, shape (4,)
-        Added to each.
-    options : Options
-        Of the utility, and what a selection needs to lead.
+        The prior, added to each.
     """
-    reigning = champions[1:]
-    champion = np.array([alone[policy][k] for k, policy in enumerate(reigning)]).reshape(-1, 4)
+    of_champions = champions[1:]
+    champion = np.array([alone[policy][k] for k, policy in enumerate(of_champions)]).reshape(-1, 4)
     utility = utility_of(np.stack([champion, *contenders]) + before, options)
     utility[1:] /= 1.0 + options.hurdle
     each = _each_day(options)
     if options.first_leader != CHAMPION:
-        everyone = np.arange(len(utility))
+        all_rows = np.arange(len(utility))
         utility = np.concatenate([np.ones((len(utility), 1)), utility], axis=1)  # as equals before the log
-        days = days_of(alone, options).reigning(reigning, each).beside(days_of(contenders, options))
-        return _refuted_by_days(utility, everyone, days, options.first_leader + 1, REFUTED, each) - 1
+        days = days_of(alone, options).of_champions(of_champions, each).joined(days_of(contenders, options))
+        return _refuted_by_days(utility, all_rows, days, options.first_leader + 1, REFUTED, each) - 1
     if options.evidence > 0.0:
-        evidence = days_of(contenders, options).evidence(days_of(alone, options).reigning(reigning, each))
+        champions_days = days_of(alone, options).of_champions(of_champions, each)
+        evidence = days_of(contenders, options).evidence(champions_days)
         for row, of_days in zip(utility[1:], evidence, strict=True):
             may = _may_lead(of_days, options.evidence)
             row[~may[(np.arange(len(row)) + 1) // each]] = -np.inf
@@ -187,7 +184,7 @@ def leaders_of(
 
 
 def _may_lead(evidence: Floats, least: float) -> NDArray[np.bool_]:
-    """From where the evidence is enough until half of it is gone."""
+    """True from where the evidence is enough until half of it is gone."""
     may = np.zeros(len(evidence), np.bool_)
     leads = False
     for at, found in enumerate(evidence):
@@ -197,7 +194,7 @@ def _may_lead(evidence: Floats, least: float) -> NDArray[np.bool_]:
 
 
 def utility_of(at: Floats, options: Options) -> Floats:
-    """Utility from the last axis of checkpoints."""
+    """Utility, from the last axis of checkpoints."""
     utilisation = at[..., WORK] / at[..., CHARGED]
     utility: Floats = utilisation**options.alpha * (at[..., JOBS] / at[..., SLOWDOWN]) ** options.beta
     return utility

@@ -1,4 +1,4 @@
-"""How a portfolio is run, and what of it is usual for what is known of run times and how nodes are paid."""
+"""Options of a portfolio, and their defaults by known run times and billing."""
 
 from __future__ import annotations
 
@@ -11,60 +11,59 @@ from advisor.simulate.portfolio.cluster import Cloud, Runtimes
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
 
 PRIOR_JOBS: Final = 500.0
-"""Every policy's score begins with what it makes of synthetic workloads, counted as so many jobs: a quiet
-first week would else put a policy in charge that the first burst refutes dearly."""
+"""Weight of the prior (utility on synthetic workloads), in jobs.
+
+Without it a quiet first week selects a policy that fails in the first burst."""
 PRIOR_JOBS_EXACT: Final = 150.0
-"""The same where run times are known: no policy is led astray by wrong ones, and a log soon tells more."""
+"""The same where run times are exact: a log soon tells more than the prior."""
 PRIOR_JOBS_WARM: Final = 100.0
-"""The same among policies that differ by how many nodes they keep warm alone: a matter of degree, in which
-no burst refutes a neighbour dearly."""
+"""The same among policies that differ only in the number of warm nodes, whose results are close."""
 EVIDENCE: Final = 2.0
-"""So many standard errors the days of a selection, or of another order of jobs, must be better, where run
-times are guessed. One burst decides totals, and who was better in the last one is not in the next; days tell
-sooner."""
+"""Standard errors by which the days of a selection, or of another order of jobs, must be better where run
+times are predicted. One burst decides totals and says little about the next; days tell sooner."""
 CHAMPION: Final = -1
 """Leader's index that stands for the champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a portfolio is run, on a log or on the jobs of a live site.
+    """Options of a portfolio, on a log or on a live site.
 
     Attributes
     ----------
     policies : tuple of RentingPolicy
         The portfolio; the published sixty come first.
     cloud : Cloud
-        What is rented and how it is charged.
+        Nodes, boot time and billing.
     runtimes : Runtimes
         Which run times are known.
     budget : Budget
-        What may be simulated for one choice.
+        Simulations allowed for one choice.
     alpha, beta : float
-        Of the utility.
+        Exponents of the utility.
     lookahead_seconds : float
-        Arrivals of so long ago are expected once more; 0 for none.
+        Arrivals of this last period are expected again; 0 for none.
     expects_jobs : bool
-        Whether plans are credited with what their idle nodes spare jobs that may come.
+        Whether plans are credited with the value of idle nodes to expected jobs.
     hold_seconds : float
-        A policy is judged by following it for so long and the champion afterwards.
+        A policy is simulated for this time, the champion afterwards.
     margins : sequence of float
-        Selections that run alongside, by how much of the champion's loss a policy must save to be preferred.
+        One selection for each: share of the champion's loss that a policy must save to be chosen.
     hurdle : float
-        A selection leads only while its utility is better than the champion's by this share, and the leader's
-        loyalty.
+        A selection leads only while its utility is better than the champion's by this share and the
+        hysteresis.
     evidence : float
-        And only where its days are better than the champion's by so many standard errors (`Days.evidence`);
-        the same for a champion of another order of jobs.
+        Standard errors by which its days must also be better (`Days.evidence`); the same for a champion of
+        another order of jobs.
     first_leader : int
         Index of the selection that leads until another contender has the better days (`REFUTED`), or
         ``CHAMPION``.
     day_seconds : float
-        Evidence counts spans of so long, each once.
+        Length of a day of evidence.
     checkpoint_seconds : float
-        The leader is looked for so often.
+        Time between checkpoints, at which the leader is determined.
     seed : int
-        Of the draws among poor policies.
+        Seed of the draws among poor policies.
     """
 
     policies: tuple[RentingPolicy, ...] = PUBLISHED
@@ -86,34 +85,30 @@ class Options:
 
 
 def usual_policies(release: Release) -> tuple[RentingPolicy, ...]:
-    """The paper's sixty and ours; without warm nodes where idle nodes are given back at once."""
+    """The paper's sixty policies and ours; no warm nodes where idle nodes are released at once."""
     return PUBLISHED + tuple(
         policy for policy in BEYOND if release is not Release.HOUR or policy.headroom == 0
     )
 
 
 def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
-    """Selections that may lead: where run times are guessed only the one that is hard to persuade."""
+    """Margins of the selections; only the larger one where run times are predicted."""
     return (0.0, 0.05) if runtimes is Runtimes.ACTUAL else (0.05,)
 
 
 def usual_evidence(runtimes: Runtimes) -> float:
-    """How surely another order of jobs must be better, in standard errors of its days.
-
-    With exact run times its total says enough.
-    """
+    """Evidence needed for another order of jobs; none with exact run times, where totals suffice."""
     return 0.0 if runtimes is Runtimes.ACTUAL else EVIDENCE
 
 
 def usual_first_leader(runtimes: Runtimes, release: Release) -> int:
-    """Who leads until days tell: the selection where run times are exact and no nodes are kept warm.
+    """The first leader: the selection where run times are exact and no node is kept warm, else the champion.
 
-    There it is a third better than the champion on the prior's synthetic workloads, on every one of them. A
-    champion that keeps nodes warm is harder to beat, and totals decide.
+    There the selection is a third better than the champion on each synthetic workload of the prior.
     """
     return 0 if runtimes is Runtimes.ACTUAL and release is Release.HOUR else CHAMPION
 
 
 def prior_jobs(options: Options) -> float:
-    """As so many jobs the prior counts, the synthetic workloads every score begins with."""
+    """Weight of the prior, in jobs."""
     return PRIOR_JOBS_EXACT if options.runtimes is Runtimes.ACTUAL else PRIOR_JOBS

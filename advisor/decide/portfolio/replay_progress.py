@@ -1,8 +1,8 @@
-"""How far the replay of a portfolio is, and how long it may still take.
+"""Progress and remaining time of a portfolio replay.
 
-First each policy goes through the log, then each selection, then the portfolio. A pass through a burst takes
-far longer than one through a calm month, so a share of the jobs says little about time: once a pass is over,
-the next ones are expected to take as long at the same places.
+Each policy, then each selection, then the portfolio passes through the log. Bursts take far longer than calm
+months, so the share of jobs says little about time: after one pass, the next ones are expected to take as
+long at the same places of the log.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Progress = Callable[[str, int, int], None]
 
 IN_ALL: Final = "in all"
 _PARTS: Final = 10_000
-"""Of the time expected in all. A bar whose end moves would forget how fast it went."""
+"""Parts of the expected total time; a progress bar whose total changes would lose its speed."""
 CUT: Final = "choices cut short by the budget"
 _PASS_BY_POLICIES: Final = 3.0
-"""A pass with choices takes about so many times as long as all policies: the first guess."""
+"""First guess: a pass with choices takes this many times as long as all policies."""
 _SURE: Final = 0.05
-"""From this share of a pass on it tells by itself how long it will take."""
+"""From this share of a pass on, its duration is extrapolated from itself."""
 
 
 class Steps:
-    """Tells what is being done, and which part of the time expected in all is over.
+    """Reports the present step and the elapsed share of the expected total time.
 
     Parameters
     ----------
     tell : callable
-        Gets (what, done, all).
+        Called with (step, done, total).
     passes : sequence of str
         Names of the passes with choices that follow the policies.
     clock : callable
@@ -50,12 +50,12 @@ class Steps:
         self._shares, self._seconds = np.zeros(0), np.zeros(0)
 
     def prior(self, done: int, count: int) -> None:
-        """So many policies went through the synthetic workloads."""
+        """Report policies that passed through the synthetic workloads."""
         self._tell("policies on synthetic workloads", done, count)
         self._began = self._since = self._clock()
 
     def policies(self, done: int, count: int) -> None:
-        """So many policies went through the log."""
+        """Report policies that passed through the log."""
         self._tell("policies", done, count)
         if done:
             self._policies = (self._clock() - self._began) * count / done
@@ -64,7 +64,7 @@ class Steps:
             self._since = self._clock()
 
     def passed(self, at: int, jobs: int, count: int) -> None:
-        """Pass ``at`` came to so many jobs."""
+        """Report that pass ``at`` has processed ``jobs`` of ``count`` jobs."""
         self._tell(self._passes[at], jobs, count)
         taken = self._clock() - self._since
         self._places.append((jobs / count, taken))
@@ -77,12 +77,12 @@ class Steps:
             self._since = self._clock()
 
     def cut(self, cut: int, choices: int) -> None:
-        """So many choices were made with fewer policies than there are."""
+        """Report choices that the budget cut short."""
         if cut:
             self._tell(CUT, cut, choices)
 
     def _whole(self, share: float, taken: float) -> float:
-        """Seconds that the present pass takes in all."""
+        """Expected total seconds of the present pass."""
         if len(self._shares):
             return taken + float(self._seconds[-1] - np.interp(share, self._shares, self._seconds))
         if share >= _SURE:

@@ -12,7 +12,7 @@ import structlog
 
 from advisor.decide.portfolio.portfolio import Budget, Worth
 from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
-from advisor.decide.portfolio.portfolio_lead import LOYALTY
+from advisor.decide.portfolio.portfolio_lead import HYSTERESIS
 from advisor.decide.portfolio.portfolio_options import Options
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
@@ -164,7 +164,7 @@ class LeaderChoice:
 
     def _new_period(self) -> AdaptivePeriod:
         least = self._settings.period_seconds
-        return AdaptivePeriod(least_seconds=least, most_seconds=_MAX_PERIODS * least)
+        return AdaptivePeriod(min_seconds=least, max_seconds=_MAX_PERIODS * least)
 
     def as_plain(self) -> dict[str, Any]:
         """What is remembered of past choices, to be written down."""
@@ -224,7 +224,7 @@ def _why_champion(verdict: Verdict) -> str:
     known = f"{verdict.jobs:,} finished burst jobs" if verdict.jobs else "synthetic workloads"
     best = max(verdict.scores, key=lambda name: verdict.scores[name], default=verdict.champion)
     score = verdict.scores.get(verdict.champion, 0.0)
-    if best == verdict.champion or verdict.scores[best] <= score * (1.0 + LOYALTY):
+    if best == verdict.champion or verdict.scores[best] <= score * (1.0 + HYSTERESIS):
         return f"of all policies it would have done best on {known}"
     one, other = policy_named(verdict.champion), policy_named(best)
     if (one.order, one.backfill) == (other.order, other.backfill):
