@@ -160,8 +160,8 @@ def test_a_selection_leads_from_enough_evidence_until_half_of_it_is_gone():
     assert leaders_of([champion], reigns, [contender], np.zeros(4), DAILY)[2] == 0
 
 
-def test_leader_is_loyal():
-    leader = Leader(first=0, loyalty=0.01)
+def test_the_leader_changes_with_hysteresis():
+    leader = Leader(first=0, hysteresis=0.01)
     assert leader.after(np.array([1.0, 1.009])) == 0
     assert leader.after(np.array([1.0, 1.02])) == 1
     assert leader.after(np.array([1.005, 1.0])) == 1

@@ -14,7 +14,7 @@ from advisor.decide.portfolio.portfolio_options import (
     usual_margins,
     usual_policies,
 )
-from advisor.model.settings_cloud import PortfolioSettings
+from advisor.model.settings_nodes import PortfolioSettings
 from advisor.simulate.portfolio.cluster import Runtimes
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release
 
