@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -39,14 +40,13 @@ class SocketFile:
 
     def __init__(self, path: Path, *, group: str = "") -> None:
         self.path = path
+        self._made = path.with_suffix(".new")
         self._group = group
         self._socket: socket.socket | None = None
         self._inode: int | None = None
 
     def claim(self) -> None:
-        """Take the socket that systemd has opened; without one bind it, mode 0660.
-
-        A client of a socket that is bound is refused until :meth:`listen` is called.
+        """Take the socket that systemd has opened; without one bind one, mode 0660, beside its place.
 
         Raises
         ------
@@ -76,39 +76,43 @@ class SocketFile:
             )
 
     def listen(self) -> socket.socket:
-        """Listen on what was claimed."""
+        """Listen on what was claimed; only then the file is in its place."""
         if self._socket is None:
             msg = "claim comes first"
             raise RuntimeError(msg)
         listener, self._socket = self._socket, None
         listener.listen(_BACKLOG)
+        if self._inode is not None:
+            self._made.replace(self.path)
         return listener
 
     def remove(self) -> None:
         """Remove the file if it is the one that was made here; systemd removes its own."""
         if self._socket is not None:
             self._socket.close()
-        with suppress(OSError):  # it is gone already
-            if self._inode is not None and self.path.stat().st_ino == self._inode:
-                self.path.unlink()
+        for path in (self._made, self.path):
+            with suppress(OSError):  # it is gone already
+                if path.stat().st_ino == self._inode:
+                    path.unlink()
 
     def _bound(self) -> socket.socket:
-        self._make_way()
+        self._look_who_is_there()
+        self._made.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            bound.bind(str(self.path))
-            self._inode = self.path.stat().st_ino
+            bound.bind(str(self._made))
+            self._inode = self._made.stat().st_ino
             if self._group:
-                shutil.chown(self.path, group=self._group)
-            self.path.chmod(_MODE)
+                shutil.chown(self._made, group=self._group)
+            self._made.chmod(_MODE)
         except (OSError, LookupError):
             bound.close()
             self.remove()
             raise
         return bound
 
-    def _make_way(self) -> None:
-        """Remove the file that a process which is gone has left behind."""
+    def _look_who_is_there(self) -> None:
+        """Refuse the place of a process that listens; the file of one that is gone may be replaced."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_PROBE_SECONDS)
             try:
@@ -116,8 +120,8 @@ class SocketFile:
             except FileNotFoundError:
                 return
             except ConnectionRefusedError:
-                if stat.S_ISSOCK(self.path.lstat().st_mode):
-                    self.path.unlink()
+                if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                    raise FileExistsError(errno.EEXIST, "something else is there") from None
                 return
         raise BadInput(
             "another process is serving this socket",

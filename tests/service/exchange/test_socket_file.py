@@ -51,10 +51,10 @@ def test_a_path_too_long_is_said_so(tmp_path: Path) -> None:
 
 def test_the_longest_path_works(tmp_path: Path) -> None:
     folder = tmp_path
-    while len(os.fsencode(folder)) < 100:
-        folder /= "d" * min(50, 100 - len(os.fsencode(folder)))
+    while len(os.fsencode(folder)) < 95:
+        folder /= "d" * min(50, 95 - len(os.fsencode(folder)))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ("s" * (107 - len(os.fsencode(folder)) - 1))
+    path = folder / ("s" * (107 - len(os.fsencode(folder)) - 6) + ".sock")
     assert len(os.fsencode(path)) == 107
     file = SocketFile(path)
     file.claim()
@@ -93,10 +93,10 @@ def test_a_stale_file_is_replaced_a_live_one_never(tmp_path: Path) -> None:
     first.remove()
 
 
-def test_a_client_is_refused_until_all_is_warm(tmp_path: Path) -> None:
+def test_a_client_finds_no_file_until_somebody_listens(tmp_path: Path) -> None:
     file = SocketFile(tmp_path / "s")
     file.claim()
-    with socket.socket(socket.AF_UNIX) as early, pytest.raises(ConnectionRefusedError):
+    with socket.socket(socket.AF_UNIX) as early, pytest.raises(FileNotFoundError):
         early.connect(str(file.path))
     with file.listen(), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(file.path))
