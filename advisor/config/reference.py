@@ -45,7 +45,7 @@ _SAMPLE_FOOT: Final = """\
 # Everything else has a default that most sites keep: docs/settings.md, "Expert settings", or
 # `advisor config sample --expert`. These parts are off until you enable them (docs/operate.md):
 #   hedge.enabled       start in the cloud and keep the place in the on-premise queue
-#   matching.enabled    steer long jobs to the cloud nodes that are likely to survive
+#   matching.enabled    steer long jobs to the cloud nodes that are likely to last
 #   portfolio.enabled   run the burst partition by the best of many simulated policies
 """
 

@@ -10,7 +10,7 @@ from advisor.model.settings_section import Fraction, Section, setting
 
 
 class MatchingSettings(Section):
-    """Long jobs on the cloud nodes that are likely to survive (Agarwal et al. 2023)."""
+    """Long jobs on the cloud nodes that are likely to last (Agarwal et al. 2023)."""
 
     enabled: bool = setting(
         False,
@@ -21,7 +21,7 @@ class MatchingSettings(Section):
     )
     long_lived_feature: str = setting(
         "steady",
-        "The node feature that marks a cloud node as likely to survive. If slurm.conf gives it to the burst "
+        "The node feature that marks a cloud node as likely to last. If slurm.conf gives it to the burst "
         "nodes, the advisor removes it from the others and long jobs prefer it; if not, only node weights "
         "are set.",
         why="The word is none of the features that sites commonly use.",
@@ -80,7 +80,7 @@ class AcquirerSettings(Section):
     )
     rank: Literal["survival", "last-change"] = setting(
         "survival",
-        "Which nodes are exchanged first: `survival` takes those that are less likely to survive than a "
+        "Which nodes are exchanged first: `survival` takes those that are less likely to last than a "
         "fresh node of the best open pool, `last-change` the youngest, as published.",
         why="In 24 simulated hours it exchanged 4 to 11 nodes where `last-change` exchanged 24 to 26, and "
         "kept nodes that live as long (docs/designs/0015).",

@@ -15,7 +15,7 @@ ROLE = PROJECT / "ansible" / "roles" / "burst_advisor"
 MANUAL: dict[str, Any] = {
     "burst_advisor_programs_dir": "/usr/local/lib/advisor",
     "burst_advisor_node_names": "burst[1-20]",
-    "burst_advisor_stable_node_names": "stable[1-10]",
+    "burst_advisor_on_demand_node_names": "ondemand[1-10]",
 }
 
 
