@@ -208,4 +208,4 @@ def _limits_of(info: FieldInfo) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"

@@ -43,7 +43,7 @@ _SAMPLE_HEAD: Final = f"""\
 """
 _SAMPLE_FOOT: Final = """\
 # Everything else has a default that most sites keep: docs/settings.md, "Expert settings", or
-# `advisor config sample --expert`. These parts are off until you enable them (docs/operate.md):
+# `advisor config sample --expert`. These parts are off until you enable them (docs/options.md):
 #   hedge.enabled       start in the cloud and keep the place in the on-premise queue
 #   matching.enabled    steer long jobs to the cloud nodes that are likely to last
 #   portfolio.enabled   run the burst partition by the best of many simulated policies
@@ -91,7 +91,7 @@ def _table(rows: Iterable[Definition], name_of: Callable[[Definition], str]) -> 
     yield "|---|---|---|---|---|---|"
     for definition in rows:
         default = toml_text(definition.default)
-        value = f"{definition.kind}{', ' if definition.limits else ''}{definition.limits}"
+        value = ", ".join(fact for fact in (definition.form or definition.kind, definition.limits) if fact)
         cells = (
             f"`{name_of(definition)}`",
             value,

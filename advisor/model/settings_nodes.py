@@ -14,8 +14,8 @@ class MatchingSettings(Section):
 
     enabled: bool = setting(
         False,
-        "Rank the cloud nodes by their expected life and steer long jobs to those that are likely to "
-        "survive. Running jobs are never touched. If false, `advisor nodes` still shows the forecasts.",
+        "Rank the cloud nodes by their expected life and steer long jobs to those that are likely to last. "
+        "Running jobs are never touched. If false, `advisor nodes` still shows the forecasts.",
         why="It changes which node Slurm fills first; an admin should look at the forecasts before.",
         expert=True,
     )
@@ -64,7 +64,7 @@ class AcquirerSettings(Section):
     kept_nodes: int = setting(
         0,
         "The number of cloud nodes that are kept up without jobs. 0 keeps none: nodes come and go with the "
-        "jobs. With kept nodes set the burst partition's SuspendTime to hours, or slurmctld ends them.",
+        "jobs. If you keep nodes, set the burst partition's SuspendTime to hours, or slurmctld ends them.",
         why="A kept node costs money around the clock.",
         unit="nodes",
         ge=0,
@@ -80,8 +80,8 @@ class AcquirerSettings(Section):
     )
     rank: Literal["survival", "last-change"] = setting(
         "survival",
-        "Which nodes are exchanged first: `survival` takes those that are less likely to last than a "
-        "fresh node of the best open pool, `last-change` the youngest, as published.",
+        "Which nodes are exchanged first: `survival` takes those that are less likely to last than a fresh "
+        "node of the best open pool, `last-change` the youngest, as published.",
         why="In 24 simulated hours it exchanged 4 to 11 nodes where `last-change` exchanged 24 to 26, and "
         "kept nodes that live as long (docs/designs/0015).",
         expert=True,
