@@ -1,14 +1,14 @@
-"""The event loop of the simulated cluster, compiled.
+"""The compiled event loop of the simulated cluster.
 
-The rules, which the plain ``oracle`` states again in its own words. At one moment: first every job whose time
-has come ends (lower row first); then every job submitted at that moment joins the queue; then starved jobs
-are moved up and outlived plans corrected; then one scheduling pass; then whoever's patience is over leaves
-for the cloud, with another pass if anybody did. A pass starts jobs from the head while they fit, reserves the
-earliest planned moment for the one that does not, and starts those behind it that will not delay it by plan.
+At one moment, in this order: jobs end (lower row first); jobs submitted now join the queue; starved jobs move
+to the front and outlived plans are corrected; one scheduling pass; jobs whose patience is over leave for the
+cloud, with another pass if any did. A pass starts jobs from the head while they fit, reserves the earliest
+planned moment for the first that does not, and starts those behind it that do not delay it by plan. The tests
+compare with these rules in plain Python, ``tests/simulate/oracle.py``.
 
-Most events are submissions that change nothing for those who wait. While no job ended and the head is the
-same, the reservation stands and nobody else can have become startable, so only the newcomer is tried: that is
-why the loop is fast, and it gives the same schedule.
+Most events are submissions that change nothing for the queue. While no job has ended and the head is the
+same, the reservation stands and no other job can have become startable, so only the new job is tried. This
+makes the loop fast and gives the same schedule.
 """
 
 from __future__ import annotations
@@ -38,172 +38,177 @@ from advisor.simulate.state import (
 
 _WFP = int(Order.WFP)
 _STEPS = np.array(STEPS_SECONDS)
-_NOBODY, _SEVERAL = -1, -2
+_NONE, _SEVERAL = -1, -2
 
 
 @compiled
 def _end_due(
-    job: Records,
+    jobs: Records,
     queue: Ints,
     running: Ints,
     ending: Records,
     recent: NDArray[np.float64],
-    cluster: Records,
+    scalars: Records,
     rules: Rules,
 ) -> None:
-    """End every attempt whose time has come: done, or killed at its limit and queued again as large."""
-    it = cluster[0]
-    while it.endings > 0 and ending[0].time == it.now:
+    """End the attempts whose time has come: done, or killed at the limit and queued again as large."""
+    cluster = scalars[0]
+    while cluster.endings > 0 and ending[0].time == cluster.now:
         row = ending[0].job
-        this = job[row]
-        heap_pop(ending, it.endings)
-        running_remove(running, job, it.running, row)
-        it.endings -= 1
-        it.running -= 1
-        it.free += this.processors
-        it.dirty = 1
-        if this.limit < this.run:
-            this.lost = this.limit
-            this.limit = np.inf
-            this.rank = LARGE
-            this.planned = this.planned_again
-            enqueue(job, queue, cluster, rules, row)
+        job = jobs[row]
+        heap_pop(ending, cluster.endings)
+        running_remove(running, jobs, cluster.running, row)
+        cluster.endings -= 1
+        cluster.running -= 1
+        cluster.free += job.processors
+        cluster.dirty = 1
+        if job.limit < job.run:
+            job.lost = job.limit
+            job.limit = np.inf
+            job.rank = LARGE
+            job.planned = job.planned_again
+            enqueue(jobs, queue, scalars, rules, row)
             continue
-        this.where = DONE
-        this.end = it.now
+        job.where = DONE
+        job.end = cluster.now
         if rules.predict:
-            recent[this.user, 1] = recent[this.user, 0]
-            recent[this.user, 0] = this.run
+            recent[job.user, 1] = recent[job.user, 0]
+            recent[job.user, 0] = job.run
 
 
 @compiled
-def _predict(job: Records, recent: NDArray[np.float64], row: int) -> None:
-    """Plan a job by the mean run time of its user's two last finished jobs, never above the request."""
-    this = job[row]
-    last, before = recent[this.user, 0], recent[this.user, 1]
+def _predict(jobs: Records, recent: NDArray[np.float64], row: int) -> None:
+    """Plan a job by the mean run time of its user's last two finished jobs, at most the request."""
+    job = jobs[row]
+    last, before = recent[job.user, 0], recent[job.user, 1]
     if not np.isnan(before):
-        this.planned = min((last + before) / 2.0, this.requested)
+        job.planned = min((last + before) / 2.0, job.requested)
 
 
 @compiled
 def _arrive_due(
-    job: Records, queue: Ints, recent: NDArray[np.float64], cluster: Records, rules: Rules
+    jobs: Records, queue: Ints, recent: NDArray[np.float64], scalars: Records, rules: Rules
 ) -> int:
-    """Queue every job submitted now; returns the row of the only one, else _NOBODY or _SEVERAL."""
-    it = cluster[0]
-    only = _NOBODY
-    while it.arrived < len(job) and job[it.arrived].submit == it.now:
-        row = it.arrived
-        it.arrived += 1
-        if job[row].patience < 0:
-            send_to_cloud(job, cluster, rules, row)
+    """Queue the jobs submitted now; returns the row of the only one, else _NONE or _SEVERAL."""
+    cluster = scalars[0]
+    only = _NONE
+    while cluster.arrived < len(jobs) and jobs[cluster.arrived].submit == cluster.now:
+        row = cluster.arrived
+        cluster.arrived += 1
+        if jobs[row].patience < 0:
+            send_to_cloud(jobs, scalars, rules, row)
             continue
         if rules.predict:
-            _predict(job, recent, row)
-        enqueue(job, queue, cluster, rules, row)
-        only = row if only == _NOBODY else _SEVERAL
+            _predict(jobs, recent, row)
+        enqueue(jobs, queue, scalars, rules, row)
+        only = row if only == _NONE else _SEVERAL
     return only
 
 
 @compiled
-def _promote_starved(job: Records, queue: Ints, cluster: Records, rules: Rules) -> None:
-    """Move jobs that have waited too long before all others."""
-    it = cluster[0]
-    by_load = min(rules.load_factor * it.waiting_work / rules.total, rules.theta_at_most)
+def _promote_starved(jobs: Records, queue: Ints, scalars: Records, rules: Rules) -> None:
+    """Move jobs that have waited too long to the front of the queue."""
+    cluster = scalars[0]
+    by_load = min(rules.load_factor * cluster.waiting_work / rules.total, rules.max_theta)
     theta = max(rules.theta, by_load)
-    while it.promoted < it.arrived:
-        row = it.promoted
-        this = job[row]
-        if (this.where in (WAITING, RUNNING)) and not this.submit + theta < it.now:
+    while cluster.promoted < cluster.arrived:
+        row = cluster.promoted
+        job = jobs[row]
+        if (job.where in (WAITING, RUNNING)) and not job.submit + theta < cluster.now:
             return
-        it.promoted += 1
-        if this.where == WAITING and this.rank != STARVED:
-            queue_remove(queue, job, cluster, row)
-            this.rank = STARVED
-            this.key = 0.0
-            queue_insert(queue, job, cluster, row)
-            it.dirty = 1
+        cluster.promoted += 1
+        if job.where == WAITING and job.rank != STARVED:
+            queue_remove(queue, jobs, scalars, row)
+            job.rank = STARVED
+            job.key = 0.0
+            queue_insert(queue, jobs, scalars, row)
+            cluster.dirty = 1
 
 
 @compiled
-def _correct_outlived_plans(job: Records, running: Ints, cluster: Records) -> None:
-    """Give running jobs that outlived their plan a longer one, by growing steps up to the request."""
-    it = cluster[0]
-    at = 0
-    while at < it.running and job[running[at]].planned_end <= it.now:
-        row = running[at]
-        this = job[row]
-        latest = this.start + this.requested
-        target = this.planned_end
-        while target <= it.now and target < latest and this.corrections < len(_STEPS):
-            target = min(target + _STEPS[this.corrections], latest)
-            this.corrections += 1
-        if target == this.planned_end:
-            at += 1  # beyond its request too: nothing more can be said
+def _correct_outlived_plans(jobs: Records, running: Ints, scalars: Records) -> None:
+    """Extend the plan of running jobs that outlived it, by growing steps up to the request."""
+    cluster = scalars[0]
+    position = 0
+    while position < cluster.running and jobs[running[position]].planned_end <= cluster.now:
+        row = running[position]
+        job = jobs[row]
+        latest = job.start + job.requested
+        target = job.planned_end
+        while target <= cluster.now and target < latest and job.corrections < len(_STEPS):
+            target = min(target + _STEPS[job.corrections], latest)
+            job.corrections += 1
+        if target == job.planned_end:
+            position += 1  # beyond its request as well: there is no longer plan
             continue
-        running_remove(running, job, it.running, row)
-        this.planned_end = target
-        running_insert(running, job, it.running - 1, row)  # another may stand at this position now
-        it.dirty = 1
+        running_remove(running, jobs, cluster.running, row)
+        job.planned_end = target
+        running_insert(running, jobs, cluster.running - 1, row)  # `position` now holds the next job
+        cluster.dirty = 1
 
 
 @compiled
-def _leave_due(job: Records, queue: Ints, leaving: Ints, cluster: Records, rules: Rules) -> None:
-    """Send to the cloud whoever's patience is over."""
-    it = cluster[0]
-    while it.left < len(leaving):
-        row = leaving[it.left]
-        this = job[row]
-        if this.submit + this.patience > it.now:
+def _leave_due(jobs: Records, queue: Ints, leaving: Ints, scalars: Records, rules: Rules) -> None:
+    """Send jobs whose patience is over to the cloud."""
+    cluster = scalars[0]
+    while cluster.left < len(leaving):
+        row = leaving[cluster.left]
+        job = jobs[row]
+        if job.submit + job.patience > cluster.now:
             return
-        it.left += 1
-        if this.where == WAITING:
-            queue_remove(queue, job, cluster, row)
-            it.waiting_work -= this.planned * this.processors
-            send_to_cloud(job, cluster, rules, row)
-            it.dirty = 1
+        cluster.left += 1
+        if job.where == WAITING:
+            queue_remove(queue, jobs, scalars, row)
+            cluster.waiting_work -= job.planned * job.processors
+            send_to_cloud(jobs, scalars, rules, row)
+            cluster.dirty = 1
 
 
 @compiled
-def _next_time(job: Records, ending: Records, leaving: Ints, cluster: Records) -> float:
-    """When something happens next; infinite when all is done."""
-    it = cluster[0]
+def _next_time(jobs: Records, ending: Records, leaving: Ints, scalars: Records) -> float:
+    """Time of the next event; infinite when all is done."""
+    cluster = scalars[0]
     time = np.inf
-    if it.arrived < len(job):
-        time = job[it.arrived].submit
-    if it.endings > 0:
+    if cluster.arrived < len(jobs):
+        time = jobs[cluster.arrived].submit
+    if cluster.endings > 0:
         time = min(time, ending[0].time)
-    while it.left < len(leaving):
-        this = job[leaving[it.left]]
-        if this.where not in (DONE, CLOUD):
-            time = min(time, this.submit + this.patience)
+    while cluster.left < len(leaving):
+        job = jobs[leaving[cluster.left]]
+        if job.where not in (DONE, CLOUD):
+            time = min(time, job.submit + job.patience)
             break
-        it.left += 1
+        cluster.left += 1
     return time
 
 
 @compiled
 def advance(state: State, rules: Rules, most_events: int) -> bool:
-    """Go on for at most so many moments; True when every job has ended or left for the cloud."""
-    job, queue, running, ending, recent, leaving, scratch, cluster = state
-    it = cluster[0]
+    """Process at most ``most_events`` moments; True when every job has ended or left for the cloud."""
+    jobs, queue, running, ending, recent, leaving, scratch, scalars = state
+    cluster = scalars[0]
     for _ in range(most_events):
-        it.now = _next_time(job, ending, leaving, cluster)
-        if it.now == np.inf:
+        cluster.now = _next_time(jobs, ending, leaving, scalars)
+        if cluster.now == np.inf:
             return True
-        it.events += 1
-        _end_due(job, queue, running, ending, recent, cluster, rules)
-        newcomer = _arrive_due(job, queue, recent, cluster, rules)
-        _promote_starved(job, queue, cluster, rules)
+        cluster.events += 1
+        _end_due(jobs, queue, running, ending, recent, scalars, rules)
+        newcomer = _arrive_due(jobs, queue, recent, scalars, rules)
+        _promote_starved(jobs, queue, scalars, rules)
         if rules.correct:
-            _correct_outlived_plans(job, running, cluster)
-        if it.dirty or newcomer == _SEVERAL or it.now + ANY_MOMENT_SECONDS > it.shadow or rules.order == _WFP:
-            schedule(job, queue, running, ending, scratch, cluster, rules)
-        elif newcomer != _NOBODY and may_backfill(job, cluster, newcomer):
-            queue_remove(queue, job, cluster, newcomer)
-            backfill(job, running, ending, cluster, newcomer)
-        if it.left < len(leaving):
-            _leave_due(job, queue, leaving, cluster, rules)
-            if it.dirty:
-                schedule(job, queue, running, ending, scratch, cluster, rules)
+            _correct_outlived_plans(jobs, running, scalars)
+        if (
+            cluster.dirty
+            or newcomer == _SEVERAL
+            or cluster.now + ANY_MOMENT_SECONDS > cluster.shadow
+            or rules.order == _WFP
+        ):
+            schedule(jobs, queue, running, ending, scratch, scalars, rules)
+        elif newcomer != _NONE and may_backfill(jobs, scalars, newcomer):
+            queue_remove(queue, jobs, scalars, newcomer)
+            backfill(jobs, running, ending, scalars, newcomer)
+        if cluster.left < len(leaving):
+            _leave_due(jobs, queue, leaving, scalars, rules)
+            if cluster.dirty:
+                schedule(jobs, queue, running, ending, scratch, scalars, rules)
     return False

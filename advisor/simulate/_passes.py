@@ -1,4 +1,4 @@
-"""One scheduling pass of the simulated cluster (EASY backfilling), compiled; ``_kernel`` says the rules."""
+"""One compiled scheduling pass of the simulated cluster (EASY backfilling); the rules are in ``_kernel``."""
 
 from __future__ import annotations
 
@@ -25,176 +25,177 @@ _SHORTEST_FIRST = int(Backfill.SHORTEST_FIRST)
 
 
 @compiled
-def enqueue(job: Records, queue: Ints, cluster: Records, rules: Rules, row: int) -> None:
-    """Let a job wait; a whole pass is due when it stands at the head."""
-    it, this = cluster[0], job[row]
-    this.key = 0.0  # first come, first served; WFP's changes with time: see `_sort_by_wfp`
-    if row < it.promoted:  # a killed job whose threshold has passed
-        this.rank = STARVED
+def enqueue(jobs: Records, queue: Ints, scalars: Records, rules: Rules, row: int) -> None:
+    """Add a job to the queue; a whole pass is due when it becomes the head."""
+    cluster, job = scalars[0], jobs[row]
+    job.key = 0.0  # first come, first served; WFP's changes with time: see `_sort_by_wfp`
+    if row < cluster.promoted:  # a killed job whose threshold has passed
+        job.rank = STARVED
     elif rules.order == _SPF:
-        this.key = this.requested
+        job.key = job.requested
     elif rules.order == _SAF:
-        this.key = this.requested * this.processors
-    this.where = WAITING
-    it.waiting_work += this.planned * this.processors
-    if queue_insert(queue, job, cluster, row) == it.head:
-        it.dirty = 1
+        job.key = job.requested * job.processors
+    job.where = WAITING
+    cluster.waiting_work += job.planned * job.processors
+    if queue_insert(queue, jobs, scalars, row) == cluster.head:
+        cluster.dirty = 1
 
 
 @compiled
-def start(job: Records, running: Ints, ending: Records, cluster: Records, row: int) -> None:
-    """Give a job its processors now. The caller takes it out of the queue."""
-    it, this = cluster[0], job[row]
-    this.where = RUNNING
-    this.start = it.now
-    this.attempts += 1
-    this.planned_end = it.now + this.planned
-    it.waiting_work -= this.planned * this.processors
-    running_insert(running, job, it.running, row)
-    heap_push(ending, it.endings, it.now + min(this.run, this.limit), row)
-    it.running += 1
-    it.endings += 1
-    it.free -= this.processors
+def start(jobs: Records, running: Ints, ending: Records, scalars: Records, row: int) -> None:
+    """Start a job now; the caller removes it from the queue."""
+    cluster, job = scalars[0], jobs[row]
+    job.where = RUNNING
+    job.start = cluster.now
+    job.attempts += 1
+    job.planned_end = cluster.now + job.planned
+    cluster.waiting_work -= job.planned * job.processors
+    running_insert(running, jobs, cluster.running, row)
+    heap_push(ending, cluster.endings, cluster.now + min(job.run, job.limit), row)
+    cluster.running += 1
+    cluster.endings += 1
+    cluster.free -= job.processors
 
 
 @compiled
-def send_to_cloud(job: Records, cluster: Records, rules: Rules, row: int) -> None:
-    """Start a job on a cloud node of its own, which boots first."""
-    this = job[row]
-    this.where = CLOUD
-    this.attempts += 1
-    this.start = cluster[0].now + rules.boot
-    this.end = this.start + this.run * rules.slowdown
+def send_to_cloud(jobs: Records, scalars: Records, rules: Rules, row: int) -> None:
+    """Start a job on its own cloud node, after the boot."""
+    job = jobs[row]
+    job.where = CLOUD
+    job.attempts += 1
+    job.start = scalars[0].now + rules.boot
+    job.end = job.start + job.run * rules.slowdown
 
 
 @compiled
-def may_backfill(job: Records, cluster: Records, row: int) -> bool:
+def may_backfill(jobs: Records, scalars: Records, row: int) -> bool:
     """Whether a job fits now and does not delay the head by plan."""
-    it, this = cluster[0], job[row]
+    cluster, job = scalars[0], jobs[row]
     return bool(
-        this.processors <= it.free and (it.now + this.planned <= it.shadow or this.processors <= it.extra)
+        job.processors <= cluster.free
+        and (cluster.now + job.planned <= cluster.shadow or job.processors <= cluster.extra)
     )
 
 
 @compiled
-def backfill(job: Records, running: Ints, ending: Records, cluster: Records, row: int) -> None:
-    """Start a job behind the head; the caller takes it out of the queue."""
-    it = cluster[0]
-    if it.now + job[row].planned > it.shadow:
-        it.extra -= job[row].processors
-    start(job, running, ending, cluster, row)
+def backfill(jobs: Records, running: Ints, ending: Records, scalars: Records, row: int) -> None:
+    """Start a job behind the head; the caller removes it from the queue."""
+    cluster = scalars[0]
+    if cluster.now + jobs[row].planned > cluster.shadow:
+        cluster.extra -= jobs[row].processors
+    start(jobs, running, ending, scalars, row)
 
 
 @compiled
-def _sort_by_wfp(job: Records, queue: Ints, cluster: Records) -> None:
-    """Bring the queue into WFP's order of this moment; it is nearly sorted already."""
-    it = cluster[0]
-    for at in range(it.head, it.tail):
-        this = job[queue[at]]
-        if this.rank != STARVED:
-            ratio = (it.now - this.submit) / this.requested
-            this.key = -(ratio * ratio * ratio) * this.processors
-    for at in range(it.head + 1, it.tail):
-        row = queue[at]
-        place = at
-        while place > it.head and is_before(job, row, queue[place - 1]):
-            queue[place] = queue[place - 1]
-            place -= 1
-        queue[place] = row
+def _sort_by_wfp(jobs: Records, queue: Ints, scalars: Records) -> None:
+    """Sort the queue by WFP's present keys; insertion sort, because it is nearly sorted."""
+    cluster = scalars[0]
+    for i in range(cluster.head, cluster.tail):
+        job = jobs[queue[i]]
+        if job.rank != STARVED:
+            ratio = (cluster.now - job.submit) / job.requested
+            job.key = -(ratio * ratio * ratio) * job.processors
+    for i in range(cluster.head + 1, cluster.tail):
+        row = queue[i]
+        position = i
+        while position > cluster.head and is_before(jobs, row, queue[position - 1]):
+            queue[position] = queue[position - 1]
+            position -= 1
+        queue[position] = row
 
 
 @compiled
-def _reserve(job: Records, running: Ints, cluster: Records, row: int) -> None:
-    """Find the head's shadow time, and how many processors will be left over then."""
-    it = cluster[0]
-    needed = job[row].processors
-    available = it.free
-    shadow = it.now
-    for at in range(it.running):
-        other = job[running[at]]
-        end = max(other.planned_end, it.now + ANY_MOMENT_SECONDS)
+def _reserve(jobs: Records, running: Ints, scalars: Records, row: int) -> None:
+    """Compute the head's shadow time and the processors that stay free then."""
+    cluster = scalars[0]
+    needed = jobs[row].processors
+    available = cluster.free
+    shadow = cluster.now
+    for i in range(cluster.running):
+        other = jobs[running[i]]
+        end = max(other.planned_end, cluster.now + ANY_MOMENT_SECONDS)
         if available >= needed and end > shadow:
             break
         available += other.processors
         shadow = end
-    it.shadow = shadow
-    it.extra = available - needed
+    cluster.shadow = shadow
+    cluster.extra = available - needed
 
 
 @compiled
-def _backfill_in_order(job: Records, queue: Ints, running: Ints, ending: Records, cluster: Records) -> None:
-    """Try every job behind the head, in the queue's order."""
-    it = cluster[0]
-    first = it.head + 1
+def _backfill_in_order(jobs: Records, queue: Ints, running: Ints, ending: Records, scalars: Records) -> None:
+    """Try the jobs behind the head in the queue's order."""
+    cluster = scalars[0]
+    first = cluster.head + 1
     kept = first
-    for at in range(first, it.tail):
-        row = queue[at]
-        if it.free > 0 and may_backfill(job, cluster, row):
-            backfill(job, running, ending, cluster, row)
+    for i in range(first, cluster.tail):
+        row = queue[i]
+        if cluster.free > 0 and may_backfill(jobs, scalars, row):
+            backfill(jobs, running, ending, scalars, row)
             continue
-        if it.free == 0 and kept == at:
-            return  # nothing started, nothing can: the queue is as it was
+        if cluster.free == 0 and kept == i:
+            return  # no job has started and none can: the queue is unchanged
         queue[kept] = row
         kept += 1
-    it.tail = kept
+    cluster.tail = kept
 
 
 @compiled
 def _backfill_shortest_first(
-    job: Records, queue: Ints, running: Ints, ending: Records, scratch: Ints, cluster: Records
+    jobs: Records, queue: Ints, running: Ints, ending: Records, scratch: Ints, scalars: Records
 ) -> None:
-    """Try the jobs behind the head by planned time; equal ones in the queue's order."""
-    it = cluster[0]
+    """Try the jobs behind the head by planned time; ties in the queue's order."""
+    cluster = scalars[0]
     count = 0
-    for at in range(it.head + 1, it.tail):
-        row = queue[at]
-        if may_backfill(job, cluster, row):  # what may not now will not: resources only shrink in a pass
-            place = count
-            while place > 0 and job[scratch[place - 1]].planned > job[row].planned:
-                scratch[place] = scratch[place - 1]
-                place -= 1
-            scratch[place] = row
+    for i in range(cluster.head + 1, cluster.tail):
+        row = queue[i]
+        if may_backfill(jobs, scalars, row):  # others cannot later either: resources only shrink in a pass
+            position = count
+            while position > 0 and jobs[scratch[position - 1]].planned > jobs[row].planned:
+                scratch[position] = scratch[position - 1]
+                position -= 1
+            scratch[position] = row
             count += 1
-    for at in range(count):
-        if may_backfill(job, cluster, scratch[at]):
-            backfill(job, running, ending, cluster, scratch[at])
+    for i in range(count):
+        if may_backfill(jobs, scalars, scratch[i]):
+            backfill(jobs, running, ending, scalars, scratch[i])
     if count == 0:
         return
-    kept = it.head + 1
-    for at in range(it.head + 1, it.tail):
-        if job[queue[at]].where == WAITING:
-            queue[kept] = queue[at]
+    kept = cluster.head + 1
+    for i in range(cluster.head + 1, cluster.tail):
+        if jobs[queue[i]].where == WAITING:
+            queue[kept] = queue[i]
             kept += 1
-    it.tail = kept
+    cluster.tail = kept
 
 
 @compiled
 def schedule(
-    job: Records,
+    jobs: Records,
     queue: Ints,
     running: Ints,
     ending: Records,
     scratch: Ints,
-    cluster: Records,
+    scalars: Records,
     rules: Rules,
 ) -> None:
-    """Start from the head what fits, reserve for the first that does not, backfill behind it."""
-    it = cluster[0]
-    it.dirty = 0
+    """Start jobs from the head while they fit, reserve for the first that does not, backfill behind it."""
+    cluster = scalars[0]
+    cluster.dirty = 0
     if rules.order == _WFP:
-        _sort_by_wfp(job, queue, cluster)
-    while it.head < it.tail and job[queue[it.head]].processors <= it.free:
-        it.head += 1
-        start(job, running, ending, cluster, queue[it.head - 1])
-    if it.head == it.tail:
-        it.head = 0
-        it.tail = 0
-        it.shadow = np.inf
+        _sort_by_wfp(jobs, queue, scalars)
+    while cluster.head < cluster.tail and jobs[queue[cluster.head]].processors <= cluster.free:
+        cluster.head += 1
+        start(jobs, running, ending, scalars, queue[cluster.head - 1])
+    if cluster.head == cluster.tail:
+        cluster.head = 0
+        cluster.tail = 0
+        cluster.shadow = np.inf
         return
-    _reserve(job, running, cluster, queue[it.head])
-    if it.free == 0:
+    _reserve(jobs, running, scalars, queue[cluster.head])
+    if cluster.free == 0:
         return
     if rules.backfill == _SHORTEST_FIRST:
-        _backfill_shortest_first(job, queue, running, ending, scratch, cluster)
+        _backfill_shortest_first(jobs, queue, running, ending, scratch, scalars)
     else:
-        _backfill_in_order(job, queue, running, ending, cluster)
+        _backfill_in_order(jobs, queue, running, ending, scalars)

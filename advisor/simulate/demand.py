@@ -1,4 +1,4 @@
-"""What a simulated cluster is asked to run: jobs as columns."""
+"""The input of the simulated cluster: jobs as columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARVED, SMALL, DOUBTFUL, PROBED, LARGE = 0, 1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Demand:
-    """Jobs in submission order, one array a column, all of length n; times in seconds.
+    """Jobs in submission order, one array per column, all of length n; times in seconds.
 
     Attributes
     ----------
@@ -28,20 +28,20 @@ class Demand:
     processors : int64
         At least 1.
     requested : float64
-        What the order goes by (SPF, SAF, WFP); above 0.
+        Requested time, by which SPF, SAF and WFP sort; above 0.
     planned : float64
-        What the first attempt is planned with.
+        Time planned for the first attempt.
     limit : float64
-        The first attempt is killed when it has run this long (the divider, or a probe's length) and queued
-        again, once, as large, without limit; infinite: never.
+        The first attempt is killed after this run time (the divider, or a probe's length) and queued once
+        more as large, without limit; infinite: never.
     planned_again : float64
-        What the second attempt is planned with.
+        Time planned for the second attempt.
     job_class : int64
         SMALL, DOUBTFUL, PROBED or LARGE.
     user : int64
-        0 or more; used by EASY++ only.
+        0 or more; only EASY++ uses it.
     patience : float64
-        A job that waited this long goes to the cloud; infinite: never; below 0: at once, never queued.
+        The job goes to the cloud after this wait; infinite: never; below 0: at once, without queueing.
     """
 
     submit: Floats
@@ -69,15 +69,10 @@ def demand_of(
     job_class: Ints | None = None,
     patience: Floats | None = None,
 ) -> Demand:
-    """Jobs of a table that ran, with what is planned for them (by default: what their users requested).
+    """The jobs of a table that ran, planned by default with what their users requested.
 
-    A job without a requested time counts as having requested what it used: the log's site had no limit for
-    it, and any other number would be invented.
-
-    Raises
-    ------
-    BadInput
-        Jobs out of submission order, or without run time or processors.
+    A job without a requested time counts as having requested its run time: the log's site had no limit for
+    it, and any other number would be invented. Raises BadInput as :func:`check` does.
     """
     count = len(table)
     if requested is None:
@@ -101,13 +96,7 @@ def demand_of(
 
 
 def check(demand: Demand) -> None:
-    """Refuse what no cluster could run.
-
-    Raises
-    ------
-    BadInput
-        Columns of different length, disorder, or values out of range.
-    """
+    """Raise BadInput for columns of different length, jobs out of order, or values out of range."""
     troubles = {
         "columns differ in length": len({len(getattr(demand, column.name)) for column in fields(demand)}) > 1,
         "jobs are not in submission order": bool(np.any(np.diff(demand.submit) < 0)),
@@ -124,5 +113,5 @@ def check(demand: Demand) -> None:
     for trouble, found in troubles.items():
         if found:
             raise BadInput(
-                trouble, where="simulated workload", mend="Clean the jobs first", code="simulate.demand"
+                trouble, where="simulated workload", mend="Correct the jobs.", code="simulate.demand"
             )

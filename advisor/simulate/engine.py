@@ -1,4 +1,4 @@
-"""The simulated cluster: jobs and a policy in, an exact schedule out."""
+"""The simulated cluster: from jobs and a policy to an exact schedule."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from advisor.simulate.state import CLOUD, CLUSTER, DONE, ENDING, JOB, Rules, Sta
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (jobs ended, jobs)."""
 
-_EVENTS_A_CALL = 20_000  # a few hundredths of a second between two reports
+_EVENTS_PER_CALL = 20_000  # some 0.03 s between two reports of progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    """The cloud partition, for jobs whose patience ends; every job gets a node of its own.
+    """The cloud partition, for jobs whose patience ends; each job gets its own node.
 
     Attributes
     ----------
     boot_seconds : float
-        From asking for the node to the job's start.
+        From the request of the node to the job's start.
     slowdown : float
-        Run time there over run time on the cluster.
+        Run time in the cloud over run time on the cluster.
     """
 
     boot_seconds: float = 0.0
@@ -39,7 +39,7 @@ class Cloud:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """What became of each job; arrays of length n in the demand's order, seconds.
+    """The result for each job; arrays of length n in the demand's order, times in seconds.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Schedule:
     attempts : int64
         1, or 2 for a job that was killed at its limit and started again.
     lost : float64
-        Run time of the attempt that was killed, 0 without one.
+        Run time of the killed attempt, or 0.
     in_cloud : bool
         Whether the job ran in the cloud partition.
     events : int
@@ -73,76 +73,53 @@ def simulate(
 ) -> Schedule:
     """Run jobs on a cluster of ``processors`` equal processors with EASY backfilling.
 
-    Deterministic; the rules are stated in ``advisor.simulate._kernel`` and, plainly, in
-    ``tests/simulate/oracle.py``.
-
-    Parameters
-    ----------
-    demand : Demand
-        The jobs, in submission order.
-    processors : int
-        Size of the machine.
-    policy : Policy
-        How the scheduler decides.
-    cloud : Cloud, optional
-        Where jobs go whose patience ends; by default nothing boots and nothing is slower there.
-    progress : callable, optional
-        Called now and then with (jobs ended, jobs).
-
-    Raises
-    ------
-    BadInput
-        A job that waits for the machine is larger than it.
+    Deterministic; the rules are in ``advisor.simulate._kernel``. Without ``cloud``, jobs whose patience ends
+    start at once and run at the same speed. ``progress`` is called now and then. Raises BadInput when a job
+    that stays on the cluster is larger than it.
     """
     cloud = cloud or Cloud()
     refuse_too_large(demand, processors)
     rules = _rules_of(demand, processors, policy, cloud)
     state = _fresh_state(demand, processors)
-    while not advance(state, rules, _EVENTS_A_CALL):
+    while not advance(state, rules, _EVENTS_PER_CALL):
         if progress is not None:
-            ended = np.count_nonzero(state.job["where"] >= DONE)
+            ended = np.count_nonzero(state.jobs["where"] >= DONE)
             progress(int(ended), len(demand))
     if progress is not None:
         progress(len(demand), len(demand))
     return Schedule(
-        start=state.job["start"].copy(),
-        end=state.job["end"].copy(),
-        attempts=state.job["attempts"].copy(),
-        lost=state.job["lost"].copy(),
-        in_cloud=state.job["where"] == CLOUD,
-        events=int(state.cluster["events"][0]),
+        start=state.jobs["start"].copy(),
+        end=state.jobs["end"].copy(),
+        attempts=state.jobs["attempts"].copy(),
+        lost=state.jobs["lost"].copy(),
+        in_cloud=state.jobs["where"] == CLOUD,
+        events=int(state.scalars["events"][0]),
     )
 
 
 def refuse_too_large(demand: Demand, processors: int) -> None:
-    """Refuse a demand with a job that could never start.
-
-    Raises
-    ------
-    BadInput
-        A job that waits for the machine is larger than it.
-    """
+    """Raise BadInput for a job that could never start: larger than the machine, with unlimited patience."""
     too_large = (demand.processors > processors) & (demand.patience == math.inf)
     if np.any(too_large):
         row = int(np.argmax(too_large))
         raise BadInput(
-            f"job {row + 1} needs {demand.processors[row]} of {processors} processors",
+            f"job {row + 1} needs {demand.processors[row]} processors; the machine has {processors}",
             where="simulated cluster",
-            mend="Simulate a larger machine or leave the job out",
+            mend="Simulate a larger machine, or leave the job out.",
             code="simulate.too_large",
         )
 
 
 def _rules_of(demand: Demand, processors: int, policy: Policy, cloud: Cloud) -> Rules:
-    # among large jobs first come, first served, the starved are at the front already
-    needless = policy.order is Order.FCFS and np.all(demand.job_class == LARGE)
+    # FCFS without classes serves the starved first anyway
+    starvation_is_moot = policy.order is Order.FCFS and np.all(demand.job_class == LARGE)
     return Rules(
         total=processors,
         order=int(policy.order),
         backfill=int(policy.backfill),
-        theta=math.inf if needless else float(policy.starvation_seconds),
+        theta=math.inf if starvation_is_moot else float(policy.starvation_seconds),
         load_factor=float(policy.starvation_load_factor),
-        theta_at_most=max(float(policy.starvation_at_most_seconds), float(policy.starvation_seconds)),
+        max_theta=max(float(policy.starvation_at_most_seconds), float(policy.starvation_seconds)),
         predict=policy.predict_recent,
         correct=policy.correction is Correction.STEPS,
         boot=float(cloud.boot_seconds),
@@ -152,24 +129,24 @@ def _rules_of(demand: Demand, processors: int, policy: Policy, cloud: Cloud) -> 
 
 def _fresh_state(demand: Demand, processors: int) -> State:
     count = len(demand)
-    job = np.zeros(count, JOB)
+    jobs = np.zeros(count, JOB)
     for column in fields(demand):
-        job["rank" if column.name == "job_class" else column.name] = getattr(demand, column.name)
-    job["start"] = job["end"] = math.nan
-    cluster = np.zeros(1, CLUSTER)
-    cluster["free"] = processors
-    cluster["shadow"] = math.inf
+        jobs["rank" if column.name == "job_class" else column.name] = getattr(demand, column.name)
+    jobs["start"] = jobs["end"] = math.nan
+    scalars = np.zeros(1, CLUSTER)
+    scalars["free"] = processors
+    scalars["shadow"] = math.inf
     leaving = np.flatnonzero((demand.patience >= 0) & np.isfinite(demand.patience))
     leave_time = demand.submit[leaving] + demand.patience[leaving]
-    at_most_running = min(count, processors) + 1
+    max_running = min(count, processors) + 1
     users = int(demand.user.max()) + 1 if count else 0
     return State(
-        job=job,
+        jobs=jobs,
         queue=np.zeros(count, np.int64),
-        running=np.zeros(at_most_running, np.int64),
-        ending=np.zeros(at_most_running, ENDING),
+        running=np.zeros(max_running, np.int64),
+        ending=np.zeros(max_running, ENDING),
         recent=np.full((users, 2), math.nan),
         leaving=leaving[np.argsort(leave_time, kind="stable")],
         scratch=np.zeros(count, np.int64),
-        cluster=cluster,
+        scalars=scalars,
     )

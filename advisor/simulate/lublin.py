@@ -2,7 +2,7 @@
 
 U. Lublin and D. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
 jobs", J. Parallel and Distributed Computing 63(11), 2003. Sizes, run times and arrivals with the published
-parameters for batch jobs; drawn by arrays, so a million jobs take a second.
+parameters for batch jobs, drawn as arrays: a million jobs take a second.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ class BatchParameters:
     Attributes
     ----------
     serial_probability, power_of_two_probability : float
-        Shares of jobs on one processor and (of all jobs) on a power of two.
+        Shares of all jobs on one processor and on a power of two.
     smallest_log2 : float
-        Lower bound of the two-stage uniform; 1.2 rather than 1 makes two processors less frequent.
+        Lower bound of the two-stage uniform distribution; 1.2 instead of 1 makes two processors less
+        frequent.
     middle_below_largest, first_stage_probability : float
-        The stages meet this far below log2 of the machine; share of the lower stage.
+        The stages meet this far below log2 of the machine's size; share of the lower stage.
     short_shape, short_scale, long_shape, long_scale : float
-        The two gammas of ln(run time in seconds).
+        The two gamma distributions of ln(run time in seconds).
     short_slope, short_intercept : float
-        Probability of the first gamma for n processors: ``slope * n + intercept``, kept within 0 to 1.
+        Probability of the first gamma for n processors: ``slope * n + intercept``, clipped to 0 to 1.
     longest_log_run, longest_log_gap : float
         Larger logarithms are drawn again (about two and five days).
     gap_shape, gap_scale : float
-        Gamma of ln(inter-arrival time in seconds) at the rush hours, already multiplied by the published
-        ratio that makes it hold for all hours.
+        Gamma of ln(inter-arrival time in seconds) in the rush hours, with the published factor that makes it
+        hold for all hours.
     cycle_shape, cycle_scale : float
-        Gamma over the half hours of the day, from half past five on.
+        Gamma over the half hours of the day, from 5:30 on.
     """
 
     serial_probability: float = 0.2927
@@ -73,21 +74,9 @@ BATCH = BatchParameters()
 def sizes(
     generator: np.random.Generator, count: int, processors: int, parameters: BatchParameters = BATCH
 ) -> Ints:
-    """Draw processors per job: one, a power of two, or anything, two-stage uniform in the logarithm.
+    """Processors of ``count`` jobs, 1 to ``processors``, shape (count,): one, a power of two, or any.
 
-    Parameters
-    ----------
-    generator : numpy Generator
-        Where the randomness comes from.
-    count : int
-        How many.
-    processors : int
-        The machine's size; no job is larger.
-
-    Returns
-    -------
-    ndarray of int64, shape (count,)
-        Between 1 and ``processors``.
+    Powers and others are two-stage uniform in the logarithm.
     """
     largest = math.log2(processors)
     smallest = min(parameters.smallest_log2, largest)
@@ -105,29 +94,18 @@ def sizes(
 
 
 def short_probability(job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
-    """Probability that a job of this many processors is drawn from the gamma of short run times."""
+    """Probability that a job with so many processors is drawn from the gamma of short run times."""
     line = parameters.short_slope * job_processors + parameters.short_intercept
     probability: Floats = np.clip(line, 0.0, 1.0)
     return probability
 
 
 def run_times(quantiles: Floats, job_processors: Ints, parameters: BatchParameters = BATCH) -> Floats:
-    """Run times at the given quantiles of the hyper-gamma distribution that belongs to each job's size.
+    """Run times at the given quantiles (0 to 1, shape (n,)) for jobs of the given processors (shape (n,)).
 
-    By quantile instead of by drawing, so that a user's repeated jobs can have similar run times while all
-    jobs together keep the published distribution (see ``workload``).
-
-    Parameters
-    ----------
-    quantiles : ndarray of float64, shape (n,)
-        Within 0 to 1.
-    job_processors : ndarray of int64, shape (n,)
-        Size of each job.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Whole seconds, at least 1.
+    The distribution is the hyper-gamma of each job's size; the result is whole seconds, at least 1. Quantiles
+    are used instead of draws so that a user's repeated jobs can have similar run times while all jobs
+    together keep the published distribution (see ``workload``).
     """
     grid = np.linspace(0.0, parameters.longest_log_run, 4097)
     short = special.gammainc(parameters.short_shape, grid / parameters.short_scale)
@@ -144,7 +122,7 @@ def run_times(quantiles: Floats, job_processors: Ints, parameters: BatchParamete
 
 
 def day_weights(parameters: BatchParameters = BATCH) -> Floats:
-    """Relative arrival rate of the day's 48 half hours, from midnight on; their mean is 1."""
+    """Relative arrival rate in the day's 48 half hours from midnight; their mean is 1."""
     slots = np.arange(FIRST_SLOT_OF_DAY, FIRST_SLOT_OF_DAY + SLOTS_PER_DAY)
     share = special.gammainc(parameters.cycle_shape, (slots + 0.5) / parameters.cycle_scale)
     share = share - special.gammainc(parameters.cycle_shape, (slots - 0.5) / parameters.cycle_scale)
@@ -154,7 +132,7 @@ def day_weights(parameters: BatchParameters = BATCH) -> Floats:
 
 
 def gaps(generator: np.random.Generator, count: int, parameters: BatchParameters = BATCH) -> Floats:
-    """Inter-arrival times in seconds of an average hour, before the daily cycle bends them."""
+    """Inter-arrival times in seconds of an average hour, before the daily cycle is applied."""
     logarithm = generator.gamma(parameters.gap_shape, parameters.gap_scale, count)
     while np.any(too_long := logarithm > parameters.longest_log_gap):
         logarithm[too_long] = generator.gamma(
@@ -164,10 +142,9 @@ def gaps(generator: np.random.Generator, count: int, parameters: BatchParameters
 
 
 def arrival_times(average_gaps: Floats, parameters: BatchParameters = BATCH) -> Floats:
-    """Bend inter-arrival times by the daily cycle: seconds since the midnight before the first job.
+    """Apply the daily cycle to inter-arrival times: seconds since the midnight before the first job.
 
-    Each half hour lets through as much of the gaps as its weight says; at night little, so a gap that is
-    ten minutes at noon is hours there.
+    Each half hour passes a share of the gaps by its weight: a gap of ten minutes at noon is hours at night.
     """
     weights = day_weights(parameters)
     paid = np.concatenate(([0.0], np.cumsum(weights))) * SECONDS_PER_SLOT

@@ -1,4 +1,4 @@
-"""Queue policies of the simulated cluster (Zrigui et al., section 5.1) and how it backfills."""
+"""Queue policies of the simulated cluster (Zrigui et al., section 5.1) and its backfilling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Order(enum.IntEnum):
-    """In which order waiting jobs of one class are served; ties go to the earlier submission."""
+    """Order of waiting jobs within one class; ties go to the earlier submission."""
 
     FCFS = 0
     """First come, first served."""
@@ -21,7 +21,7 @@ class Order(enum.IntEnum):
 
 
 class Backfill(enum.IntEnum):
-    """In which order EASY tries the jobs behind the head."""
+    """Order in which EASY tries the jobs behind the head."""
 
     QUEUE_ORDER = 0
     SHORTEST_FIRST = 1
@@ -29,17 +29,16 @@ class Backfill(enum.IntEnum):
 
 
 class Correction(enum.IntEnum):
-    """What is expected of a running job whose planned end has passed."""
+    """Planned end of a running job that has outlived its plan."""
 
     ANY_MOMENT = 0
-    """It ends within the next second; asked again at the next event."""
+    """Within the next second; reconsidered at every event."""
     STEPS = 1
-    """Tsafrir's growing steps: 1, 5, 15, 30 minutes, 1, 2, 5, 10, 20, 50, 100 hours after its start's plan,
-    never beyond the request."""
+    """Tsafrir's growing steps beyond the plan, ``STEPS_SECONDS``, up to the request."""
 
 
 ANY_MOMENT_SECONDS = 1.0
-"""A running job beyond its plan is expected to end so much from now: the clock of logs ticks in seconds."""
+"""A running job beyond its plan is expected to end after this time: logs count whole seconds."""
 
 STEPS_SECONDS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
 """Tsafrir, Etsion and Feitelson, "Backfilling using system-generated predictions", section 4.2."""
@@ -47,25 +46,25 @@ STEPS_SECONDS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How the simulated scheduler decides.
+    """The rules of the simulated scheduler.
 
     Attributes
     ----------
     order : Order
         Order within a class.
     backfill : Backfill
-        Order among the jobs that are tried behind the reserved head.
+        Order of the candidates behind the reserved head.
     starvation_seconds : float
-        A job that waited longer goes before all others, first come first served among these ("threshold",
-        section 5.1). Infinite: never.
+        Jobs that waited longer go first, in the order of submission ("threshold", section 5.1); infinite:
+        never.
     starvation_load_factor : float
-        The threshold is never below this many times the load's own wait: processor-seconds planned by
-        waiting jobs over processors of the machine. Under overload everything waits long, and a fixed
-        threshold would turn every order into first come, first served. 0: fixed.
+        The threshold is at least this many times the planned processor-seconds of the queue over the
+        machine's processors. Under overload all jobs wait long, and a fixed threshold would turn every order
+        into first come, first served. 0: fixed threshold.
     starvation_at_most_seconds : float
-        The load never lifts the threshold above this.
+        Upper limit of the threshold as raised by the load.
     predict_recent : bool
-        Plan a job by the mean run time of its user's two last jobs, never above the request (EASY++).
+        Plan a job by the mean run time of its user's last two jobs, at most the request (EASY++).
     correction : Correction
         For running jobs that outlive their plan.
     """

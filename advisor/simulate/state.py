@@ -1,8 +1,8 @@
-"""Arrays of the simulation kernel, and the small structures kept in them: heap, queue, running jobs.
+"""Arrays of the simulation kernel, and the structures kept in them: heap, queue, running jobs.
 
-Everything about one job is one record, and everything that changes about the cluster is one record, so that
-compiled functions pass few arrays around: numba counts references to each array of each call, which made a
-version with one array a column twenty times slower.
+Each job is one record and the cluster's scalars are one record, so that compiled functions pass few arrays:
+numba counts references to each array in each call, which made a version with one array per column twenty
+times slower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from advisor.compiled import compiled
 
 Ints = NDArray[np.int64]
 Records: TypeAlias = Any
-"""A record array; numba reads its fields as attributes, which no type checker knows."""
+"""A record array; numba reads its fields as attributes, which the type checker does not know."""
 
 AHEAD, WAITING, RUNNING, DONE, CLOUD = 0, 1, 2, 3, 4
 """Where a job is."""
@@ -27,10 +27,14 @@ JOB = np.dtype(
     + [(name, np.int64) for name in ("processors", "user", "where", "rank", "attempts", "corrections")],
     align=True,
 )
-"""A job of the demand, and what became of it so far. ``rank``: class, or 0 for the starved."""
+"""A job: the columns of `Demand`, then the results so far. Times in seconds.
+
+``where``: AHEAD to CLOUD; ``rank``: its class, or STARVED; ``key``: the policy's sort key, smallest first;
+``planned_end``: when it is planned to end; ``lost``: run time of a killed attempt.
+"""
 
 ENDING = np.dtype([("time", np.float64), ("job", np.int64)], align=True)
-"""When a running attempt truly ends."""
+"""The true end of a running attempt, seconds."""
 
 CLUSTER = np.dtype(
     [(name, np.float64) for name in ("now", "shadow", "waiting_work")]
@@ -38,11 +42,12 @@ CLUSTER = np.dtype(
     + [(name, np.int64) for name in ("left", "promoted", "dirty", "events")],
     align=True,
 )
-"""Scalars that change.
+"""Scalars that change; times in seconds.
 
-``shadow``, ``extra``: moment reserved for the head and processors to spare then; ``head``, ``tail``: waiting
-jobs in the queue's array; ``arrived``, ``left``, ``promoted``: how far submissions, leavers and starvation
-have been gone through; ``dirty``: a whole pass is due.
+``shadow``: time reserved for the head, at which ``extra`` processors stay free; ``waiting_work``: planned
+processor-seconds of the queue; ``head``, ``tail``: the queue's range in its array; ``arrived``, ``left``,
+``promoted``: how many submissions, ends of patience and starvation thresholds have been processed;
+``endings``: size of the heap; ``dirty``: a whole scheduling pass is due.
 """
 
 
@@ -54,7 +59,7 @@ class Rules(NamedTuple):
     backfill: int
     theta: float
     load_factor: float
-    theta_at_most: float
+    max_theta: float
     predict: bool
     correct: bool
     boot: float
@@ -65,34 +70,34 @@ class State(NamedTuple):
     """The kernel's arrays.
 
     ``queue``: waiting jobs in order; ``running``: running jobs by planned end; ``ending``: heap of true ends;
-    ``recent``: (users, 2) run times of each user's last finished jobs, newest first, NaN for none;
-    ``leaving``: jobs with a patience by the moment it ends; ``scratch``: room for candidates.
+    ``recent``: (users, 2) run times of each user's last two finished jobs, newest first, NaN for none;
+    ``leaving``: jobs with a patience by its end; ``scratch``: working array for backfill candidates.
     """
 
-    job: Records
+    jobs: Records
     queue: Ints
     running: Ints
     ending: Records
     recent: NDArray[np.float64]
     leaving: Ints
     scratch: Ints
-    cluster: Records
+    scalars: Records
 
 
 @compiled
 def heap_push(ending: Records, size: int, time: float, job: int) -> None:
     """Add to a heap of ``size`` entries, smallest (time, job) on top."""
-    at = size
-    while at > 0:
-        parent = (at - 1) >> 1
+    position = size
+    while position > 0:
+        parent = (position - 1) >> 1
         above = ending[parent]
         if above.time < time or (above.time == time and above.job < job):
             break
-        ending[at].time = above.time
-        ending[at].job = above.job
-        at = parent
-    ending[at].time = time
-    ending[at].job = job
+        ending[position].time = above.time
+        ending[position].job = above.job
+        position = parent
+    ending[position].time = time
+    ending[position].job = job
 
 
 @compiled
@@ -100,9 +105,9 @@ def heap_pop(ending: Records, size: int) -> None:
     """Remove the top of a heap of ``size`` entries."""
     size -= 1
     time, job = ending[size].time, ending[size].job
-    at = 0
+    position = 0
     while True:
-        child = 2 * at + 1
+        child = 2 * position + 1
         if child >= size:
             break
         left, right = ending[child], ending[child + 1]
@@ -112,17 +117,17 @@ def heap_pop(ending: Records, size: int) -> None:
         below = ending[child]
         if time < below.time or (time == below.time and job < below.job):
             break
-        ending[at].time = below.time
-        ending[at].job = below.job
-        at = child
-    ending[at].time = time
-    ending[at].job = job
+        ending[position].time = below.time
+        ending[position].job = below.job
+        position = child
+    ending[position].time = time
+    ending[position].job = job
 
 
 @compiled
-def is_before(job: Records, left: int, right: int) -> bool:
-    """Whether row ``left`` is served before ``right``: class, then the policy's key, then submission."""
-    one, other = job[left], job[right]
+def is_before(jobs: Records, left: int, right: int) -> bool:
+    """Whether job ``left`` is served before ``right``: by class, then the policy's key, then submission."""
+    one, other = jobs[left], jobs[right]
     if one.rank != other.rank:
         return bool(one.rank < other.rank)
     if one.key != other.key:
@@ -131,12 +136,12 @@ def is_before(job: Records, left: int, right: int) -> bool:
 
 
 @compiled
-def queue_place(queue: Ints, job: Records, cluster: Records, row: int) -> int:
-    """Position at which a job stands, or would stand, in the ordered queue."""
-    low, high = cluster[0].head, cluster[0].tail
+def queue_place(queue: Ints, jobs: Records, scalars: Records, row: int) -> int:
+    """Position of a job in the ordered queue, or where it would be inserted."""
+    low, high = scalars[0].head, scalars[0].tail
     while low < high:
         middle = (low + high) >> 1
-        if is_before(job, queue[middle], row):
+        if is_before(jobs, queue[middle], row):
             low = middle + 1
         else:
             high = middle
@@ -144,55 +149,58 @@ def queue_place(queue: Ints, job: Records, cluster: Records, row: int) -> int:
 
 
 @compiled
-def queue_insert(queue: Ints, job: Records, cluster: Records, row: int) -> int:
-    """Put a job at its place; returns the position. Slides the queue down when the array's end is reached."""
-    it = cluster[0]
-    if it.tail == len(queue):
-        for at in range(it.head, it.tail):
-            queue[at - it.head] = queue[at]
-        it.tail -= it.head
-        it.head = 0
-    place = queue_place(queue, job, cluster, row)
-    at = it.tail
-    while at > place:
-        queue[at] = queue[at - 1]
-        at -= 1
+def queue_insert(queue: Ints, jobs: Records, scalars: Records, row: int) -> int:
+    """Insert a job into the ordered queue and return its position.
+
+    The queue first moves to the array's front where the array's end is reached.
+    """
+    cluster = scalars[0]
+    if cluster.tail == len(queue):
+        for position in range(cluster.head, cluster.tail):
+            queue[position - cluster.head] = queue[position]
+        cluster.tail -= cluster.head
+        cluster.head = 0
+    place = queue_place(queue, jobs, scalars, row)
+    position = cluster.tail
+    while position > place:
+        queue[position] = queue[position - 1]
+        position -= 1
     queue[place] = row
-    it.tail += 1
+    cluster.tail += 1
     return place
 
 
 @compiled
-def queue_remove(queue: Ints, job: Records, cluster: Records, row: int) -> None:
-    """Take a job out of the queue; its rank and key must be those it was put in with."""
-    for at in range(queue_place(queue, job, cluster, row), cluster[0].tail - 1):
-        queue[at] = queue[at + 1]
-    cluster[0].tail -= 1
+def queue_remove(queue: Ints, jobs: Records, scalars: Records, row: int) -> None:
+    """Remove a job from the queue; its rank and key must be unchanged since it was inserted."""
+    for position in range(queue_place(queue, jobs, scalars, row), scalars[0].tail - 1):
+        queue[position] = queue[position + 1]
+    scalars[0].tail -= 1
 
 
 @compiled
-def running_insert(running: Ints, job: Records, count: int, row: int) -> None:
-    """Put a job among ``count`` running ones, by planned end; equal ends in the order of starts."""
-    end = job[row].planned_end
-    at = count
-    while at > 0 and job[running[at - 1]].planned_end > end:
-        running[at] = running[at - 1]
-        at -= 1
-    running[at] = row
+def running_insert(running: Ints, jobs: Records, count: int, row: int) -> None:
+    """Insert a job among ``count`` running ones, ordered by planned end, then by start."""
+    end = jobs[row].planned_end
+    position = count
+    while position > 0 and jobs[running[position - 1]].planned_end > end:
+        running[position] = running[position - 1]
+        position -= 1
+    running[position] = row
 
 
 @compiled
-def running_remove(running: Ints, job: Records, count: int, row: int) -> None:
-    """Take a job from among ``count`` running ones."""
+def running_remove(running: Ints, jobs: Records, count: int, row: int) -> None:
+    """Remove a job from ``count`` running ones."""
     low, high = 0, count
-    end = job[row].planned_end
+    end = jobs[row].planned_end
     while low < high:
         middle = (low + high) >> 1
-        if job[running[middle]].planned_end < end:
+        if jobs[running[middle]].planned_end < end:
             low = middle + 1
         else:
             high = middle
     while running[low] != row:
         low += 1
-    for at in range(low, count - 1):
-        running[at] = running[at + 1]
+    for position in range(low, count - 1):
+        running[position] = running[position + 1]

@@ -1,10 +1,10 @@
-"""A synthetic workload: the published model's jobs, from users who come in sessions and repeat themselves.
+"""A synthetic workload: the published model's jobs, from users who work in sessions and repeat jobs.
 
 Sizes, run times and arrivals are Lublin and Feitelson's (``advisor.simulate.lublin``). That model has no
-users, so nothing could be learned from its history. Here each arrival belongs to a session of some user, and
-a user mostly submits again what he submitted recently (Zilber et al., "Using user sessions", and Tsafrir et
-al., "Backfilling using system-generated predictions", describe both in the archive's logs). Requested times
-are the round numbers people type, and generous (Tsafrir et al., "Modeling user runtime estimates").
+users, so nothing could be learned from its history. Here each arrival belongs to a user's session, and users
+mostly repeat recent jobs (Zilber et al., "Using user sessions", and Tsafrir et al., "Backfilling using
+system-generated predictions", describe both in the archive's logs). Requested times are generous round
+numbers (Tsafrir et al., "Modeling user runtime estimates").
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ ROUND_TIMES = np.array(
     [_MINUTE * m for m in (5, 10, 15, 20, 30, 45)]
     + [_HOUR * h for h in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 24, 30, 36, 48)]
 )
-"""Requested times people type, seconds; the last is the site's limit."""
+"""Requested times that users type, seconds; the last is the site's limit."""
 
 QUEUE_LIMITS = np.array([_HOUR, 12 * _HOUR])
-"""Queues by requested time: short up to an hour, medium up to twelve, long beyond."""
+"""Largest requested time of the queues short and medium, seconds; the third queue is long."""
 
-_REMEMBERED = 6  # job classes a user goes back to
+_REMEMBERED = 6  # recent job classes of a user that may be repeated
 _OPEN_SESSIONS = 8  # sessions that can interleave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """How users behave; the defaults are of the order seen in the archive's logs.
+    """Behaviour of users; the defaults are of the order seen in the archive's logs.
 
     Attributes
     ----------
@@ -50,13 +50,13 @@ class Habits:
     zipf_exponent : float
         The user of rank r has activity r^-exponent: a few users submit most jobs.
     jobs_per_session : float
-        Mean jobs of a session.
+        Mean number of jobs in a session.
     idle_jobs : int
-        A session is over when this many jobs of others came in between. Counted in jobs, not seconds, so
-        that who submits what does not depend on the load.
+        A session is over after this many jobs of other sessions. Jobs, not seconds, so that users do not
+        depend on the load.
     same_again, recent_again : float
-        Probabilities that the next job of a session is of the class of the one before, or of one of the
-        user's recent classes; otherwise the class is new.
+        Probabilities that the next job of a session is of the previous job's class, or of one of the user's
+        recent classes; otherwise the class is new.
     similarity : float
         Correlation of run times within a class, on the normal scale.
     always_the_limit : float
@@ -77,7 +77,7 @@ HABITS = Habits()
 
 
 class _Draws(NamedTuple):
-    """Uniform random numbers, one per job and purpose, so that the loop below needs no generator."""
+    """Uniform random numbers, one per job and purpose, so that compiled code needs no generator."""
 
     new_session: Floats
     which_session: Floats
@@ -87,12 +87,12 @@ class _Draws(NamedTuple):
 
 
 @compiled
-def _who_submits_what(
+def _assign_users(
     cumulative_activity: Floats, draws: _Draws, habits: tuple[float, int, float, float]
 ) -> tuple[Ints, Ints, int]:
-    """User and job class of each arrival: (n,), (n,) and the number of classes.
+    """User and job class of each arrival, (n,) and (n,), and the number of classes.
 
-    Open sessions sit in a ring; one is continued unless it is over or a new one begins.
+    Open sessions are kept in a ring; one of them continues unless it is over or a new one begins.
     """
     new_probability, idle_jobs, same_again, any_again = habits
     count = len(draws.repeat)
@@ -105,7 +105,7 @@ def _who_submits_what(
     classes = 0
     newest = -1
     for row in range(count):
-        # the square prefers sessions begun lately
+        # the square prefers recent sessions
         slot = (newest - int(draws.which_session[row] ** 2 * _OPEN_SESSIONS)) % _OPEN_SESSIONS
         is_over = session_user[slot] < 0 or row - session_last[slot] > idle_jobs
         if is_over or draws.new_session[row] < new_probability:
@@ -113,26 +113,26 @@ def _who_submits_what(
             slot = newest % _OPEN_SESSIONS
             session_user[slot] = np.searchsorted(cumulative_activity, draws.which_user[row])
             session_class[slot] = -1
-        who = session_user[slot]
+        submitter = session_user[slot]
         chosen = session_class[slot]
         if chosen < 0 or draws.repeat[row] >= same_again:
             chosen = -1
             if draws.repeat[row] < any_again or session_class[slot] < 0:
-                chosen = remembered[who, int(draws.which_class[row] * _REMEMBERED)]
+                chosen = remembered[submitter, int(draws.which_class[row] * _REMEMBERED)]
             if chosen < 0:
                 chosen = classes
                 classes += 1
-                remembered[who, 1:] = remembered[who, :-1].copy()
-                remembered[who, 0] = chosen
+                remembered[submitter, 1:] = remembered[submitter, :-1].copy()
+                remembered[submitter, 0] = chosen
         session_class[slot] = chosen
         session_last[slot] = row
-        user[row] = who
+        user[row] = submitter
         job_class[row] = chosen
     return user, job_class, classes
 
 
 def _activity(users: int, exponent: float) -> Floats:
-    """Cumulative probability that a session is the user's; Zipf by rank."""
+    """Cumulative probability that a session belongs to each user; Zipf by rank."""
     share = np.arange(1, users + 1, dtype=np.float64) ** -exponent
     cumulative: Floats = np.cumsum(share) / share.sum()
     cumulative[-1] = 1.0
@@ -144,10 +144,10 @@ def _times(
 ) -> tuple[Floats, Floats]:
     """Run and requested times, both (n,), seconds.
 
-    A job's place in the published distribution is a normal variate correlated with that of its class, so
-    classes have similar run times and all jobs together the published ones. People type the long run of
-    their class over an accuracy that logs show spread nearly evenly over 0 to 1 (Tsafrir et al., "Modeling
-    user runtime estimates"), rounded up; some always type the limit.
+    A job's quantile is a normal variate correlated with that of its class, so classes have similar run times
+    and all jobs together the published ones. Users request the long run of their class over an accuracy that
+    is spread nearly evenly over 0 to 1 in logs (Tsafrir et al., "Modeling user runtime estimates"), rounded
+    up; some always request the limit.
     """
     classes = int(job_class.max()) + 1
     of_class = generator.standard_normal(classes)[job_class]
@@ -171,31 +171,23 @@ def submissions(
     load: float = 0.5,
     habits: Habits = HABITS,
 ) -> JobTable:
-    """Jobs as they are submitted, before any cluster has run them (every wait is 0).
+    """Jobs as submitted, in submission order and whole seconds, before a cluster has run them.
+
+    All waits are 0. A job that would exceed its request is cut off there and failed. Raises ValueError unless
+    all numbers are positive.
 
     Parameters
     ----------
-    generator : numpy Generator
-        Where the randomness comes from; the same state gives the same jobs.
-    jobs : int
-        How many, at least 1.
-    processors : int
-        Size of the machine.
     load : float
-        Offered load: work per processor and second of the log, above 0. The published arrival process is
-        stretched evenly to meet it. Users who repeat large jobs make it bursty: a half loaded machine has
-        waits like the archive's machines loaded to two thirds.
-
-    Returns
-    -------
-    JobTable
-        In submission order, whole seconds; a job that would exceed its request is cut off there and failed.
+        Offered load: work per processor and second of the log. The published arrival process is stretched
+        evenly to meet it. Repeated large jobs make it bursty: a machine at load 0.5 has waits like the
+        archive's machines at two thirds.
     """
     if jobs < 1 or processors < 1 or not load > 0 or not math.isfinite(load):
         msg = f"jobs={jobs}, processors={processors} and load={load} must be positive"
         raise ValueError(msg)
     users = max(5, int(habits.users_per_job * math.sqrt(jobs)))
-    user, job_class, classes = _who_submits_what(
+    user, job_class, classes = _assign_users(
         _activity(users, habits.zipf_exponent),
         _Draws(*(generator.random(jobs) for _ in _Draws._fields)),
         (
@@ -236,11 +228,9 @@ def workload(
     habits: Habits = HABITS,
     progress: Progress | None = None,
 ) -> JobTable:
-    """Draw a history: :func:`submissions` after an FCFS cluster with EASY backfilling has run them.
+    """A history: :func:`submissions` after an FCFS cluster with EASY backfilling has run them.
 
-    Parameters are those of :func:`submissions`; ``progress`` that of
-    :func:`~advisor.simulate.engine.simulate`. Waits are what the simulated cluster gave each job, so that
-    they can be learned from, as a real log's.
+    The waits are those that the simulated cluster gave each job, so that they can be learned from.
     """
     table = submissions(generator, jobs=jobs, processors=processors, load=load, habits=habits)
     schedule = simulate(demand_of(table), processors, progress=progress)

@@ -155,7 +155,7 @@ def test_no_jobs_no_schedule(simulate, by_hand):
 
 
 def test_job_larger_than_the_machine_is_refused(simulate, by_hand):
-    with pytest.raises(BadInput, match="job 2 needs 5 of 4 processors"):
+    with pytest.raises(BadInput, match="job 2 needs 5 processors; the machine has 4"):
         simulate(by_hand([(0, 1, 1), (0, 1, 5)]), 4)
 
 
@@ -194,5 +194,5 @@ def test_stopping_and_going_on_changes_nothing(monkeypatch, by_hand):
         [(at, *generator.integers(1, 9, 2)) for at in range(60)], limit=generator.integers(1, 9, 60).tolist()
     )
     whole = engine.simulate(jobs, 8)
-    monkeypatch.setattr(engine, "_EVENTS_A_CALL", 1)
+    monkeypatch.setattr(engine, "_EVENTS_PER_CALL", 1)
     assert starts(engine.simulate(jobs, 8)) == starts(whole)
