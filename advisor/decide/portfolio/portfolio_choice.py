@@ -116,7 +116,7 @@ class Chooser:
             outcomes = self._simulator.simulate(situation, chosen, champion, self._hold_seconds)
             if len(chosen) == len(everyone):
                 return worth.loss(outcomes)
-            outcomes, known = self._simulator.alike()
+            outcomes, known = self._simulator.same_plan()
             return np.where(known | np.isin(everyone, chosen), worth.loss(outcomes), np.nan)
 
         best, tried, loss = self._selector.choose(simulate, budget, champion, jobs=len(situation.jobs))

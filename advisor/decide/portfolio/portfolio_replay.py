@@ -287,7 +287,7 @@ def _run(jobs: JobTable, options: Options, led: Leadership, earliest: Floats, st
             steps.passed(at, min(cluster.arrived, len(jobs) - 1), len(jobs))
             steps.cut(sum(one.use.cut for one in selections), told)
         if leader == CHAMPION:
-            use.add(cluster.now, champion, int(cluster.state.cluster["waiting"][0]), float("nan"))
+            use.add(cluster.now, champion, int(cluster.state.scalars["waiting"][0]), float("nan"))
             cluster.apply(champion, options.checkpoint_seconds)
         else:
             selections[leader].choose(cluster, champion)

@@ -1,10 +1,10 @@
-"""What plans of one situation share is simulated once; the outcome is the same to the last bit.
+"""Shared parts of the plans of one situation are simulated once; the outcome is the same to the last bit.
 
 Most policies differ little in the few minutes for which each is followed. Where no two jobs wait while a node
-is idle the order of jobs makes no difference, where a job takes all idle nodes their choice makes none: such
-plans are one. And on a full cloud hardly any policy can do anything: what comes after the champion took over
-depends on nodes, queue and moment alone, so plans that hand over the same share that future. Sums of charges
-are whole seconds, and what idle nodes spare is added up again in the same order.
+is idle, the order of jobs makes no difference; where a job takes all idle nodes, their choice makes none:
+such policies share one plan. On a full cloud hardly any policy can act: what happens after the champion took
+over depends only on nodes, queue and time, so plans with the same state then share that *tail*. Sums of
+charges are whole seconds, and savings are added again in the same order.
 """
 
 from __future__ import annotations
@@ -14,34 +14,36 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.compiled import compiled
-from advisor.simulate.portfolio._tick import BY_CHOICE, BY_ORDER
+from advisor.simulate.portfolio._tick import CHOICE_MATTERED, ORDER_MATTERED
 from advisor.simulate.portfolio.state import NODE, Floats, Ints, OnlineState
 from advisor.simulate.state import Records
 
 PLAN = np.dtype(
     [(name, np.int64) for name in ("provisioning", "order", "choice", "headroom", "backfill")]
-    + [(name, np.int64) for name in ("forks", "index")],
+    + [(name, np.int64) for name in ("mattered", "index")],
     align=True,
 )
-"""A policy that was followed. ``forks``: what would have made a difference (``BY_ORDER``, ``BY_CHOICE``);
-``index``: where its outcome is."""
+"""A policy that was simulated. ``mattered``: ``ORDER_MATTERED``, ``CHOICE_MATTERED``; ``index``: its outcome.
+"""
 
 TAIL = np.dtype(
-    [(name, np.float64) for name in ("now", "mark", "charged")]
+    [(name, np.float64) for name in ("now", "fingerprint", "charged")]
     + [(name, np.int64) for name in ("nodes", "waiting", "arrived", "spared", "started")],
     align=True,
 )
-"""A future from the champion's first tick on. ``mark``: a sum over its nodes and jobs that tells most others
-apart, NaN for a future that must not be shared; ``charged``: from then on; ``spared``: entries; ``started``:
-whether every job did."""
+"""A plan from the champion's first tick on.
+
+``fingerprint``: a sum over its nodes and jobs that differs for most others, NaN for a tail that must not be
+shared; ``charged``: seconds charged in it; ``spared``: number of entries; ``started``: whether every job did.
+"""
 
 
-class Known(NamedTuple):
-    """Plans and futures that are known of one situation.
+class SharedPlans(NamedTuple):
+    """Plans and tails that are known for one situation.
 
     ``plan``, ``tail``: shape (m,); ``node``: nodes when the champion took over, shape (m, nodes); ``row``:
-    jobs that waited then, ``start``: when jobs started, shape (m, jobs); ``spared``: what idle nodes spared
-    between ticks, charge and slowdown, shape (m, k, 2); ``size``: plans and futures, shape (2,).
+    jobs that waited then, ``start``: starts of jobs, shape (m, jobs); ``spared``: charge and slowdown that
+    idle nodes saved between ticks, shape (m, k, 2); ``size``: numbers of plans and tails, shape (2,).
     """
 
     plan: Records
@@ -56,9 +58,9 @@ class Known(NamedTuple):
 PLANS, TAILS = 0, 1
 
 
-def room_to_know(policies: int, nodes: int, jobs: int) -> Known:
-    """Room for one plan and one future a policy."""
-    return Known(
+def empty_shared_plans(policies: int, nodes: int, jobs: int) -> SharedPlans:
+    """Room for one plan and one tail per policy."""
+    return SharedPlans(
         plan=np.zeros(policies, PLAN),
         tail=np.zeros(policies, TAIL),
         node=np.zeros((policies, nodes), NODE),
@@ -70,117 +72,114 @@ def room_to_know(policies: int, nodes: int, jobs: int) -> Known:
 
 
 @compiled
-def find_plan(known: Known, policy: Records) -> int:
-    """Index of a policy that was followed and did what this one would do; -1 for none."""
-    for at in range(known.size[PLANS]):
-        plan = known.plan[at]
+def find_plan(shared: SharedPlans, policy: Records) -> int:
+    """Outcome's index of a simulated policy whose plan is that of this one; -1 for none."""
+    for i in range(shared.size[PLANS]):
+        plan = shared.plan[i]
         if plan.provisioning != policy.provisioning or plan.headroom != policy.headroom:
             continue
         if plan.backfill != policy.backfill:
             continue
-        if plan.order != policy.order and plan.forks & BY_ORDER:
+        if plan.order != policy.order and plan.mattered & ORDER_MATTERED:
             continue
-        if plan.choice != policy.choice and plan.forks & BY_CHOICE:
+        if plan.choice != policy.choice and plan.mattered & CHOICE_MATTERED:
             continue
         return int(plan.index)
     return -1
 
 
 @compiled
-def note_plan(known: Known, policy: Records, forks: int, index: int) -> None:
-    """Write down that a policy was followed."""
-    at = known.size[PLANS]
-    if at == len(known.plan):
+def note_plan(shared: SharedPlans, policy: Records, mattered: int, index: int) -> None:
+    """Record that a policy was simulated."""
+    i = shared.size[PLANS]
+    if i == len(shared.plan):
         return
-    plan = known.plan[at]
+    plan = shared.plan[i]
     plan.provisioning, plan.order, plan.choice = policy.provisioning, policy.order, policy.choice
     plan.headroom, plan.backfill = policy.headroom, policy.backfill
-    plan.forks, plan.index = forks, index
-    known.size[PLANS] += 1
+    plan.mattered, plan.index = mattered, index
+    shared.size[PLANS] += 1
 
 
 @compiled
-def _mark_of(state: OnlineState) -> float:
-    it = state.cluster[0]
-    mark = 0.0
-    for at in range(it.nodes):
-        this = state.node[at]
-        mark += (at + 1.0) * (this.ready + 0.37 * this.since) + this.row
-    for at in range(it.waiting):
-        mark += (at + 1.0) * state.waiting[it.first + at].row
-    return mark
+def _fingerprint(state: OnlineState) -> float:
+    cluster = state.scalars[0]
+    fingerprint = 0.0
+    for i in range(cluster.nodes):
+        node = state.node[i]
+        fingerprint += (i + 1.0) * (node.ready + 0.37 * node.since) + node.row
+    for i in range(cluster.waiting):
+        fingerprint += (i + 1.0) * state.waiting[cluster.first + i].row
+    return fingerprint
 
 
 @compiled
-def _is_alike(state: OnlineState, known: Known, at: int) -> bool:
-    it, tail = state.cluster[0], known.tail[at]
-    if it.nodes != tail.nodes or it.waiting != tail.waiting or it.arrived != tail.arrived:
+def _is_same(state: OnlineState, shared: SharedPlans, index: int) -> bool:
+    cluster, tail = state.scalars[0], shared.tail[index]
+    if cluster.nodes != tail.nodes or cluster.waiting != tail.waiting or cluster.arrived != tail.arrived:
         return False
-    for node in range(it.nodes):
-        one, other = state.node[node], known.node[at, node]
+    for i in range(cluster.nodes):
+        one, other = state.node[i], shared.node[index, i]
         if one.ready != other.ready or one.since != other.since or one.row != other.row:
             return False
         if one.begun != other.begun or one.estimate != other.estimate:
             return False
-    for place in range(it.waiting):  # noqa: SIM110  (compiled: no generators)
-        if state.waiting[it.first + place].row != known.row[at, place]:
+    for i in range(cluster.waiting):  # noqa: SIM110  (compiled: no generators)
+        if state.waiting[cluster.first + i].row != shared.row[index, i]:
             return False
     return True
 
 
 @compiled
-def find_tail(state: OnlineState, known: Known) -> tuple[int, bool]:
-    """Place of the future that begins as the simulated cluster is now, and whether it is known already.
-
-    Else its beginning is written down.
-    """
-    it = state.cluster[0]
-    mark = _mark_of(state)
-    for at in range(known.size[TAILS]):
-        tail = known.tail[at]
-        if tail.mark == mark and tail.now == it.now and _is_alike(state, known, at):
-            return at, True
-    at = min(known.size[TAILS], len(known.tail) - 1)
-    known.size[TAILS] = at + 1
-    tail = known.tail[at]
-    tail.now, tail.mark, tail.spared = it.now, mark, 0
-    tail.nodes, tail.waiting, tail.arrived = it.nodes, it.waiting, it.arrived
-    for node in range(it.nodes):
-        known.node[at, node] = state.node[node]
-    for place in range(it.waiting):
-        known.row[at, place] = state.waiting[it.first + place].row
-    return at, False
+def find_tail(state: OnlineState, shared: SharedPlans) -> tuple[int, bool]:
+    """Index of the tail that begins in the present state, and whether it is known; a new one is recorded."""
+    cluster = state.scalars[0]
+    fingerprint = _fingerprint(state)
+    for index in range(shared.size[TAILS]):
+        tail = shared.tail[index]
+        if tail.fingerprint == fingerprint and tail.now == cluster.now and _is_same(state, shared, index):
+            return index, True
+    index = min(shared.size[TAILS], len(shared.tail) - 1)
+    shared.size[TAILS] = index + 1
+    tail = shared.tail[index]
+    tail.now, tail.fingerprint, tail.spared = cluster.now, fingerprint, 0
+    tail.nodes, tail.waiting, tail.arrived = cluster.nodes, cluster.waiting, cluster.arrived
+    for i in range(cluster.nodes):
+        shared.node[index, i] = state.node[i]
+    for i in range(cluster.waiting):
+        shared.row[index, i] = state.waiting[cluster.first + i].row
+    return index, False
 
 
 @compiled
-def note_spared(known: Known, at: int, charged: float, slowdown: float) -> None:
-    """Write down what idle nodes spared between two ticks; a future with too many of them is not shared."""
-    tail = known.tail[at]
-    if tail.spared == known.spared.shape[1]:
-        tail.mark = np.nan
+def note_spared(shared: SharedPlans, index: int, charged: float, slowdown: float) -> None:
+    """Record what idle nodes saved between two ticks; a tail with too many entries is not shared."""
+    tail = shared.tail[index]
+    if tail.spared == shared.spared.shape[1]:
+        tail.fingerprint = np.nan
         return
-    known.spared[at, tail.spared, 0] = charged
-    known.spared[at, tail.spared, 1] = slowdown
+    shared.spared[index, tail.spared, 0] = charged
+    shared.spared[index, tail.spared, 1] = slowdown
     tail.spared += 1
 
 
 @compiled
-def note_starts(state: OnlineState, known: Known, at: int, jobs: int) -> None:
-    """Write down when the jobs of a future started that waited at its beginning or came later."""
-    tail = known.tail[at]
-    for place in range(tail.waiting):
-        row = known.row[at, place]
-        known.start[at, row] = state.start[row]
+def note_starts(state: OnlineState, shared: SharedPlans, index: int, jobs: int) -> None:
+    """Record the starts of a tail's jobs: those that waited at its beginning or came later."""
+    tail = shared.tail[index]
+    for i in range(tail.waiting):
+        row = shared.row[index, i]
+        shared.start[index, row] = state.start[row]
     for row in range(tail.arrived, jobs):
-        known.start[at, row] = state.start[row]
+        shared.start[index, row] = state.start[row]
 
 
 @compiled
-def take_starts(state: OnlineState, known: Known, at: int, jobs: int) -> None:
-    """Start jobs as in a future that is known."""
-    tail = known.tail[at]
-    for place in range(tail.waiting):
-        row = known.row[at, place]
-        state.start[row] = known.start[at, row]
+def take_starts(state: OnlineState, shared: SharedPlans, index: int, jobs: int) -> None:
+    """Copy the starts of a known tail."""
+    tail = shared.tail[index]
+    for i in range(tail.waiting):
+        row = shared.row[index, i]
+        state.start[row] = shared.start[index, row]
     for row in range(tail.arrived, jobs):
-        state.start[row] = known.start[at, row]
+        state.start[row] = shared.start[index, row]

@@ -1,14 +1,14 @@
-"""What idle nodes are worth to jobs that have not come yet, and what busy ones cost them.
+"""Value of idle nodes for jobs that have not come yet, and cost of busy ones.
 
-The online simulator knows the queue and nothing that comes after it. A plan that starts the queue on fewer
-nodes, or lets the queue run dry so that idle nodes are given back, looks cheaper than it is: the next job
-waits for a boot and pays an hour of its own. So each second in which a plan has idle nodes it is credited
-with what they spare the jobs expected in that second: those of the recent past, at the rate of late.
+The online simulator knows only the queue. A plan that starts the queue on fewer nodes, or lets it run empty
+so that idle nodes are given back, looks cheaper than it is: the next job waits for a boot and pays for its
+own hour. Each second in which a plan has idle nodes is therefore credited with what they save the jobs
+expected in that second: jobs like the recent ones, at the recent rate.
 
-On a full cloud a job that comes cannot rent either: it waits until enough nodes are idle. What hurts are
-short jobs on many nodes behind long ones, and such jobs are rare and come together, so that the last hours
-tell nothing about them. So each second of a plan, and after it until there is room for all, costs what the
-jobs that come in it by the log's long run suffer until the running ones have made room (:class:`Hindrance`).
+On a full cloud a new job cannot rent either and waits until enough nodes are idle. The jobs that suffer most
+are short, wide ones behind long ones. They are rare and come in groups, so the last hours say nothing about
+them. Each second of a plan, and after it until all fit, is therefore charged with what jobs at the log's
+long-run rate suffer until the running ones have made room (:class:`Hindrance`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from advisor.simulate.portfolio.policies import JobOrder
 from advisor.simulate.portfolio.state import SLOWDOWN_BOUND, Floats, Ints, Readiness, Rules
 
 REMEMBERED: Final = 256
-"""Jobs that stand for those to come."""
+"""Recent jobs that stand for the expected ones."""
 RENEWED: Final = 16
-"""Their worth is worked out anew when so many others came."""
+"""Their value is recomputed after so many new jobs."""
 REMEMBERED_LONG: Final = 4096
-"""Jobs that stand for those that find the cloud full."""
+"""Jobs that stand for those that meet a full cloud."""
 _LATE: Final = 7200.0
 _LONG: Final = 86_400.0
 _SHARE_OF_LONG: Final = 0.2
@@ -37,14 +37,9 @@ NOTHING: Final = Readiness(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros(
 
 
 def rate_of(submit: Floats, now: float) -> float:
-    """Jobs a second that are expected: of the last two hours, and to a fifth of the last day.
+    """Expected jobs per second: four fifths from the last two hours, one fifth from the last day.
 
-    Parameters
-    ----------
-    submit : ndarray of float64, shape (n,)
-        When jobs came, ascending, none after ``now``; seconds.
-    now : float
-        Seconds.
+    ``submit`` are earlier submissions in seconds, ascending, none after ``now``; shape (n,).
 
     Examples
     --------
@@ -61,14 +56,14 @@ def rate_of(submit: Floats, now: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hindrance:
-    """What it costs the jobs that come if they have to wait, by classes of width (powers of two).
+    """Cost of waiting for expected jobs, by classes of width (powers of two).
 
     Attributes
     ----------
     width : ndarray of int64, shape (k,)
         Nodes of the widest job of each class, ascending.
     harm : ndarray of float64, shape (k,)
-        Bounded slowdown that the jobs of one second suffer for each second they wait.
+        Bounded slowdown that one second's jobs suffer per second of waiting.
     """
 
     width: Ints
@@ -76,7 +71,7 @@ class Hindrance:
 
     @classmethod
     def of(cls, processors: Ints, run: Floats, seconds: float, max_nodes: int) -> Hindrance:
-        """From the jobs of so many seconds: a second's wait costs each 1 / max(run, bound)."""
+        """From the jobs of so many seconds: each second of waiting costs a job 1 / max(run, bound)."""
         fits = processors <= max_nodes
         octave, place = np.unique(
             np.ceil(np.log2(np.maximum(processors[fits], 1))).astype(np.int64), return_inverse=True
@@ -88,17 +83,17 @@ class Hindrance:
 
 
 NO_HINDRANCE: Final = Hindrance(NOTHING.width, NOTHING.harm)
-"""No job has to wait."""
+"""No job waits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpectedJob:
-    """The job that comes next, by the recent ones: what idle nodes spare it.
+    """The next job, like the recent ones: what idle nodes save it.
 
     Attributes
     ----------
     slowdown, charged : ndarray of float64, shape (max_nodes + 1,)
-        Bounded slowdown and node-seconds charged that it is spared in the mean, by how many nodes are idle.
+        Mean bounded slowdown and node-seconds charged that it is saved, by number of idle nodes.
     weight : ndarray of float64, shape (orders, k)
         Its weights in each job order, ascending.
     """
@@ -109,10 +104,10 @@ class ExpectedJob:
 
     @classmethod
     def of(cls, processors: Ints, run: Floats, rules: Rules) -> ExpectedJob:
-        """From recent jobs' nodes and run times in seconds.
+        """From recent jobs' processors and run times in seconds.
 
-        A job that finds its nodes idle does not wait for a boot, and nothing is rented for it: whole hours,
-        boot included, less what it uses. Jobs wider than what is idle are spared nothing.
+        A job that finds its nodes idle does not wait for a boot, and no nodes are rented for it: whole hours,
+        boot included, less what it uses. Jobs wider than the idle nodes are saved nothing.
         """
         count = len(run)
         slowdown, charged = np.zeros(rules.max_nodes + 1), np.zeros(rules.max_nodes + 1)
@@ -127,7 +122,7 @@ class ExpectedJob:
         return cls(np.cumsum(slowdown), np.cumsum(charged), np.sort(np.array(weight), axis=1))
 
     def at(self, rate: float, hindrance: Hindrance = NO_HINDRANCE) -> Readiness:
-        """What idle nodes are worth while so many of it come a second, and what busy ones cost."""
+        """Value of idle nodes at ``rate`` such jobs per second, and cost of busy ones."""
         return Readiness(
             rate * self.slowdown, rate * self.charged, self.weight, hindrance.width, hindrance.harm
         )

@@ -1,4 +1,4 @@
-"""What a policy does at this moment with nodes and queue as they are: one tick of the simulated cluster."""
+"""The actions of a policy at this moment: one tick of the simulated cluster on the real nodes and queue."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from advisor.simulate.portfolio.state import CLUSTER, NODE, WAITING, Rules
 from advisor.simulate.state import Records
 
 _NEW: Final = -1
-_TELLING: Final = 1e-4
-"""Seconds between two nodes' starts that change no charge."""
+_MARK_SECONDS: Final = 1e-4  # difference of two nodes' starts by which they are identified; changes no charge
 _NAME: Final = re.compile(
     r"(OD[ABEMX])-(FCFS|LXF|WFP3|UNICEF|WSPT)-(First|Best|Worst)Fit(?:\+h([0-9]{1,4}))?(\+bf)?"
 )
@@ -33,22 +32,22 @@ _NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What a policy wants now; numbers are places in the situation's profile and jobs.
+    """The actions of a policy now; numbers are positions in the situation's profile and jobs.
 
     Attributes
     ----------
     allowed : int or None
-        Nodes that may be rented, those that are rented included; None: as many as the jobs take.
+        Nodes that may be rented, including those that are; None: as many as the jobs take.
     warm : int
-        Nodes rented now for jobs that are not here yet.
+        Nodes rented now for jobs that have not come yet.
     back : tuple of int
         Rented nodes that are given back.
     kept : tuple of int
-        Idle nodes that are kept although nobody waits: headroom, or a paid hour.
+        Idle nodes that are kept although the queue is empty: headroom, or a paid hour.
     order : tuple of int
         Waiting jobs, the next first.
     starting : tuple of int
-        Those that start now on nodes that are idle.
+        Waiting jobs that start now on idle nodes.
     """
 
     allowed: int | None
@@ -60,12 +59,7 @@ class Moment:
 
 
 def policy_named(name: str) -> RentingPolicy:
-    """The policy of a name.
-
-    Raises
-    ------
-    BadInput
-        No policy is called so.
+    """The policy of a name; raises BadInput where there is none.
 
     Examples
     --------
@@ -75,9 +69,9 @@ def policy_named(name: str) -> RentingPolicy:
     match = _NAME.fullmatch(name)
     if match is None:
         raise BadInput(
-            f"{name[:80]!a} names no policy",
+            f"{name[:80]!a} is not the name of a policy",
             where="portfolio.leader",
-            mend="Write one as advisor replay portfolio does, such as ODX-UNICEF-FirstFit",
+            mend="Use a name that `advisor replay portfolio` prints, such as ODX-UNICEF-FirstFit.",
             code="portfolio.policy",
         )
     return RentingPolicy(
@@ -90,12 +84,12 @@ def policy_named(name: str) -> RentingPolicy:
 
 
 def moment_of(situation: Situation, policy: RentingPolicy, rules: Rules) -> Moment:
-    """Let a policy act once, by the code of the simulated cluster (``_tick.decide``)."""
+    """Apply a policy for one tick with the code of the simulated cluster (``_tick.decide``)."""
     without = _after_tick(situation, replace(policy, headroom=0), rules)
     after = _after_tick(situation, policy, rules) if policy.headroom else without
-    free = {at for at in range(len(situation.profile)) if _is_free(situation, at)}
-    left = {at for at in after.places if at >= 0}
-    idle = [at for at in sorted(free & left) if after.nodes[after.places.index(at)]["ready"] <= situation.now]
+    free = {i for i in range(len(situation.profile)) if _is_free(situation, i)}
+    left = {i for i in after.places if i >= 0}
+    idle = [i for i in sorted(free & left) if after.nodes[after.places.index(i)]["ready"] <= situation.now]
     return Moment(
         allowed=None if policy.provisioning is Provisioning.ODA else len(after.places),
         warm=max(0, after.places.count(_NEW) - without.places.count(_NEW)),
@@ -107,7 +101,7 @@ def moment_of(situation: Situation, policy: RentingPolicy, rules: Rules) -> Mome
 
 
 def order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
-    """Places of the waiting jobs, the next first (``JobOrder``); ties: earlier submission."""
+    """Positions of the waiting jobs, the next first (``JobOrder``); ties: earlier submission."""
     jobs = situation.jobs[: situation.present]
     if order is JobOrder.FCFS:
         priority = -jobs["submit"]
@@ -117,17 +111,17 @@ def order_of(situation: Situation, order: JobOrder) -> tuple[int, ...]:
             [_tick.weight_of(int(order), job["estimate"], int(job["processors"])) for job in jobs]
         )
         priority = (situation.now + grace - jobs["submit"]) * weight
-    return tuple(int(at) for at in np.lexsort((jobs["submit"], -priority)))
+    return tuple(int(i) for i in np.lexsort((jobs["submit"], -priority)))
 
 
 def left_of_paid_hour(since: float, end: float) -> float:
-    """Seconds left at ``end`` of the hour that a node rented at ``since`` has paid for by then."""
+    """Seconds left at ``end`` of the hour that is paid by then for a node rented at ``since``."""
     return (_tick.HOUR_SECONDS - (end - since) % _tick.HOUR_SECONDS) % _tick.HOUR_SECONDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _After:
-    """Nodes after a tick, each one's place in the profile (``_NEW``: rented now), jobs that start."""
+    """Nodes after a tick, the position of each in the profile (``_NEW``: rented now), and jobs that start."""
 
     nodes: Records
     places: list[int]
@@ -136,45 +130,45 @@ class _After:
 
 def _after_tick(situation: Situation, policy: RentingPolicy, rules: Rules) -> _After:
     rented, most = len(situation.profile), max(rules.max_nodes, len(situation.profile))
-    node = np.zeros(most, NODE)
-    node[:rented] = situation.profile
-    # the kernel moves nodes about: these fractions of a second tell whose each one was, and which are new;
-    # earlier, not later: one rented now has all its paid hour before it
-    node["since"][:rented] -= np.arange(rented, 0, -1) * _TELLING
-    place_of = {float(since): at for at, since in enumerate(node["since"][:rented])}
-    waiting, cluster = np.zeros(situation.present + 1, WAITING), np.zeros(1, CLUSTER)
-    for at in range(situation.present):
-        job, this = situation.jobs[at], waiting[at]
+    room = np.zeros(most, NODE)
+    room[:rented] = situation.profile
+    # The kernel reorders nodes. These fractions of a second identify them afterwards, and show which are new.
+    # They make nodes older, not younger: a node that is rented now has its whole paid hour ahead.
+    room["since"][:rented] -= np.arange(rented, 0, -1) * _MARK_SECONDS
+    place_of = {float(since): i for i, since in enumerate(room["since"][:rented])}
+    waiting, scalars = np.zeros(situation.present + 1, WAITING), np.zeros(1, CLUSTER)
+    for i in range(situation.present):
+        job, entry = situation.jobs[i], waiting[i]
         for name in ("submit", "run", "estimate", "processors"):
-            this[name] = job[name]
-        this["row"] = at
-        this["weight"] = _tick.weight_of(int(policy.order), job["estimate"], int(job["processors"]))
-    it = cluster[0]
-    it["next_ready"] = -math.inf
-    it["now"], it["nodes"], it["waiting"] = situation.now, rented, situation.present
+            entry[name] = job[name]
+        entry["row"] = i
+        entry["weight"] = _tick.weight_of(int(policy.order), job["estimate"], int(job["processors"]))
+    cluster = scalars[0]
+    cluster["next_ready"] = -math.inf
+    cluster["now"], cluster["nodes"], cluster["waiting"] = situation.now, rented, situation.present
     start, scratch = np.full(situation.present, np.nan), np.zeros(most)
-    _tick.decide(node, waiting, cluster, start, scratch, rules, as_records([policy])[0])
-    nodes = node[: int(it["nodes"])]
+    _tick.decide(room, waiting, scalars, start, scratch, rules, as_records([policy])[0])
+    after = room[: int(cluster["nodes"])]
     return _After(
-        nodes,
-        [place_of.get(float(since), _NEW) for since in nodes["since"]],
-        tuple(int(at) for at in np.flatnonzero(~np.isnan(start))),
+        after,
+        [place_of.get(float(since), _NEW) for since in after["since"]],
+        tuple(int(i) for i in np.flatnonzero(~np.isnan(start))),
     )
 
 
 def _kept(situation: Situation, policy: RentingPolicy, rules: Rules, idle: list[int]) -> tuple[int, ...]:
-    """Idle nodes to be kept from Slurm's own SuspendTime.
+    """Idle nodes to keep from Slurm's own SuspendTime.
 
-    Not those that are idle while jobs wait that do not fit: nobody knows how long they will.
+    Nodes that are idle while only jobs wait that do not fit are not among them: that wait may be long.
     """
     if rules.release == Release.HOUR_KEPT:
         since = situation.profile["since"]
-        paid = [at for at in idle if not _tick.paid_hour_ends(since[at], situation.now, rules.tick)]
+        paid = [i for i in idle if not _tick.paid_hour_ends(since[i], situation.now, rules.tick)]
         return tuple(dict.fromkeys([*idle[: policy.headroom], *paid]))
     return tuple(idle[: policy.headroom])
 
 
-def _is_free(situation: Situation, at: int) -> bool:
-    """Idle, or booting for nobody in particular."""
-    node = situation.profile[at]
+def _is_free(situation: Situation, i: int) -> bool:
+    """Whether a node is idle, or boots without a job."""
+    node = situation.profile[i]
     return bool(node["ready"] <= situation.now or node["row"] < 0)

@@ -1,4 +1,4 @@
-"""The online simulator: what each policy would make of the queue as it is now (Deng et al., section 3.3)."""
+"""The online simulator: what each policy would make of the present queue (Deng et al., section 3.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.simulate.portfolio import _online
-from advisor.simulate.portfolio._shared import room_to_know
+from advisor.simulate.portfolio._shared import empty_shared_plans
 from advisor.simulate.portfolio.arrivals import NOTHING
 from advisor.simulate.portfolio.policies import RentingPolicy, as_records
 from advisor.simulate.portfolio.state import (
@@ -29,7 +29,7 @@ from advisor.simulate.state import Records
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Situation:
-    """What a choice is made from.
+    """The input of a choice.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class Situation:
     profile : ndarray of NODE
         Rented nodes; ``ready``: when each is expected to be idle.
     jobs : ndarray of JOB
-        Waiting jobs in submission order, then those expected later by their submission; read are ``submit``,
-        ``estimate`` (what policies know), ``run`` (what happens) and ``processors``.
+        Waiting jobs in submission order, then the expected ones; used are ``submit``, ``estimate`` (known to
+        policies), ``run`` (what happens) and ``processors``.
     present : int
-        How many of them wait now.
+        How many of the jobs wait now.
     ready : Readiness
-        What idle nodes are worth to jobs that may come; nothing by default.
+        Value of idle nodes for jobs that may come.
     """
 
     now: float
@@ -55,20 +55,20 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcomes:
-    """What simulated policies would make of a situation; NaN for policies that were not simulated.
+    """Results of the simulated policies; NaN for policies that were not simulated.
 
     Attributes
     ----------
     charged : float64, shape (n,)
-        Node-seconds charged beyond what is charged already; infinite where a job would never start.
+        Node-seconds charged beyond those already charged; infinite where a job would never start.
     slowdown : float64, shape (n,)
         Sum of the bounded slowdowns of the waiting jobs.
     later_slowdown : float64, shape (n,)
-        The same of the jobs expected later.
+        The same for the expected jobs.
     held : float64, shape (n,)
         Node-seconds charged for the time from now on: ``charged`` and the rest of hours already paid.
     spared_charged, spared_slowdown : float64, shape (n,)
-        What idle nodes spare the jobs that may come before the plan ends; see ``arrivals``.
+        What idle nodes save the jobs that may come before the plan ends; see ``arrivals``.
     """
 
     charged: Floats
@@ -79,7 +79,7 @@ class Outcomes:
     spared_slowdown: Floats
 
     def utility(self, situation: Situation, *, alpha: float = 1.0, beta: float = 1.0) -> Floats:
-        """Utility of the queue taken by itself, the paper's score: R_J and BSD of its jobs, R_V ``held``."""
+        """Utility of the queue alone, the paper's score: R_J and BSD of its jobs, R_V ``held``."""
         jobs = situation.jobs
         work = float(jobs["run"] @ jobs["processors"])
         mean = (self.slowdown + self.later_slowdown) / max(len(jobs), 1)
@@ -88,35 +88,30 @@ class Outcomes:
 
 
 class OnlineSimulator:
-    """Simulates policies one after the other in the same room.
+    """Simulates policies one after the other in the same arrays.
 
-    Parameters
-    ----------
-    policies : sequence of RentingPolicy
-        All that may be asked for.
-    rules : Rules
-        Of the cluster that is looked at.
+    ``rules`` are those of the cluster that is simulated.
     """
 
     def __init__(self, policies: Sequence[RentingPolicy], rules: Rules) -> None:
         self._policies = as_records(policies)
         self._rules = rules
         self._outcome = np.zeros((len(policies), _online.COLUMNS))
-        self._is_known = np.zeros(len(policies), np.bool_)
-        self._about: tuple[Situation, int | None, float] | None = None
+        self._is_shared = np.zeros(len(policies), np.bool_)
+        self._question: tuple[Situation, int | None, float] | None = None
         self._room = 0
         self._make_room(256)
 
     def _make_room(self, jobs: int) -> None:
         self._room = jobs
-        self._known = room_to_know(len(self._policies), self._rules.max_nodes, jobs)
+        self._shared_plans = empty_shared_plans(len(self._policies), self._rules.max_nodes, jobs)
         self._state = OnlineState(
             node=np.zeros(self._rules.max_nodes, NODE),
             waiting=np.zeros(jobs + 1, WAITING),
-            cluster=np.zeros(1, CLUSTER),
+            scalars=np.zeros(1, CLUSTER),
             start=np.zeros(jobs),
             scratch=np.zeros(self._rules.max_nodes),
-            soon=np.zeros((2, self._rules.max_nodes + 1)),
+            idle_times=np.zeros((2, self._rules.max_nodes + 1)),
         )
 
     def simulate(
@@ -126,20 +121,20 @@ class OnlineSimulator:
         base: int | None = None,
         hold_seconds: float = math.inf,
     ) -> Outcomes:
-        """Let each chosen policy (indices) run the situation's jobs to the last start.
+        """Run the situation's jobs under each chosen policy (indices) to the last start.
 
-        With ``base``, that policy takes over after ``hold_seconds``: the outcome is what deviating from it
-        for so long would bring. What plans share is remembered while calls are about the same situation,
-        whose arrays must not change meanwhile.
+        With ``base``, that policy takes over after ``hold_seconds``: the outcome is that of deviating from it
+        for so long. Calls for the same situation share parts of plans, so its arrays must not change between
+        them.
 
-        The arrays handed out are overwritten by the next call; rows not chosen keep what they had.
+        The returned arrays are overwritten by the next call; rows not chosen keep their values.
         """
         if len(situation.jobs) > self._room:
             self._make_room(2 * len(situation.jobs))
-        about = (situation, base, hold_seconds)
-        if self._about is None or self._about[0] is not situation or self._about[1:] != about[1:]:
-            self._known.size[:] = 0
-            self._about = about
+        question = (situation, base, hold_seconds)
+        if self._question is None or self._question[0] is not situation or self._question[1:] != question[1:]:
+            self._shared_plans.size[:] = 0
+            self._question = question
         _online.simulate_policies(
             situation.profile,
             situation.jobs,
@@ -151,19 +146,19 @@ class OnlineSimulator:
             chosen,
             self._rules,
             self._state,
-            self._known,
+            self._shared_plans,
             situation.ready,
             self._outcome,
         )
         return self._outcomes()
 
-    def alike(self) -> tuple[Outcomes, Flags]:
-        """Outcomes of all policies whose plan is that of one simulated on the last situation, and whose.
+    def same_plan(self) -> tuple[Outcomes, Flags]:
+        """Outcomes of all policies whose plan was simulated for the last situation, and which these are.
 
-        Nothing is simulated for it. The arrays handed out are overwritten by the next call.
+        Nothing is simulated. The returned arrays are overwritten by the next call.
         """
-        _online.take_alike(self._policies, self._known, self._outcome, self._is_known)
-        return self._outcomes(), self._is_known
+        _online.copy_shared_outcomes(self._policies, self._shared_plans, self._outcome, self._is_shared)
+        return self._outcomes(), self._is_shared
 
     def _outcomes(self) -> Outcomes:
         charged, slowdown, later, held, spared_charged, spared_slowdown = self._outcome.T
@@ -178,5 +173,5 @@ class OnlineSimulator:
 
 
 def empty_jobs(count: int) -> Records:
-    """Room for jobs of a situation, to be filled in."""
+    """Zeroed jobs of a situation, shape (count,)."""
     return np.zeros(count, JOB)

@@ -1,4 +1,4 @@
-"""The policies of the portfolio (Deng et al., section 3.1) and beyond: headroom, backfilling."""
+"""The policies of the portfolio (Deng et al., section 3.1), and two additions: headroom and backfilling."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from advisor.simulate.state import Records
 
 
 class Provisioning(enum.IntEnum):
-    """How many nodes are rented; the paper leaves open which nodes count as there already.
+    """How many nodes are rented.
 
-    ODA, ODM and ODX count idle and booting nodes, ODB and ODE all rented ones. With the other reading ODM
-    would keep one node for a thousand sequential jobs, and ODE would rent again every 20 s for work that its
-    busy nodes were rented for.
+    The paper leaves open which nodes count as present. Here ODA, ODM and ODX count idle and booting nodes,
+    ODB and ODE all rented ones. The other reading would have ODM keep one node for a thousand sequential
+    jobs, and ODE rent again every 20 s for work that its busy nodes were rented for.
     """
 
     ODA = 0
-    """On-demand all: a node for every processor that is waited for."""
+    """On-demand all: one node per processor of the queue."""
     ODB = 1
-    """On-demand balance: as many rented nodes as processors are waited for."""
+    """On-demand balance: as many rented nodes as processors in the queue."""
     ODE = 2
     """On-demand execution time: queued processor-hours, rounded up. When nothing runs, at least the widest
-    job's nodes: it could else never start."""
+    job's nodes, because it could otherwise never start.
+    """
     ODM = 3
     """On-demand maximum: nodes for the widest waiting job."""
     ODX = 4
-    """On-demand X-factor: nodes for the jobs whose bounded slowdown reached 2."""
+    """On-demand X-factor: nodes for the jobs whose bounded slowdown has reached 2."""
 
 
 class JobOrder(enum.IntEnum):
-    """Which waiting job is next: largest ``(grace + wait) x weight``; ties: earlier submission."""
+    """The next waiting job has the largest ``(grace + wait) x weight``; ties: earlier submission."""
 
     FCFS = 0
     LXF = 1
@@ -43,14 +44,15 @@ class JobOrder(enum.IntEnum):
     WFP3 = 2
     """(q / t)^3 n, the same order as q / t x n^(1/3)."""
     UNICEF = 3
-    """q / (log2(n) t). The formula divides by zero for one processor: it counts as two there."""
+    """q / (log2(n) t). The formula divides by zero for one processor, which counts as two."""
     WSPT = 4
-    """Smith's rule for the mean bounded slowdown, ours: a second's wait costs 1 / max(t, 10), so
-    1 / (max(t, 10) n t), with an hour's grace so that waiting still counts."""
+    """Smith's rule for the mean bounded slowdown (ours): a second of waiting costs 1 / max(t, 10), so 1 /
+    (max(t, 10) n t), with one hour of grace so that waiting still counts.
+    """
 
 
 class NodeChoice(enum.IntEnum):
-    """Which idle nodes a job gets, by what is left of their paid hour after the job."""
+    """Which idle nodes a job gets, by the time left of their paid hour after the job."""
 
     FIRST = 0
     """In the order they were rented."""
@@ -64,15 +66,15 @@ class Release(enum.IntEnum):
     """The billing, and when an idle node is given back."""
 
     HOUR = 0
-    """Whole hours charged; an idle node is given back when nobody waits."""
+    """Whole hours charged; idle nodes are given back when the queue is empty."""
     HOUR_KEPT = 1
-    """Whole hours charged; an idle node is kept to the end of its paid hour, then as above."""
+    """Whole hours charged; idle nodes are kept to the end of their paid hour, then as above."""
     SECOND = 2
-    """Charged by the second, a minute at least; an idle node is given back when nobody waits."""
+    """Charged by the second, 60 s at least; idle nodes are given back when the queue is empty."""
 
     @property
     def billing(self) -> str:
-        """As settings, commands and their output name it.
+        """The name in settings, commands and their output.
 
         Examples
         --------
@@ -83,7 +85,7 @@ class Release(enum.IntEnum):
 
     @classmethod
     def of_billing(cls, name: str) -> Self:
-        """The one of that name; `KeyError` where there is none."""
+        """The member of that name; raises `KeyError` where there is none."""
         return cls[name.upper().replace("-", "_")]
 
 
@@ -108,17 +110,14 @@ _CHOICE_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RentingPolicy:
-    """One constituent of the portfolio.
+    """One policy of the portfolio.
 
     Attributes
     ----------
-    provisioning, order, choice
-        Its three parts.
     headroom : int
-        Idle nodes kept warm for jobs that are not here yet; 0 in the paper.
+        Idle nodes kept warm for jobs that have not come yet; 0 in the paper.
     backfill : bool
-        Whether a job behind one that does not fit may start when that does not delay it (EASY); the paper
-        blocks.
+        Whether a job may start before a blocked one that it does not delay (EASY); the paper blocks.
     """
 
     provisioning: Provisioning
@@ -129,7 +128,7 @@ class RentingPolicy:
 
     @property
     def name(self) -> str:
-        """As in the paper, ``ODA-UNICEF-FirstFit``; then ``+h4`` for headroom, ``+bf`` for backfilling.
+        """The paper's name, ``ODA-UNICEF-FirstFit``; then ``+h4`` for headroom, ``+bf`` for backfilling.
 
         Examples
         --------
@@ -168,7 +167,7 @@ BEYOND: Final = tuple(
     )
     for headroom in (0, 1, 2, 4, 8, 16, 32, 64)
 )
-"""Ours: warm nodes, backfilling and Smith's order."""
+"""Our policies: warm nodes, backfilling and Smith's order."""
 
 
 def as_records(policies: Sequence[RentingPolicy]) -> Records:

@@ -1,4 +1,4 @@
-"""Arrays of the portfolio's two kernels, the cluster of the log and the online simulator."""
+"""Arrays of the portfolio's two kernels: the cluster that runs a log, and the online simulator."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 SLOWDOWN_BOUND = 10.0
-"""Seconds: shorter jobs count as this long in the bounded slowdown (section 2)."""
+"""Seconds: shorter run times count as this in the bounded slowdown (section 2)."""
 
-ACTUAL, PREDICTED, REQUESTED, ALIKE = 0, 1, 2, 3
+ACTUAL, PREDICTED, REQUESTED, BY_CATEGORY = 0, 1, 2, 3
 """Where run times come from that policies and simulator know."""
 
 CHARGED, WORK, SLOWDOWN, JOBS = 0, 1, 2, 3
@@ -25,48 +25,68 @@ CHARGED, WORK, SLOWDOWN, JOBS = 0, 1, 2, 3
 NODE = np.dtype(
     [(name, np.float64) for name in ("since", "ready", "begun", "estimate")] + [("row", np.int64)], align=True
 )
-"""A rented node: rented since; idle from ``ready`` on. ``row``: the job it runs or ran last, -1 while it
-boots; ``begun`` and ``estimate``: that job's start and expected run time."""
+"""A rented node; times in seconds.
+
+``since``: when it was rented; ``ready``: from when it is idle; ``row``: the job it runs or ran last, -1 while
+it boots; ``begun``, ``estimate``: that job's start and expected run time.
+"""
 
 WAITING = np.dtype(
     [(name, np.float64) for name in ("submit", "run", "estimate", "weight")]
     + [("processors", np.int64), ("row", np.int64)],
     align=True,
 )
-"""A waiting job, in submission order; ``run`` is the true run time in the cluster of the log, and the
-expected one in the online simulator."""
+"""A waiting job, in submission order; times in seconds.
+
+``run`` is the true run time in the log's cluster and the expected one in the online simulator; ``weight``:
+see ``_tick.weight_of``.
+"""
 
 JOB = np.dtype(
     [(name, np.float64) for name in ("submit", "run", "requested", "estimate", "start", "end")]
-    + [(name, np.int64) for name in ("processors", "user", "alike", "later")],
+    + [(name, np.int64) for name in ("processors", "user", "category", "next_of_user")],
     align=True,
 )
-"""A job of the log; ``alike``: code of the jobs predicted together, finer than the user; ``later``: the
-user's next job that is to be looked at again when one of them ends, -1 for none."""
+"""A job of the log; times in seconds.
+
+``category``: code of the jobs that are predicted together, finer than the user; ``next_of_user``: the user's
+next job whose estimate changes when one of them ends, -1 for none.
+"""
 
 CLUSTER = np.dtype(
     [
         (name, np.float64)
-        for name in ("now", "charged", "slowdown", "work", "next_checkpoint", "last_choice", "period", "rest")
+        for name in (
+            "now",
+            "charged",
+            "slowdown",
+            "work",
+            "next_checkpoint",
+            "last_choice",
+            "max_hold",
+            "min_hold",
+        )
     ]
     + [("next_ready", np.float64)]
     + [(name, np.int64) for name in ("nodes", "idle", "booting", "first", "waiting", "arrived")]
     + [(name, np.int64) for name in ("ending", "finished", "policy")]
-    + [(name, np.int64) for name in ("checkpoints", "changes", "ticks", "most_waiting", "forks")]
+    + [(name, np.int64) for name in ("checkpoints", "changes", "ticks", "most_waiting", "mattered")]
     + [("finished_run", np.float64)],
     align=True,
 )
-"""Scalars that change. ``idle``, ``booting``: rented nodes as counted last, which holds until ``next_ready``,
-when another gets idle (minus infinity: they are to be counted); ``first``: place of the first of the
-``waiting`` jobs; ``charged``: seconds of nodes given back;
-``slowdown``, ``work``, ``finished``: sums over finished jobs (started ones in the online simulator);
-``changes``: arrivals, ends and nodes that came up since the last choice; ``period``, ``rest``: a choice holds
-at most and at least so long; ``forks``: which parts of the policy made a difference (``_tick.BY_ORDER``,
-``BY_CHOICE``)."""
+"""Scalars that change; times in seconds.
+
+``idle``, ``booting``: numbers of nodes, valid until ``next_ready``, when the next node gets idle (minus
+infinity: to be counted); ``first``, ``waiting``: position of the first waiting job, and their number;
+``charged``: seconds charged for nodes given back; ``slowdown``, ``work``, ``finished``: sums over finished
+jobs (started ones in the online simulator); ``changes``: arrivals, ends and booted nodes since the last
+choice; ``min_hold``, ``max_hold``: how long a choice holds; ``mattered``: bits ``_tick.ORDER_MATTERED`` and
+``CHOICE_MATTERED``.
+"""
 
 
 class Rules(NamedTuple):
-    """What does not change during a run; seconds. ``release``: see ``Release``."""
+    """Constants of a run; times in seconds. ``release``: see ``Release``."""
 
     max_nodes: int
     boot: float
@@ -77,12 +97,12 @@ class Rules(NamedTuple):
 
 
 class Readiness(NamedTuple):
-    """What idle nodes are worth a second to jobs that are expected to come, and what busy ones cost them.
+    """Value of idle nodes per second for jobs that are expected, and cost of busy ones.
 
-    Empty where none is expected. ``slowdown``, ``charged``: bounded slowdown and node-seconds charged that so
-    many idle nodes spare them, shape (most nodes + 1,). ``weight``: their weights in each job order,
+    Empty where no job is expected. ``slowdown``, ``charged``: bounded slowdown and node-seconds charged that
+    so many idle nodes save them, shape (max nodes + 1,). ``weight``: their weights in each job order,
     ascending, shape (orders, k). ``width``, ``harm``: classes of jobs by nodes, ascending, and the bounded
-    slowdown that those of one second suffer for each second they wait, shape (classes,).
+    slowdown that one second's jobs of the class suffer per second of waiting, shape (classes,).
     """
 
     slowdown: Floats
@@ -93,11 +113,11 @@ class Readiness(NamedTuple):
 
 
 class OnlineState(NamedTuple):
-    """Room for one run of the online simulator. ``soon``: moments and how many nodes get idle then."""
+    """Working arrays of the online simulator. ``idle_times``: times, and how many nodes get idle then."""
 
     node: Records
     waiting: Records
-    cluster: Records
+    scalars: Records
     start: Floats
     scratch: Floats
-    soon: Floats
+    idle_times: Floats

@@ -119,7 +119,7 @@ def test_jobs_that_start_on_idle_nodes_are_named() -> None:
 def test_a_name_is_read_back() -> None:
     for policy in (*PUBLISHED, *BEYOND):
         assert policy_named(policy.name) == policy
-    with pytest.raises(BadInput, match="names no policy"):
+    with pytest.raises(BadInput, match="is not the name of a policy"):
         policy_named("ODA-LIFO-FirstFit")
 
 

@@ -117,7 +117,7 @@ def test_online_simulator_foresees_what_happens(by_hand, data, cloud, first, the
 
 def charged_so_far(cluster: RentedCluster) -> float:
     """Nodes given back, and those still rented if they were given back now."""
-    rented = cluster.state.node[: int(cluster.state.cluster["nodes"][0])]
+    rented = cluster.state.node[: int(cluster.state.scalars["nodes"][0])]
     held = [cluster.now - since for since in rented["since"] if cluster.now > since]
     return cluster.totals().charged_seconds + sum(oracle.charge(h, cluster.cloud.release) for h in held)
 

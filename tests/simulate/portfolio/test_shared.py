@@ -76,7 +76,7 @@ def test_plans_together_are_the_plans_alone(by_hand, seed, release, runtimes, bo
     cloud = Cloud(release=release, max_nodes=12, boot_seconds=boot)
     cluster = RentedCluster(jobs, cloud, runtimes, EVERY)
     together = OnlineSimulator(EVERY, cluster.rules)
-    together._known = together._known._replace(spared=np.zeros((len(EVERY), entries, 2)))
+    together._shared_plans = together._shared_plans._replace(spared=np.zeros((len(EVERY), entries, 2)))
     hindrance = Hindrance.of(jobs.processors, jobs.run, 1.0, cloud.max_nodes)
     ready = ExpectedJob.of(jobs.processors, jobs.run, cluster.rules).at(0.002, hindrance)
     skipped = int(generator.integers(0, 25))
@@ -92,7 +92,7 @@ def test_plans_together_are_the_plans_alone(by_hand, seed, release, runtimes, bo
         some = OnlineSimulator(EVERY, cluster.rules)
         first = generator.permutation(INDICES)[:9]
         some.simulate(situation, first, base, hold)
-        found, known = some.alike()
+        found, known = some.same_plan()
         assert known[first].all() or boot == 0.0 or (base is None and np.isfinite(hold))
         assert rows(found)[known].tobytes() == expected[known].tobytes()
         return
@@ -125,6 +125,6 @@ def test_a_full_cloud_has_one_future(by_hand, hold: float) -> None:
         cluster.apply(0, 20.0)
     simulator = OnlineSimulator(PUBLISHED, cluster.rules)
     simulator.simulate(cluster.situation(), np.arange(len(PUBLISHED)), 0, hold)
-    plans, futures = simulator._known.size
+    plans, futures = simulator._shared_plans.size
     assert plans == 5  # one a provisioning
     assert futures <= 2  # ODX looks up when slowdowns reach 2
