@@ -13,13 +13,15 @@ from typing import Any, Final
 import numpy as np
 
 from advisor.decide.portfolio.portfolio import Budget
+from advisor.decide.portfolio.portfolio_lead import utility_of
 from advisor.decide.portfolio.portfolio_options import Options
-from advisor.decide.portfolio.portfolio_replay import replay_selection
-from advisor.decide.portfolio.replay_knowledge import prepared
+from advisor.decide.portfolio.portfolio_standing import run_led
+from advisor.decide.portfolio.replay_knowledge import Leadership, prepared, prior_of
+from advisor.decide.portfolio.replay_progress import Steps
 from advisor.model.table import JobTable
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio.arrivals import REMEMBERED, ExpectedJob, Hindrance
-from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes
+from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, Totals
 from advisor.simulate.portfolio.online import OnlineSimulator, Situation
 from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS
 from advisor.simulate.portfolio.state import JOB, NODE
@@ -64,12 +66,12 @@ def run(
     tell("Algorithm 1: all policies")
     options = Options(cloud=Cloud(), runtimes=Runtimes.ACTUAL)
     log = prepared(load_table(trace), options.cloud, jobs)
-    every = replay_selection(log, options).utility()
+    every = _under_selection(log, options).utility()
     some = []
     for seed in range(1, seeds + 1):
         tell(f"Algorithm 1: {simulate} of {len(PUBLISHED)}, seed {seed} of {seeds}")
         limited = replace(options, budget=Budget(policies=simulate), seed=seed)
-        some.append(replay_selection(log, limited).utility())
+        some.append(_under_selection(log, limited).utility())
     return {
         "policies": len(PUBLISHED),
         "billing": options.cloud.release.billing,
@@ -91,6 +93,13 @@ def run(
             "lost_per_cent_mean": 100.0 * (1.0 - float(np.mean(some)) / every),
         },
     }
+
+
+def _under_selection(jobs: JobTable, options: Options) -> Totals:
+    """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
+    champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
+    steps = Steps(lambda *_: None, ("selection",))
+    return run_led(jobs, options, Leadership(np.array([champion]), [0]), jobs.submit, steps, 0).totals
 
 
 def _timed(queued: int, situations: int) -> dict[str, float]:

@@ -15,36 +15,37 @@ from advisor.cli.output import stderr, with_wide
 from advisor.cli.progress import tells_steps
 from advisor.model.errors import AdvisorError, BadInput
 
-# Each module has `register(app)`. Order is the order of `advisor --help`.
+# Modules with `register(app)`, in the order of `advisor --help`. They are named, not imported: so the papers,
+# which use what is here, stay above it.
 COMMANDS: tuple[str, ...] = (
-    "serve",
-    "control",
-    "web",
-    "place_helper",
-    "status",
-    "nodes",
-    "pools",
-    "spend",
-    "portfolio",
-    "doctor",
-    "advise",
-    "whatif",
-    "why",
-    "ledger",
-    "report",
-    "config",
-    "ingest",
-    "tune",
-    "retrain",
-    "replay_classify",
-    "replay_placement",
-    "replay_portfolio",
-    "replay_schedule",
-    "replay_stability",
-    "replay_waiting",
-    "plan",
-    "bench",
-    "traces",
+    "advisor.cli.serve",
+    "advisor.cli.control",
+    "advisor.cli.web",
+    "advisor.cli.place_helper",
+    "advisor.cli.status",
+    "advisor.cli.nodes",
+    "advisor.cli.pools",
+    "advisor.cli.spend",
+    "advisor.cli.portfolio",
+    "advisor.cli.doctor",
+    "advisor.cli.advise",
+    "advisor.cli.whatif",
+    "advisor.cli.why",
+    "advisor.cli.ledger",
+    "advisor.cli.report",
+    "advisor.cli.config",
+    "advisor.cli.ingest",
+    "advisor.cli.tune",
+    "advisor.cli.retrain",
+    "advisor.papers.commands.replay_classify",
+    "advisor.papers.commands.replay_placement",
+    "advisor.papers.commands.replay_portfolio",
+    "advisor.papers.commands.replay_schedule",
+    "advisor.papers.commands.replay_stability",
+    "advisor.papers.commands.replay_waiting",
+    "advisor.papers.commands.plan",
+    "advisor.cli.bench",
+    "advisor.cli.traces",
 )
 
 # a database somebody else holds is for the caller to mend or to wait for, like a wrong path
@@ -79,7 +80,7 @@ def _main(
 
 
 for _name in COMMANDS:
-    import_module(f"advisor.cli.{_name}").register(app)
+    import_module(_name).register(app)
 
 
 def _in_paragraphs(text: str) -> str:

@@ -17,8 +17,8 @@ from advisor.config.explaining import describe
 from advisor.config.reference import toml_text, values_of
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.replay.plots import COLOURS, styled
 from advisor.service.admin.ledger_view import LedgerSums
+from advisor.service.admin.plots import COLOURS, styled
 from advisor.service.admin.whatif_words import whatif_table
 from advisor.web.answers import Answers, RefusedError, part
 from advisor.web.asking import since_of

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from advisor.decide.hedge.pacing import MIN_KNOWN
-from advisor.decide.submission.proven_rows import sent_by_the_advisor
 from advisor.decide.submission.table_row import job_of
 from advisor.model import BadInput, CloudState, Estimate, Estimates, Job, JobTable, SiteState
 from advisor.model.settings import Settings
+from advisor.papers.placement.own_rule import sent_by_the_advisor
 from advisor.predict.forecast.forecast_rows import ForecastOptions, forecast_rows
 from advisor.predict.knn.tracker import states_of
 from advisor.replay.own_history import busiest, jobs_of_log

@@ -8,7 +8,7 @@ from typing import Final
 from advisor.decide.portfolio.portfolio import Budget
 from advisor.decide.portfolio.portfolio_evidence import DAY_SECONDS
 from advisor.simulate.portfolio.cluster import Cloud, Runtimes
-from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
+from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, RentingPolicy
 
 PRIOR_JOBS: Final = 500.0
 """Weight of the prior (utility on synthetic workloads), in jobs.
@@ -84,13 +84,6 @@ class Options:
     seed: int = 1
 
 
-def usual_policies(release: Release) -> tuple[RentingPolicy, ...]:
-    """The paper's sixty policies and ours; no warm nodes where idle nodes are released at once."""
-    return PUBLISHED + tuple(
-        policy for policy in BEYOND if release is not Release.HOUR or policy.headroom == 0
-    )
-
-
 def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
     """Margins of the selections; only the larger one where run times are predicted."""
     return (0.0, 0.05) if runtimes is Runtimes.ACTUAL else (0.05,)
@@ -99,14 +92,6 @@ def usual_margins(runtimes: Runtimes) -> tuple[float, ...]:
 def usual_evidence(runtimes: Runtimes) -> float:
     """Evidence needed for another order of jobs; none with exact run times, where totals suffice."""
     return 0.0 if runtimes is Runtimes.ACTUAL else EVIDENCE
-
-
-def usual_first_leader(runtimes: Runtimes, release: Release) -> int:
-    """The first leader: the selection where run times are exact and no node is kept warm, else the champion.
-
-    There the selection is a third better than the champion on each synthetic workload of the prior.
-    """
-    return 0 if runtimes is Runtimes.ACTUAL and release is Release.HOUR else CHAMPION
 
 
 def prior_jobs(options: Options) -> float:

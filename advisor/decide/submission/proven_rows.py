@@ -1,4 +1,4 @@
-"""The advisor's own rule on a log: what it sends, and the record it keeps on the way."""
+"""The record that the advisor's rule keeps on a log: what a site's jobs have earned, and when it is known."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ import heapq
 import math
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from advisor.decide.submission.advise import advise
 from advisor.decide.submission.placement import PlacementCase, as_case
-from advisor.decide.submission.proven import candidate_chance, worst_seconds
+from advisor.decide.submission.proven import candidate_chance
 from advisor.decide.submission.record import LossAllowance, RecordKeeper
 from advisor.decide.submission.table_row import job_of
-from advisor.model.advice import Placement
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
-from advisor.model.settings import PlacementSettings, Settings
-from advisor.model.site import SiteState, TrackRecord
+from advisor.model.settings import PlacementSettings
+from advisor.model.site import TrackRecord
 from advisor.model.table import JobTable
 from advisor.predict.forecast.forecast_rows import ForecastColumns, estimates_at
 from advisor.predict.knn.fitness import Target
-from advisor.predict.knn.tracker import StateColumns
-
-Booleans = NDArray[np.bool_]
 
 
 class _Known(enum.IntEnum):
@@ -37,59 +29,8 @@ class _Known(enum.IntEnum):
     ENDED_BEFORE = 3  # both, of the site's history
 
 
-def sent_by_the_advisor(
-    table: JobTable,
-    states: StateColumns,
-    forecasts: dict[Target, ForecastColumns],
-    placement: PlacementSettings,
-    first: int = 0,
-) -> Booleans:
-    """Where the advisor's rule sends the forecast rows: True for the cloud.
-
-    Rows are advised one by one through `advisor.decide.submission.advise`. The record takes in each
-    candidate when it has ended (on-premise, as the log says), so that nothing is known earlier than it was.
-
-    Parameters
-    ----------
-    table : JobTable
-        The whole log.
-    states : StateColumns
-        What each row met.
-    forecasts : dict
-        Of rows in submission order; rows without a forecast stay.
-    placement : PlacementSettings
-        Overheads and the rule's settings; the boot time must be 0 or the log's waits are not comparable.
-    first : int
-        Position of the first row that may be moved. Those before are the site's history: they earn the
-        record, but nothing that may be lost (:class:`~advisor.decide.submission.record.LossAllowance`).
-    """
-    rows = forecasts["wait"].rows
-    settings = Settings(placement=placement)
-    record = RecordInTime(placement)
-    sent = np.zeros(len(rows), dtype=bool)
-    for index, row in enumerate(rows.tolist()):
-        now, run = float(table.submit[row]), float(table.run[row])
-        record.settle(now)
-        estimates = estimates_at(forecasts, index)
-        job = job_of(table, row)
-        cost = placement.boot_seconds + (placement.performance_ratio(job.processors) - 1.0) * run
-        fate = Fate(now, max(0.0, float(table.wait[row])), run, cost)
-        case, chance = None, None
-        if estimates is not None:
-            case = _case(job, estimates, placement)
-            chance = candidate_chance(case)
-        record.submitted(row, fate, chance, counts=index >= first)
-        if case is None or estimates is None or chance is None or index < first:
-            continue
-        state = SiteState(time=now, cluster=states.state(row), record=record.now)
-        advice = advise(job, state, estimates, settings, advice_id="replay")
-        if advice.placement is Placement.BURST:
-            sent[index] = True
-            record.moved(row, fate, worst_seconds(case))
-    return sent
-
-
-def _case(job: Job, estimates: Estimates, placement: PlacementSettings) -> PlacementCase:
+def case_of(job: Job, estimates: Estimates, placement: PlacementSettings) -> PlacementCase:
+    """Give the placement rule's case of a job that has a forecast."""
     return as_case(
         processors=job.processors,
         requested_time=job.requested_time,
@@ -197,7 +138,7 @@ def earned_by_candidates(
         if estimates is None or math.isnan(waits[row]) or math.isnan(runs[row]):
             continue  # no forecast, or nobody knows what it saved: it was requeued, or cut short
         job = job_of(table, row)
-        case = _case(job, estimates, placement)
+        case = case_of(job, estimates, placement)
         chance = candidate_chance(case)
         if chance is not None:
             keeper.ended(row, float(waits[row]) - case.penalty_seconds(float(runs[row])), chance)

@@ -17,7 +17,6 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from advisor.decide.submission.advise import advise
-from advisor.decide.submission.proven_rows import sent_by_the_advisor
 from advisor.decide.submission.table_row import job_of
 from advisor.history.parameters import untuned_of
 from advisor.model.advice import Placement
@@ -28,6 +27,7 @@ from advisor.model.settings import EstimatorSettings, PlacementSettings, Setting
 from advisor.model.site import Cutoff, SiteState
 from advisor.model.table import JobTable
 from advisor.papers.placement.hedged import HedgeOutcome, HedgePoint, hedge_curve, hedge_rows
+from advisor.papers.placement.own_rule import sent_by_the_advisor
 from advisor.papers.placement.placement_results import (
     EstimatorQuality,
     FactorRow,

@@ -9,7 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from advisor.replay.plots import COLOURS, styled, write_page
+from advisor.service.admin.plots import COLOURS, styled, write_page
 
 _MAX_BARS = 20
 _KIND_COLOURS = (

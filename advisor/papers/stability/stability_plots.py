@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from advisor.replay.plots import COLOURS, styled, write_page
+from advisor.service.admin.plots import COLOURS, styled, write_page
 
 
 def write_stability(path: Path, result: dict[str, Any]) -> None:

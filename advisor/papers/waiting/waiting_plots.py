@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from advisor.replay.plots import COLOURS, styled, write_page
+from advisor.service.admin.plots import COLOURS, styled, write_page
 
 _NEAR = 3.0  # policies beyond so many times the oracle would hide the others
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from advisor.decide.explanation.display import duration, usd
-from advisor.replay.plots import COLOURS, styled, write_page
 from advisor.service.admin.ledger_report import LedgerReport
 from advisor.service.admin.money import IDLE, NO_ACCOUNT, money_in_words, money_rows
+from advisor.service.admin.plots import COLOURS, styled, write_page
 
 _MAX_REASONS: Final = 12
 _MIN_DAYS: Final = 7

@@ -1,6 +1,6 @@
 """Who should be in charge: every policy and selection, simulated hourly on the burst jobs that have ended.
 
-The same as in a replay of a log (:mod:`advisor.decide.portfolio.portfolio_replay`): scores begin with a
+The same as in a replay of a log (:mod:`advisor.decide.portfolio.portfolio_standing`): scores begin with a
 prior from synthetic
 workloads, the best is the champion where its order of jobs had the better days, and a selection leads only
 where it would have been clearly better.
@@ -22,7 +22,7 @@ import structlog
 from advisor.decide.portfolio.portfolio_evidence import DAY_SECONDS
 from advisor.decide.portfolio.portfolio_lead import Floats, utility_of
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options, usual_evidence, usual_margins
-from advisor.decide.portfolio.portfolio_replay import standing, steps_of
+from advisor.decide.portfolio.portfolio_standing import standing, steps_of
 from advisor.decide.portfolio.replay_knowledge import prior_of
 from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore

@@ -10,9 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from advisor.cli import replay_schedule
 from advisor.model.errors import BadInput
 from advisor.papers.classify.classify import ClassifiedJobs
+from advisor.papers.classify.classify_plots import write_classify
+from advisor.papers.commands import replay_schedule
+from advisor.papers.placement.placement_plots import write_placement
 from advisor.papers.schedule.schedule import (
     PROBE,
     RULES,
@@ -22,8 +24,9 @@ from advisor.papers.schedule.schedule import (
     prepared,
     report,
 )
-from advisor.replay.plots import write_classify, write_page, write_placement, write_schedule
+from advisor.papers.schedule.schedule_plots import write_schedule
 from advisor.replay.sources import load_table
+from advisor.service.admin.plots import write_page
 from advisor.simulate.demand import DOUBTFUL, LARGE, PROBED, SMALL
 from advisor.simulate.workload import submissions, workload
 from benchmarks import simulate as bench

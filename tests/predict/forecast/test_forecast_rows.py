@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.decide.submission.proven_rows import sent_by_the_advisor
 from advisor.model import JobTable
 from advisor.model.settings import PlacementSettings
+from advisor.papers.placement.own_rule import sent_by_the_advisor
 from advisor.predict.forecast.calibration import GRACE_SECONDS
 from advisor.predict.forecast.distribution import BINS, ForestSettings
 from advisor.predict.forecast.forecast_rows import ForecastColumns, ForecastOptions, forecast_rows

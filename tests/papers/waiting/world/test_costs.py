@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from advisor.model.errors import BadInput
+from advisor.papers.waiting.spot_life import fitted_spot_mean
 from advisor.papers.waiting.world.costs import CostModel
-from advisor.service.stability.spot_life import fitted_spot_mean
 
 
 def test_spot_lives_are_exponential_with_the_stated_mean():

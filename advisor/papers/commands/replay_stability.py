@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.choices import chosen
-from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
+from advisor.papers.commands.choices import chosen
+from advisor.papers.commands.groups import group
 
 
 def register(app: typer.Typer) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.cli.choices import chosen
 from advisor.model.errors import BadInput
+from advisor.papers.commands.choices import chosen
 
 KNOWN = ("capacity", "matched", "oracle")
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.model.errors import BadInput
-from advisor.replay.plots import refuse_unwritable
+from advisor.service.admin.plots import refuse_unwritable
 from advisor.simulate.portfolio.policies import BEYOND
 
 
@@ -65,7 +65,7 @@ def test_the_billings_stand_side_by_side(tmp_path, monkeypatch):
 
 def test_a_page_that_cannot_be_written_is_refused_before_the_replay(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "advisor.decide.portfolio.portfolio_replay.report", lambda *_, **__: pytest.fail("replayed in vain")
+        "advisor.papers.portfolio.portfolio_replay.report", lambda *_, **__: pytest.fail("replayed in vain")
     )
     page = tmp_path / "nowhere" / "page.html"
     line = ["replay", "portfolio", "--trace", "synthetic:300", "--plot", str(page)]

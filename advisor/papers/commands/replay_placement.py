@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.model.errors import BadInput
+from advisor.papers.commands.groups import group
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def placement(
     seconds = time.perf_counter() - begun
     result = result_of(trace, options, found, seconds)
     if plot is not None:
-        from advisor.replay.plots import write_placement
+        from advisor.papers.placement.placement_plots import write_placement
 
         write_placement(plot, result)
     emit(

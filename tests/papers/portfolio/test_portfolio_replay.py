@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options
-from advisor.decide.portfolio.portfolio_replay import replay
 from advisor.decide.portfolio.replay_knowledge import Knowledge, Leadership, prepared
 from advisor.model.errors import BadInput
+from advisor.papers.portfolio.portfolio_replay import replay
 from advisor.replay.sources import load_table
 from advisor.simulate.portfolio.cluster import Cloud, RentedCluster, Runtimes, replay_policy
 from advisor.simulate.portfolio.policies import PUBLISHED

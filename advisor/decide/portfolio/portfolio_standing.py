@@ -1,9 +1,10 @@
-"""Deng et al., section 6: a log on rented nodes under each policy, and under a portfolio of them.
+"""What each policy, and each selection among them, makes of jobs on rented nodes, and so who leads.
 
-The portfolio knows what a scheduler would know at that moment: what waits and runs, what arrived, what
-finished, and what each single policy would have made of the log so far. The last is simulated alongside, and
-so are clusters that always take a selection's choice. Whoever has the best utility so far is in charge: the
-champion among the policies while selection does not pay, else selection (``decide.portfolio_lead``).
+The live judge and a replay of a log (Deng et al., section 6) both ask for it. The portfolio knows what a
+scheduler would know at that moment: what waits and runs, what arrived, what finished, and what each single
+policy would have made of the log so far. The last is simulated alongside, and so are clusters that always
+take a selection's choice. The contender with the best utility so far leads: the champion among the policies
+while selection does not pay, else selection (``portfolio_lead``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,11 @@ from advisor.decide.portfolio.portfolio import Worth
 from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
 from advisor.decide.portfolio.portfolio_lead import champions_of, leaders_of, rows_of, utility_of
 from advisor.decide.portfolio.portfolio_options import CHAMPION, Options
-from advisor.decide.portfolio.replay_knowledge import Expected, Knowledge, Leadership, prepared, prior_of
+from advisor.decide.portfolio.replay_knowledge import Expected, Knowledge, Leadership
 from advisor.decide.portfolio.replay_progress import Progress, Steps
 from advisor.model.table import JobTable
 from advisor.simulate.portfolio.cluster import RentedCluster, Totals, replay_policy
-from advisor.simulate.portfolio.policies import PUBLISHED, RELEASE_WORDS, RentingPolicy
+from advisor.simulate.portfolio.policies import RentingPolicy
 
 Floats = NDArray[np.float64]
 
@@ -101,13 +102,6 @@ class Selection:
         cluster.apply(applied, self._period.after(applied), rest)
 
 
-def replay_selection(jobs: JobTable, options: Options) -> Totals:
-    """A log under selection alone, by the first margin, with the prior's champion to deviate from."""
-    champion = int(np.argmax(utility_of(prior_of(options.policies, options), options)))
-    steps = Steps(lambda *_: None, ("selection",))
-    return _run(jobs, options, Leadership(np.array([champion]), [0]), jobs.submit, steps, 0).totals
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Standing:
     """What every contender made of a log, and who was in charge when.
@@ -134,14 +128,6 @@ class Standing:
     earliest: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Replayed:
-    """Every way a log was gone through: each contender by itself, and under whoever led."""
-
-    standing: Standing
-    portfolio: Run
-
-
 def standing(known: JobTable, options: Options, steps: Steps, before: Floats) -> Standing:
     """Judge each policy and each selection on a log; ``before``: the policies' priors (`prior_of`)."""
     policies = options.policies
@@ -157,7 +143,7 @@ def standing(known: JobTable, options: Options, steps: Steps, before: Floats) ->
     steps.policies(len(policies), len(policies))
     champions = champions_of([checkpoints for _, checkpoints in shadows], before, options)
     selections = [
-        _run(known, options, Leadership(champions, [at]), earliest, steps, at)
+        run_led(known, options, Leadership(champions, [at]), earliest, steps, at)
         for at in range(len(options.margins))
     ]
     for run in selections:
@@ -188,77 +174,6 @@ def steps_of(options: Options, tell: Progress) -> Steps:
     return Steps(tell, (*names, "portfolio"))
 
 
-def replay(known: JobTable, options: Options, tell: Progress) -> Replayed:
-    """Each policy, each selection, then the portfolio that is led by the best of them so far."""
-    steps = steps_of(options, tell)
-    found = standing(known, options, steps, prior_of(options.policies, options, steps.prior))
-    led = Leadership(found.champions, found.leaders)
-    return Replayed(
-        standing=found, portfolio=_run(known, options, led, found.earliest, steps, len(options.margins))
-    )
-
-
-def report(
-    table: JobTable,
-    *,
-    jobs: int | None = None,
-    options: Options | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """What ``advisor replay portfolio --format json`` prints."""
-    began = time.perf_counter()
-    options = options or Options()
-    known = prepared(table, options.cloud, jobs)
-    policies = options.policies
-    replayed = replay(known, options, progress or (lambda *_: None))
-    found, led = replayed.standing, replayed.portfolio
-    rows: list[dict[str, Any]] = [
-        {"policy": policy.name, **_figures(one, options)}
-        for policy, one in zip(policies, found.alone, strict=True)
-    ]
-    best = max(rows[: len(PUBLISHED)], key=lambda row: row["utility"])
-    best_of_all = max(rows, key=lambda row: row["utility"])
-    mine = _figures(led.totals, options)
-    release = options.cloud.release
-    return {
-        "trace": table.name,
-        "jobs": len(known),
-        "billing": release.billing,
-        "release_rule": RELEASE_WORDS[release],
-        "runtimes": options.runtimes.value,
-        "portfolio": mine,
-        "selection_alone": [
-            {"margin": margin, "led_share": float(np.mean(found.leaders == at))}
-            | _figures(run.totals, options)
-            for at, (margin, run) in enumerate(zip(options.margins, found.selections, strict=True))
-        ],
-        "led_by_champion_share": float(np.mean(found.leaders == CHAMPION)),
-        "constituents": rows[: len(PUBLISHED)],
-        "best_constituent": best,
-        "gain_over_best_constituent": mine["utility"] / best["utility"] - 1.0,
-        "beyond_the_paper": rows[len(PUBLISHED) :],
-        "best_of_all": best_of_all,
-        "gain_over_best_of_all": mine["utility"] / best_of_all["utility"] - 1.0,
-        "invocations": {policies[i].name: n for i, n in led.use.chosen.most_common()},
-        "choices": {"simulated": led.use.simulations, "cut_short": led.use.cut},
-        "simulate_all_policies_ms": {
-            "p50": float(np.nanpercentile(found.selections[0].use.milliseconds, 50)),
-            "p99": float(np.nanpercentile(found.selections[0].use.milliseconds, 99)),
-        },
-        "use": _use_over_time(led.use, policies),
-        "seconds": time.perf_counter() - began,
-    }
-
-
-def side_by_side(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What ``--billing all --format json`` prints: each billing's :func:`report` under its name."""
-    shared = ("trace", "jobs", "runtimes")
-    return {name: results[0][name] for name in shared} | {
-        "billings": {result["billing"]: result for result in results},
-        "seconds": sum(result["seconds"] for result in results),
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
     """One way through the log with choices."""
@@ -269,7 +184,9 @@ class Run:
     use: PolicyUse
 
 
-def _run(jobs: JobTable, options: Options, led: Leadership, earliest: Floats, steps: Steps, at: int) -> Run:
+def run_led(
+    jobs: JobTable, options: Options, led: Leadership, earliest: Floats, steps: Steps, at: int
+) -> Run:
     """Go through the log under whoever leads by what is known.
 
     ``earliest``: when each job first started in any of the clusters alongside; ``at``: which pass it is.
@@ -298,28 +215,3 @@ def _run(jobs: JobTable, options: Options, led: Leadership, earliest: Floats, st
     return Run(
         totals=cluster.totals(), checkpoints=state.checkpoints, start=state.job["start"].copy(), use=use
     )
-
-
-def _use_over_time(use: PolicyUse, policies: Sequence[RentingPolicy], spans: int = 60) -> dict[str, Any]:
-    """Share of each kind of policy, whatever node it chooses, among the choices in equal spans of the log."""
-    if not use.moments:
-        return {"day": [], "share": {}}
-    moments = np.array(use.moments)
-    edges = np.linspace(moments[0], moments[-1] + 1.0, spans + 1)
-    span = np.searchsorted(edges, moments, side="right") - 1
-    kinds = [policy.kind for policy in policies]
-    counts = {kind: np.zeros(spans) for kind in dict.fromkeys(kinds)}
-    for at, policy in zip(span, use.policies, strict=True):
-        counts[kinds[policy]][at] += 1
-    total = np.maximum(np.bincount(span, minlength=spans), 1)
-    used = {kind: (count / total).tolist() for kind, count in counts.items() if count.any()}
-    return {"day": (edges[:-1] / 86_400.0).tolist(), "share": used}
-
-
-def _figures(totals: Totals, options: Options) -> dict[str, float]:
-    return {
-        "utility": totals.utility(options.alpha, options.beta),
-        "mean_bounded_slowdown": totals.mean_bounded_slowdown,
-        "charged_vm_hours": totals.charged_seconds / 3600.0,
-        "utilisation": totals.utilisation,
-    }

@@ -86,7 +86,7 @@ def plan(
 
 def _spot_mean(asked: float | None, config: Path | None) -> tuple[float, str]:
     """Hours a spot node lasts, and who says so: ``option``, ``site`` (its own record) or ``default``."""
-    from advisor.service.stability.spot_life import lives_of, mean_life_seconds
+    from advisor.papers.waiting.spot_life import lives_of, mean_life_seconds
 
     if asked is not None:
         return asked, "option"

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from advisor.cli.main import app
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
+from advisor.papers.waiting.spot_life import MIN_TAKEN, lives_of, mean_life_seconds
 from advisor.predict.survival.pool_survival import Life
-from advisor.service.stability.spot_life import MIN_TAKEN, lives_of, mean_life_seconds
 
 
 def lives(count: int, *, mean: float, kept_for: float, seed: int = 1) -> list[Life]:

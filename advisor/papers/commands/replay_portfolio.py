@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.papers.commands.groups import group
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
@@ -96,17 +96,12 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
     trace = find_trace(trace)  # before what takes seconds to be imported
     import time
 
-    from advisor.decide.portfolio import portfolio_replay as replay
     from advisor.decide.portfolio.portfolio import Budget
-    from advisor.decide.portfolio.portfolio_options import (
-        Options,
-        usual_evidence,
-        usual_first_leader,
-        usual_margins,
-        usual_policies,
-    )
-    from advisor.replay.plots import refuse_unwritable
+    from advisor.decide.portfolio.portfolio_options import Options, usual_evidence, usual_margins
+    from advisor.papers.portfolio import portfolio_replay as replay
+    from advisor.papers.portfolio.usual_portfolio import usual_first_leader, usual_policies
     from advisor.replay.sources import load_table
+    from advisor.service.admin.plots import refuse_unwritable
     from advisor.simulate.portfolio.cluster import Cloud
     from advisor.simulate.portfolio.cluster import Runtimes as Known
     from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release

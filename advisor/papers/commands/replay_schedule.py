@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.cli.choices import chosen
-from advisor.cli.groups import group
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
+from advisor.papers.commands.choices import chosen
+from advisor.papers.commands.groups import group
 from advisor.replay.traces import find_trace
 
 
@@ -49,7 +49,7 @@ def schedule(
         table = load_table(trace, progress=lambda done, total: tick("reading", done, total))
         result = replay.report(table, cores=cores, policies=orders, variants=wanted, seed=seed, progress=tick)
     if plot is not None:
-        from advisor.replay.plots import write_schedule
+        from advisor.papers.schedule.schedule_plots import write_schedule
 
         write_schedule(plot, result)
     emit(result, output, lambda console: _show(console, result))

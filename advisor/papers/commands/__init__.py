@@ -1,0 +1,1 @@
+"""The commands of the papers: `advisor replay NAME` and `advisor plan`."""
