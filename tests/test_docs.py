@@ -189,6 +189,25 @@ def test_metric_exists(page: Path, value: str) -> None:
     assert any(pattern.search(source) for source in sources)
 
 
+def named_in_code(pattern: str) -> list[tuple[Path, str]]:
+    found = [(page, code) for page in PAGES for code in _INLINE.findall(prose_of(page))]
+    return list(dict.fromkeys((page, code) for page, code in found if re.fullmatch(pattern, code)))
+
+
+@named(named_in_code(r"[\w./-]+/\w+\.(?:py|lua)"))
+def test_source_file_exists(page: Path, value: str) -> None:
+    folders = ("", "advisor", "advisor/service", "tests/service", "tests/service/cloud")
+    assert any((PROJECT / folder / value).is_file() for folder in folders)
+
+
+@named(named_in_code(r"advisor(?:\.(?!toml)\w+)+"))
+def test_module_exists(page: Path, value: str) -> None:
+    path = PROJECT / value.replace(".", "/")
+    module = path.parent.with_suffix(".py")  # the last name may be one of a module's
+    is_in_module = module.is_file() and re.search(rf"\b{path.name}\b", text_of(module)) is not None
+    assert path.is_dir() or path.with_suffix(".py").is_file() or is_in_module
+
+
 def test_picture_is_well_formed_and_says_what_it_shows() -> None:
     pictures = sorted((PROJECT / "docs" / "images").glob("*.svg"))
     assert pictures
