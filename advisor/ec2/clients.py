@@ -1,8 +1,6 @@
-"""botocore clients with their retry behaviour said out loud: its default differs between releases.
+"""botocore clients with an explicit retry mode: the default is `legacy` in boto3 1.43, `standard` in 1.44.
 
-It is `legacy` in boto3 1.43 and `standard` in 1.44. Launches have one attempt and a loop of our own above
-them (`advisor.ec2.fleet`): a throttled call is repeated with the same token, a capacity error goes to the
-next pool at once and not after nine seconds of retries. Everything else may be repeated by botocore.
+Launches have one attempt, which `advisor.ec2.launching` repeats; botocore repeats everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import botocore.loaders
 import botocore.session
 from botocore.config import Config
 
-from advisor.ec2.errors import failure_of
+from advisor.ec2.errors import ask
 from advisor.model.settings import Ec2Settings
 
 _CONNECT_SECONDS: Final = 5
@@ -39,23 +37,10 @@ READ_CONFIG: Final = Config(
 
 
 def client(service: str, settings: Ec2Settings, config: Config = READ_CONFIG) -> Any:
-    """Make a client; credentials come from botocore's own chain and are never a setting of ours.
+    """A botocore client for ``"ec2"``, ``"sqs"``, ``"pricing"`` ...; botocore finds the credentials.
 
-    Parameters
-    ----------
-    service : str
-        ``"ec2"``, ``"sqs"``, ``"pricing"`` ...
-    settings : Ec2Settings
-        Region and endpoint. ``AWS_ENDPOINT_URL`` is honoured by botocore itself when the setting is empty.
-    config : Config
-        `LAUNCH_CONFIG` for RunInstances, `READ_CONFIG` for everything else.
-
-    Returns
-    -------
-    botocore client
-        Untyped on purpose: botocore makes its classes at run time.
-
-        Its first use raises an AdvisorError where credentials cannot be had or AWS is configured wrongly.
+    Its first use raises an AdvisorError where there are no credentials or AWS is configured wrongly. An empty
+    ``ec2.endpoint_url`` means ``AWS_ENDPOINT_URL``. Use `LAUNCH_CONFIG` for RunInstances.
     """
     endpoint = settings.endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or None
 
@@ -72,8 +57,8 @@ def client(service: str, settings: Ec2Settings, config: Config = READ_CONFIG) ->
 class _MadeWhenUsed:
     """A client that is made at its first use, and again after a failure.
 
-    botocore looks for credentials when it makes one, and may run the site's `credential_process`: that must
-    not keep a process from starting, and what it raises must be an error that a caller acts on.
+    botocore looks for credentials when it makes a client, and may run the site's `credential_process`. That
+    must not delay the start of a process, and its exceptions must become errors that a caller acts on.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -84,14 +69,5 @@ class _MadeWhenUsed:
     def __getattr__(self, name: str) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = self._made()
+                self._client = ask(self._make)
         return getattr(self._client, name)
-
-    def _made(self) -> Any:
-        try:
-            return self._make()
-        except Exception as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            raise failure.as_error() from error

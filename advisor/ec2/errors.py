@@ -1,16 +1,16 @@
-"""What an error of EC2 means, by its code, never by its text (docs/designs/0001, rule 5).
+"""Classify EC2's errors by their code, never by their text (docs/designs/0001, rule 5).
 
-The codes and their HTTP status were seen on an endpoint emulator and checked against public issues. A code
-nobody here knows is the admin's, because retrying it blindly costs money.
+The codes and their HTTP status were seen on an endpoint emulator and checked against public issues. An
+unknown code is reported to the admin, because retrying it blindly costs money.
 """
 
 from __future__ import annotations
 
 import enum
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -29,13 +29,13 @@ class FailureClass(enum.StrEnum):
     """What to do about a failed call."""
 
     THROTTLED = "throttled"  # retry with the same token; never marks a pool (F03)
-    SERVER = "server"  # the same, after a while
-    CAPACITY = "capacity"  # this pool is empty: the next pool, at once (F01)
-    CAP = "cap"  # the site's own cap on spending: EC2 was never asked
-    QUOTA = "quota"  # the whole purchase option is parked, the admin told once (F05)
-    TOKEN = "token"  # noqa: S105 -- a client token that can't be used again: make a new one
+    SERVER = "server"  # retry later with the same token
+    CAPACITY = "capacity"  # this pool is empty: try the next pool at once (F01)
+    CAP = "cap"  # the site's own cap on spending refused; EC2 was not asked
+    QUOTA = "quota"  # the whole purchase option is unavailable; tell the admin once (F05)
+    TOKEN = "token"  # noqa: S105 -- the client token cannot be used again: make a new one
     GONE = "gone"  # the instance does not exist (any more)
-    ADMIN = "admin"  # only a person can mend it
+    ADMIN = "admin"  # only the admin can mend it
 
 
 _CODES: Final[dict[FailureClass, frozenset[str]]] = {
@@ -96,8 +96,8 @@ _CODES: Final[dict[FailureClass, frozenset[str]]] = {
 }
 _CLASS_OF: Final = {code: kind for kind, codes in _CODES.items() for code in codes}
 
-# Of several failures the one decides that asks for the most careful answer (F03, F04): a throttled call says
-# nothing about capacity, and a quota is what an admin can raise, whatever the pools after it lacked.
+# The first of these classes among several failures decides (F03, F04): a throttled call says nothing about
+# capacity, and an admin can raise a quota, whatever the pools after it lacked.
 _PRECEDENCE: Final = (
     FailureClass.THROTTLED,
     FailureClass.SERVER,
@@ -110,7 +110,7 @@ _PRECEDENCE: Final = (
 )
 
 _MAX_MESSAGE_CHARACTERS: Final = 500
-# Never botocore's own text: it repeats what `credential_process` printed, which may be the credentials.
+# botocore's own text is not shown: it repeats what `credential_process` printed, possibly the credentials.
 _NO_CREDENTIALS: Final = (
     "the AWS credentials cannot be used: they cannot be fetched or have expired. Run the helper that the AWS"
     " configuration names (credential_process) as the advisor's user, and compare this host's clock"
@@ -126,9 +126,9 @@ class Failure:
     kind : FailureClass
         What to do about it.
     code : str
-        EC2's own code, or the exception's name where there was no answer.
+        EC2's error code, or the exception's name where EC2 did not answer.
     message : str
-        EC2's words, for people and logs only.
+        EC2's message, for people and logs only.
     """
 
     kind: FailureClass
@@ -136,7 +136,7 @@ class Failure:
     message: str
 
     def as_error(self) -> AdvisorError:
-        """Wrap it in the error a caller acts on."""
+        """The same as one of the errors that callers act on."""
         text = f"EC2 answered {self.code}: {self.message}"
         match self.kind:
             case FailureClass.CAP:
@@ -150,23 +150,23 @@ class Failure:
 
 
 def class_of(code: str) -> FailureClass:
-    """Class of one error code; an unknown code is the admin's."""
+    """Class of an error code; `FailureClass.ADMIN` for an unknown one."""
     return _CLASS_OF.get(code, FailureClass.ADMIN)
 
 
 def most_careful(failures: Sequence[Failure]) -> Failure:
-    """Failure that decides where several pools have failed, of one class the last; there is one at least."""
+    """The failure that decides when several pools have failed; of one class, the last."""
     return min(reversed(failures), key=lambda failure: _PRECEDENCE.index(failure.kind))
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """Read a failure from an exception that botocore has raised; None where it is none of its."""
+    """The failure that an exception of botocore means; None where botocore did not raise it."""
     if isinstance(error, ClientError):
         return _answered(error)
-    # Credentials that can't be fetched right now are a service that does not answer; having none is not.
+    # The service that gives credentials may answer later; having none is an error of the configuration.
     if isinstance(error, CredentialRetrievalError):
         return Failure(FailureClass.SERVER, type(error).__name__, _NO_CREDENTIALS)
-    # ResponseParserError is neither ClientError nor BotoCoreError: a middle box's HTML page with status 500.
+    # ResponseParserError is neither ClientError nor BotoCoreError, e.g. a proxy's HTML page with status 500.
     if isinstance(
         error, ResponseParserError | BotoConnectionError | HTTPClientError | MetadataRetrievalError
     ):
@@ -181,13 +181,35 @@ def failure_of(error: Exception) -> Failure | None:
     return None
 
 
+def answer_or_failure(call: Callable[[], Any]) -> tuple[Any, Failure | None]:
+    """Call EC2: the answer, or the failure that botocore's exception means."""
+    try:
+        return call(), None
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        return None, failure
+
+
+def ask(call: Callable[[], Any]) -> Any:
+    """Call EC2, and raise botocore's exceptions as the AdvisorError that a caller acts on."""
+    try:
+        return call()
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise failure.as_error() from error
+
+
 def _answered(error: ClientError) -> Failure:
     details = error.response.get("Error", {})
     code = str(details.get("Code", "Unknown"))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     kind = class_of(code)
     if kind is FailureClass.ADMIN and status >= 500 and code not in _CLASS_OF:
-        kind = FailureClass.SERVER  # a middle box or a new server error: not the admin's yet
+        kind = FailureClass.SERVER  # a proxy's error or a new server error: worth another try
     return Failure(kind, code, str(details.get("Message", ""))[:_MAX_MESSAGE_CHARACTERS])
 
 
@@ -196,10 +218,10 @@ def _unanswered(kind: FailureClass, error: Exception) -> Failure:
 
 
 def _modules_passed(error: Exception) -> set[str]:
-    """Names of the modules whose frames the exception has left: botocore raises Python's own errors, too.
+    """Names of the modules in the exception's traceback: botocore raises Python's own errors, too.
 
-    Credentials that have expired as soon as they are fetched are a bare RuntimeError; a `credential_process`
-    that prints no JSON is a ValueError, one that does not exist is a FileNotFoundError.
+    Credentials that are expired when they are fetched are a RuntimeError; a `credential_process` that prints
+    no JSON is a ValueError, and one that does not exist a FileNotFoundError.
     """
     frames = traceback.walk_tb(error.__traceback__)
     return {str(frame.f_globals.get("__name__", "")) for frame, _ in frames}

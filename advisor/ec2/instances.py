@@ -1,4 +1,4 @@
-"""An EC2 instance, as far as we look at it."""
+"""An EC2 instance, as far as the advisor uses it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from advisor.ec2.tags import INTENT_TAG, NODE_TAG, as_mapping, node_of
 from advisor.model.advice import Capacity
 
-# A stopped or hibernated instance runs no job: for us it is gone (F21). It still costs money.
+# A stopped or hibernated instance runs no job, so it counts as gone (F21). It still costs money.
 _ALIVE: Final = frozenset({"pending", "running"})
 _ENDED: Final = frozenset({"shutting-down", "terminated"})
 
@@ -20,24 +20,16 @@ class Instance:
 
     Attributes
     ----------
-    instance_id : str
-        The only thing it is recognised by.
-    state : str
-        EC2's word.
-    state_reason : str
-        EC2's code of why (``Server.SpotInstanceTermination``), empty while there is none.
+    state, state_reason : str
+        EC2's words, such as ``terminated`` and ``Server.SpotInstanceTermination``; the reason may be empty.
     node : str or None
-        Slurm's node name: the tags' word, else the journal's.
+        Slurm's node name, from the tags, else from the journal.
     has_node_tag : bool
-        Whether it has a tag with its own node's name (else one for its whole launch).
+        Whether it is tagged with its own node's name; else only with all node names of its launch.
     intent : str or None
-        Token of the launch.
+        Client token of its launch.
     option : Capacity
-        Spot or on-demand, from its life cycle.
-    instance_type, zone : str
-        Type and availability zone.
-    subnet_id : str or None
-        Subnet.
+        Spot or on-demand.
     private_ip : str
         Empty while unknown.
     launch_index : int
@@ -62,27 +54,27 @@ class Instance:
 
     @property
     def is_alive(self) -> bool:
-        """Running or about to."""
+        """Whether it is pending or running."""
         return self.state in _ALIVE
 
     @property
     def may_cost(self) -> bool:
-        """Alive or stopped: it costs money until it is terminated."""
+        """Whether it may cost money: a stopped one does until it is terminated."""
         return self.state not in _ENDED
 
     @property
     def is_gone(self) -> bool:
-        """Runs no job and never will."""
+        """Whether it runs no job any more."""
         return not self.is_alive
 
     @property
     def was_reclaimed(self) -> bool:
-        """EC2 took it back (F25: the class comes from the instance's state, not from a job's exit code)."""
+        """Whether EC2 interrupted it (F25: known from the instance's state, not from a job's exit code)."""
         return self.state_reason.startswith("Server.Spot")
 
 
 def as_instance(raw: Mapping[str, Any], *, node: str | None = None) -> Instance:
-    """Read one instance of an EC2 answer; `node` is the journal's word, for one whose tags do not say."""
+    """Read one instance of an EC2 answer; `node` is its node in the journal, for one without tags."""
     tags = as_mapping(raw.get("Tags", []))
     launched = raw.get("LaunchTime")
     launch_index = int(raw.get("AmiLaunchIndex", 0))

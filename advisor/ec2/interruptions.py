@@ -1,8 +1,8 @@
-"""What EC2 says about the end of instances: EventBridge by way of SQS, and spot requests as second source.
+"""Notices of interruptions: events of EventBridge from an SQS queue, and the status of spot requests.
 
-Notices come at least once, unordered, and now and then not at all (AWS promises no more): so they are told
-apart by instance and kind, and whatever the queue loses the poll finds. A rule of EventBridge sees the whole
-account: whoever acts on a notice looks first whether the instance is his.
+Events arrive at least once, in any order, and sometimes not at all (AWS promises no more). So a notice is
+identified by instance and kind, and the poll of spot requests finds what the queue has lost. A rule of
+EventBridge sees the whole account: before acting on a notice, check that the instance is the cluster's own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, Final
 import structlog
 
 from advisor.ec2.clients import client
-from advisor.ec2.errors import failure_of
+from advisor.ec2.errors import ask
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
 from advisor.model.settings import Ec2Settings
 
-_LONG_POLL_SECONDS: Final = 5  # a round must end soon when the service is stopped; a message ends it at once
+_LONG_POLL_SECONDS: Final = 5  # short, so that the service stops soon; a message ends the wait at once
 _MESSAGES: Final = 10  # SQS's limit
 _MAX_BODY: Final = 256 * 1024
 _RECEIVES_A_ROUND: Final = 20
@@ -34,11 +34,11 @@ _log = structlog.get_logger("advisor.ec2")
 
 
 class NoticeKind(enum.StrEnum):
-    """What EC2 says."""
+    """The kind of a notice."""
 
-    REBALANCE = "rebalance"  # more likely than others to be taken back
-    INTERRUPTION = "interruption"  # taken back, in two minutes or less
-    ENDED = "ended"  # no longer there
+    REBALANCE = "rebalance"  # the instance is more likely than others to be interrupted
+    INTERRUPTION = "interruption"  # EC2 ends it within two minutes
+    ENDED = "ended"  # it is terminated or stopped
 
 
 _KINDS: Final = {
@@ -51,16 +51,12 @@ _STATES_OF_THE_END: Final = frozenset({"shutting-down", "terminated", "stopping"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing EC2 said about one instance.
+    """One notice about one instance of the account.
 
     Attributes
     ----------
-    kind : NoticeKind
-        What.
-    instance_id : str
-        About which; may be anybody's.
     time : float
-        When EC2 said it, epoch seconds; 0 when it does not tell.
+        EC2's time of it, epoch seconds; 0 when unknown.
     source : str
         ``queue`` or ``poll``.
     """
@@ -73,14 +69,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message, to be deleted once it was acted upon, and what it says (None: nothing for us)."""
+    """A message of the queue, to be deleted once it was acted upon, and its notice (None: another event)."""
 
     receipt: str
     notice: Notice | None
 
 
 def parse(body: str) -> Notice | None:
-    """Read an event of EventBridge; None when it is none we know, or concerns no instance's end.
+    """Read an event of EventBridge; None when it is not about the end of an instance.
 
     Examples
     --------
@@ -104,16 +100,14 @@ def parse(body: str) -> Notice | None:
 
 
 class Interruptions:
-    """Both sources of notices. Used by one thread.
+    """Both sources of notices; without ``ec2.interruption_queue_url`` only spot requests. Used by one thread.
 
     Parameters
     ----------
-    settings : Ec2Settings
-        ``interruption_queue_url``: without it only spot requests are looked at.
     cluster : str
-        Owner tag of the spot requests.
+        Value of the spot requests' cluster tag.
     connect : callable
-        Makes clients; tests have an EC2 of their own.
+        Makes clients.
     """
 
     def __init__(self, settings: Ec2Settings, cluster: str, *, connect: Callable[..., Any] = client) -> None:
@@ -131,17 +125,11 @@ class Interruptions:
 
     @property
     def has_queue(self) -> bool:
-        """Whether there is a queue to wait for."""
+        """Whether the site has a queue."""
         return bool(self._settings.interruption_queue_url)
 
     def receive(self) -> list[Received]:
-        """Wait for messages, a few seconds at most.
-
-        Raises
-        ------
-        AdvisorError
-            The queue can't be read.
-        """
+        """Wait at most five seconds for messages; raises AdvisorError when the queue cannot be read."""
         found: list[Received] = []
         wait = _LONG_POLL_SECONDS
         for _ in range(_RECEIVES_A_ROUND):
@@ -155,16 +143,13 @@ class Interruptions:
             found += [Received(item["ReceiptHandle"], parse(item.get("Body", ""))) for item in messages]
             if len(messages) < _MESSAGES:
                 break
-            wait = 0  # there were more at once: take them, but wait for no further ones
+            wait = 0  # there may be more: take them without waiting
         return found
 
-    def done(self, received: Sequence[Received]) -> None:
-        """Delete messages; one that stays comes again, which is harmless.
+    def delete(self, received: Sequence[Received]) -> None:
+        """Delete messages; one that remains arrives again, which is harmless.
 
-        Raises
-        ------
-        AdvisorError
-            The queue can't be reached.
+        Raises AdvisorError when the queue cannot be reached.
         """
         for start in range(0, len(received), _MESSAGES):
             entries = [
@@ -178,12 +163,9 @@ class Interruptions:
                 _log.warning("queue.not_deleted", code=failed.get("Code"))
 
     def poll(self) -> list[Notice]:
-        """Ask what became of our spot requests: the second source, whatever happened to the messages (F24).
+        """Notices from the status of the cluster's spot requests (F24).
 
-        Raises
-        ------
-        AdvisorError
-            They can't be read to the end.
+        Raises AdvisorError when they cannot be read completely.
         """
         owner = {CLUSTER_TAG: self._cluster}
         filters = [
@@ -202,13 +184,7 @@ class Interruptions:
 
     def _ask(self, operation: str, **request: Any) -> Any:
         service = self._ec2 if operation.startswith("describe_") else self._sqs
-        try:
-            return getattr(service, operation)(**request)
-        except Exception as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            raise failure.as_error() from error
+        return ask(lambda: getattr(service, operation)(**request))
 
 
 def _notice_of_request(row: Mapping[str, Any]) -> Notice | None:

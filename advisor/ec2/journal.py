@@ -1,7 +1,7 @@
-"""What was about to be done, written before it is done (docs/designs/0001, rule 3).
+"""The journal of launches: each intent is on disk before EC2 is called (docs/designs/0001, rule 3).
 
-An append-only file of JSON lines, flushed to disk before each call that changes the world. After a crash at
-any point the open intents say which token to ask EC2 about; a half-written last line is ignored.
+It is an append-only file of JSON lines, synced before each launch. After a crash the open intents name the
+tokens to ask EC2 about; an incomplete last line is ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = structlog.get_logger("advisor.ec2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """One launch that is wanted.
+    """One launch call that is about to be made.
 
     Attributes
     ----------
@@ -43,18 +43,14 @@ class Intent:
         Node i is the instance with launch index i.
     option : Capacity
         Purchase option of the pool.
-    instance_type : str
-        Type asked for.
-    subnet_id : str or None
-        Subnet asked for.
-    wish : Capacity
-        What the advice was, from which fall-backs go on.
+    requested : Capacity
+        Purchase option of the advice.
     time : float
-        When it was written, seconds since the epoch.
+        Epoch seconds at which it was written.
     instances : mapping of node to instance id
-        What came of it; empty while unknown.
+        The launched instances; empty while unknown.
     done : bool
-        True when nothing is left to find out.
+        Whether the outcome is known.
     """
 
     token: str
@@ -62,21 +58,21 @@ class Intent:
     option: Capacity
     instance_type: str
     subnet_id: str | None
-    wish: Capacity
+    requested: Capacity
     time: float
     instances: Mapping[str, str]
     done: bool = False
 
 
 class Journal:
-    """All intents, newest state of each.
+    """All intents in their newest state.
 
     Parameters
     ----------
     path : Path
-        The file; its folder must exist. One that can't be read counts as empty.
+        The file; its folder must exist. A file that cannot be read counts as empty.
     now : callable
-        Wall clock, seconds since the epoch.
+        Wall clock, epoch seconds.
     """
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
@@ -89,14 +85,10 @@ class Journal:
         self._load()
 
     def next_generation(self) -> int:
-        """Give a number never given before: it makes tokens of new attempts new.
+        """A number that was never returned before, for the token of a new launch.
 
-        It grows also after a crash (it is on the disk) and after the file was lost (it is at least the time).
-
-        Raises
-        ------
-        TellAdmin
-            It can't be written.
+        It also grows after a crash, for it is on disk, and after a loss of the file, for it is at least the
+        time. Raises TellAdmin when it cannot be written.
         """
         with self._lock:
             self._generation = max(self._generation + 1, int(self._now()))
@@ -104,19 +96,13 @@ class Journal:
             return self._generation
 
     def intend(self, intent: Intent) -> None:
-        """Write an intent; returns when it is on the disk.
-
-        Raises
-        ------
-        TellAdmin
-            It can't be written: then nothing may be launched.
-        """
+        """Write an intent to disk; when that raises TellAdmin, nothing may be launched."""
         with self._lock:
             self._append({"event": "intent", **asdict(intent)})
             self._intents[intent.token] = intent
 
     def launched(self, token: str, instances: Mapping[str, str]) -> None:
-        """Record which instance each node got; the intent is done."""
+        """Record each node's instance; the intent is done."""
         with self._lock:
             intent = self._intents.get(token)
             if intent is None:
@@ -127,13 +113,13 @@ class Journal:
                 del self._intents[token]
 
     def refused(self, token: str, code: str) -> None:
-        """Record that nothing came of an intent; it need not be remembered."""
+        """Record that an intent launched nothing, and forget it."""
         with self._lock:
             if self._intents.pop(token, None) is not None:
                 self._append({"event": "refused", "token": token, "code": code})
 
     def forget(self, instance_ids: frozenset[str]) -> None:
-        """Drop instances that are gone for good from what the journal remembers."""
+        """Forget terminated instances."""
         with self._lock:
             for token, intent in list(self._intents.items()):
                 left = {node: i for node, i in intent.instances.items() if i not in instance_ids}
@@ -148,12 +134,12 @@ class Journal:
                 self._compact()
 
     def open_intents(self) -> list[Intent]:
-        """Intents of which the outcome is unknown, oldest first."""
+        """Intents whose outcome is unknown, oldest first."""
         with self._lock:
             return [intent for intent in self._intents.values() if not intent.done]
 
     def instances(self) -> dict[str, tuple[str, Intent]]:
-        """Every instance remembered: instance id to node and launch."""
+        """Instances that are not forgotten: instance id to node and launch."""
         with self._lock:
             return {
                 instance: (node, intent)
@@ -164,14 +150,14 @@ class Journal:
     def _append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, separators=(",", ":")) + "\n"
         try:
-            # a FIFO or a link in its place is an error, not something to wait for or to follow
+            # do not follow a link or wait for a FIFO in the file's place
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(self.path, flags, 0o666), "w", encoding="utf-8") as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            text = f"{self.path} can't be written ({error.strerror}): nothing is launched until it can"
+            text = f"{self.path} cannot be written ({error.strerror}): nothing is launched until it can"
             raise TellAdmin(text, code="ec2.journal") from error
         self._lines += 1
 
@@ -188,13 +174,13 @@ class Journal:
             _log.warning("journal.lines_ignored", file=str(self.path), lines=unreadable)
         if content and not content.endswith(b"\n"):
             with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:
-                file.write("\n")  # so that the next line does not join the torn one
+                file.write("\n")  # so that the next line does not join the incomplete one
 
     def _content(self) -> bytes:
-        """What the file says; one that can't be read is set aside.
+        """The file's content; a file that cannot be read is set aside.
 
-        Nothing is lost for good with it: instances say by their tags whose they are and which node, so at
-        worst one that EC2 does not list yet gets a double, which the reconciler ends.
+        Instances are found again by their tags. At worst, a node whose instance EC2 does not list yet gets a
+        second one, which the reconciler terminates.
         """
         try:
             return read_plain_file(self.path, _MAX_BYTES)
@@ -222,7 +208,7 @@ class Journal:
                 option=Capacity(record["option"]),
                 instance_type=record["instance_type"],
                 subnet_id=record["subnet_id"],
-                wish=Capacity(record["wish"]),
+                requested=Capacity(record["requested"]),
                 time=float(record["time"]),
                 instances=_instances(record["instances"]),
                 done=bool(record["done"]),
@@ -235,7 +221,7 @@ class Journal:
                 del self._intents[token]
 
     def _compact(self) -> None:
-        """Rewrite the file with what still matters; the old one stays if that fails."""
+        """Rewrite the file with the remembered intents only; the old file stays if that fails."""
         records = [
             {"event": "generation", "number": self._generation},
             *({"event": "intent", **asdict(intent)} for intent in self._intents.values()),
@@ -249,13 +235,7 @@ class Journal:
 
 
 def _names(found: Any) -> tuple[str, ...]:
-    """Node names of a line.
-
-    Raises
-    ------
-    ValueError
-        They are none.
-    """
+    """Node names of a line; raises ValueError where they are none."""
     if not isinstance(found, list) or not all(isinstance(n, str) and _NODE.fullmatch(n) for n in found):
         raise ValueError(found)
     return tuple(found)

@@ -1,21 +1,22 @@
-"""One launch call, repeated with the same token while EC2 says "not now" or says nothing.
+"""One RunInstances call, repeated with the same token while EC2 throttles it or does not answer.
 
-One attempt of botocore's, and this loop above it. Measured with 40 launches against EC2's request bucket
-(five, refilled two a second): none is lost in 53 requests; five tries in botocore's standard mode lose 3 to 6
-in over 100. A capacity error comes back at once instead of after nine seconds of repeating it (boto3 1.43).
+botocore makes one attempt, and the loop here repeats it. Measured with 40 launches against EC2's request
+bucket (five, refilled two a second): none is lost in 53 requests; five tries in botocore's standard mode lose
+3 to 6 in over 100. A capacity error returns at once and not after nine seconds of retries (boto3 1.43).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from advisor.ec2.errors import Failure, FailureClass, failure_of
+from advisor.ec2.errors import Failure, FailureClass, answer_or_failure
 from advisor.ec2.instances import Instance, as_instance
 
 _THROTTLED_TRIES: Final = 12  # about a minute and a half; EC2's launch bucket refills two calls a second
-_SERVER_TRIES: Final = 4  # then it's an outage: the hand-over is tried again later, others are not held up
+_SERVER_TRIES: Final = 4  # then it is an outage: this launch is tried again later, others need not wait
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _MAX_PAUSE_SECONDS: Final = 15.0
 
@@ -26,12 +27,10 @@ class Attempt:
 
     Attributes
     ----------
-    instances : tuple of Instance
-        What EC2 answered with.
     failure : Failure or None
         The last call's failure.
     is_certain : bool
-        False when instances may have been launched all the same: an answer was lost on the way.
+        False when an answer was lost, so that instances may have been launched although none are known.
     """
 
     instances: tuple[Instance, ...] = ()
@@ -49,7 +48,7 @@ class Launcher:
     sleep : callable
         Waits so many seconds.
     jitter : callable
-        A random number from 0 to 1: several clusters of one account must not knock in step.
+        Random number from 0 to 1, so that clusters of one account do not retry at the same moments.
     """
 
     def __init__(self, ec2: Any, *, sleep: Callable[[float], None], jitter: Callable[[], float]) -> None:
@@ -58,10 +57,10 @@ class Launcher:
         self._jitter = jitter
 
     def run_instances(self, request: Mapping[str, Any]) -> Attempt:
-        """Launch, at most once for all repetitions: they carry the same client token.
+        """Launch once: all repetitions carry the same client token.
 
-        A capacity or quota error of a repetition is certain: had an earlier one launched, EC2 would have
-        answered with its instances.
+        A capacity or quota error is certain: if an earlier call had launched instances, EC2 would have
+        answered the repetition with them.
         """
         pause = _FIRST_PAUSE_SECONDS
         calls = lost_answers = 0
@@ -77,14 +76,8 @@ class Launcher:
             self._sleep(pause * (0.75 + 0.5 * self._jitter()))
             pause = min(_MAX_PAUSE_SECONDS, 2 * pause)
         refused = failure.kind in (FailureClass.CAPACITY, FailureClass.QUOTA)
-        mismatch = failure.code == "IdempotentParameterMismatch"  # the token has been used: look what for
+        mismatch = failure.code == "IdempotentParameterMismatch"  # the token has been used for other nodes
         return Attempt(failure=failure, is_certain=refused or not (lost_answers or mismatch))
 
-    def _call(self, request: Mapping[str, Any]) -> tuple[Mapping[str, Any], Failure | None]:
-        try:
-            return self._ec2.run_instances(**request), None
-        except Exception as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            return {}, failure
+    def _call(self, request: Mapping[str, Any]) -> tuple[Any, Failure | None]:
+        return answer_or_failure(partial(self._ec2.run_instances, **request))

@@ -1,7 +1,7 @@
-"""What a node costs: read from EC2 now and then, kept on disk, and never forgotten because a read failed.
+"""Prices of nodes, read from EC2 from time to time and kept on disk.
 
-Three sources, each read on its own: the spot price history, the price list, the account's reserved instances.
-The last good answer of each stays in force, with its age; before the first one the settings hold.
+There are three sources: the spot price history, the price list, and the account's reserved instances. The
+last answer of each is used, however old, until the next one; before the first one, the settings' prices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeGuard
 import structlog
 
 from advisor.ec2.clients import client
-from advisor.ec2.errors import failure_of
+from advisor.ec2.errors import ask
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Ec2Settings
 
@@ -30,22 +30,14 @@ _log = structlog.get_logger("advisor.ec2")
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A price and when it was read.
-
-    Attributes
-    ----------
-    usd_per_hour : float
-        Dollars for one node and hour.
-    time : float
-        When it was read, seconds since the epoch; 0 for a price of the settings.
-    """
+    """A price per node and hour, and the epoch seconds at which it was read (0: from the settings)."""
 
     usd_per_hour: float
     time: float = 0.0
 
     @property
     def is_read(self) -> bool:
-        """Whether EC2 said it, and not the settings."""
+        """Whether the price is EC2's and not the settings'."""
         return self.time > 0.0
 
     def age_seconds(self, now: float) -> float:
@@ -55,16 +47,16 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Reserved instances of our type.
+    """Reserved instances of the site's instance type.
 
     Attributes
     ----------
     count : int
-        Instances paid for already.
+        Number of reserved instances.
     usd_per_hour : float
-        What one costs an hour whether it runs or not: its share of the payment in advance and its charges.
+        Cost of one per hour, whether it runs or not: its share of the advance payment, and its charges.
     time : float
-        When it was read, seconds since the epoch.
+        Epoch seconds at which this was read.
     """
 
     count: int
@@ -74,7 +66,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Last good answers: spot, on-demand, and reserved instances (None: never read)."""
+    """The last prices that were read; `reserved` None: never read."""
 
     spot: Quote
     on_demand: Quote
@@ -82,23 +74,21 @@ class Prices:
 
     @classmethod
     def of_settings(cls, settings: Ec2Settings) -> Prices:
-        """Prices of a site that has read none."""
+        """The settings' prices."""
         return cls(Quote(settings.spot_usd_per_hour), Quote(settings.on_demand_usd_per_hour))
 
 
 class PriceCache:
-    """Prices in force. Reading them costs nothing; refreshing them asks EC2.
-
-    Safe to be read by any thread; refreshed by one.
+    """The current prices: any thread may read them, one thread refreshes them from EC2.
 
     Parameters
     ----------
     settings : Ec2Settings
-        Which instance type, where; and the prices that hold until better ones were read.
+        Instance type, region, and the first prices.
     state : StateFile
-        Where the last good ones are kept. What was read for another type or region is not used.
+        Keeps the prices; those of another type or region are not used.
     now : callable
-        Wall clock, seconds since the epoch.
+        Wall clock, epoch seconds.
     """
 
     def __init__(self, settings: Ec2Settings, state: StateFile, now: Callable[[], float]) -> None:
@@ -108,7 +98,7 @@ class PriceCache:
         self._prices = _kept(state.read(), settings)
 
     @cached_property
-    def _ec2(self) -> Any:  # made when it is first asked: making one takes a quarter of a second
+    def _ec2(self) -> Any:  # made at its first use: that takes a quarter of a second
         return client("ec2", self._settings)
 
     @cached_property
@@ -117,30 +107,24 @@ class PriceCache:
 
     @property
     def prices(self) -> Prices:
-        """What is known now."""
+        """The current prices."""
         return self._prices
 
     def refresh_spot(self) -> None:
-        """Read the spot price.
+        """Read the spot price: the highest of the zones of ``ec2.subnet_ids``, so that caps hold in each.
 
-        The dearest of the zones nodes may start in, because a spending cap has to hold in each of them. A
-        type that is not to be had as spot has no price: the last known one stays.
-
-        Raises
-        ------
-        AdvisorError
-            It can't be read; the last good one stays.
+        The last price stays where EC2 has none for this type, or cannot be read (AdvisorError).
         """
         zones = self._zones()
         now = self._now()
         moment = datetime.fromtimestamp(now, UTC)
-        answer = _read(
+        answer = ask(
             lambda: self._pages(
                 "describe_spot_price_history",
                 "SpotPriceHistory",
                 InstanceTypes=[self._settings.instance_type],
                 ProductDescriptions=["Linux/UNIX"],
-                StartTime=moment,  # a window without length: the prices in force, each zone's last change
+                StartTime=moment,  # an empty interval returns each zone's current price
                 EndTime=moment,
             )
         )
@@ -155,10 +139,7 @@ class PriceCache:
     def refresh_on_demand(self) -> None:
         """Read the on-demand price of Linux on shared hardware from the price list.
 
-        Raises
-        ------
-        AdvisorError
-            It can't be read; the last good one stays.
+        When it cannot be read (AdvisorError), the last price stays.
         """
         wanted = {
             "instanceType": self._settings.instance_type,
@@ -169,7 +150,7 @@ class PriceCache:
             "capacitystatus": "Used",
         }
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
-        answer = _read(
+        answer = ask(
             lambda: list(
                 self._pricing.get_paginator("get_products")
                 .paginate(ServiceCode="AmazonEC2", Filters=filters)
@@ -180,18 +161,13 @@ class PriceCache:
         self._keep_quote("on_demand", found, self._now())
 
     def refresh_reserved(self) -> None:
-        """Read how many instances of our type are reserved, and for how much.
+        """Read the number and price of reserved instances of the site's type.
 
-        Instances reserved for a zone nodes do not start in are not counted, nor are those of another size
-        of the same family, although EC2 bills some of them flexibly.
-
-        Raises
-        ------
-        AdvisorError
-            They can't be read; the last good answer stays.
+        Those of zones in which no node starts are not counted, nor are those of another size of the family,
+        although EC2 bills some of them flexibly. When they cannot be read (AdvisorError), the last ones stay.
         """
         zones = self._zones()
-        answer = _read(
+        answer = ask(
             lambda: self._ec2.describe_reserved_instances(
                 Filters=[
                     {"Name": "state", "Values": ["active"]},
@@ -212,11 +188,11 @@ class PriceCache:
         self._keep(reserved=Reserved(count, usd / count if count else 0.0, self._now()))
 
     def _zones(self) -> frozenset[str]:
-        """Zones of our subnets; empty: any."""
+        """Zones of ``ec2.subnet_ids``; empty: any zone."""
         subnets = list(self._settings.subnet_ids)
         if not subnets:
             return frozenset()
-        answer = _read(lambda: self._ec2.describe_subnets(SubnetIds=subnets)["Subnets"])
+        answer = ask(lambda: self._ec2.describe_subnets(SubnetIds=subnets)["Subnets"])
         return frozenset(row["AvailabilityZone"] for row in answer)
 
     def _pages(self, operation: str, name: str, **request: Any) -> list[Mapping[str, Any]]:
@@ -224,15 +200,15 @@ class PriceCache:
         return [row for page in pages for row in page[name]]
 
     def _keep_quote(self, name: str, found: Iterable[float], now: float) -> None:
-        """Keep the dearest one that is a price at all."""
+        """Keep the highest of the valid prices."""
         dearest = max((usd for usd in found if _is_amount(usd)), default=None)
         if dearest is None:
             _log.warning("prices.none", option=name, instance_type=self._settings.instance_type)
         else:
             self._keep(**{name: Quote(dearest, now)})
 
-    def _keep(self, **news: Any) -> None:
-        self._prices = replace(self._prices, **news)
+    def _keep(self, **changes: Any) -> None:
+        self._prices = replace(self._prices, **changes)
         known = {
             name: asdict(value)
             for name in ("spot", "on_demand", "reserved")
@@ -246,7 +222,7 @@ def _what(settings: Ec2Settings) -> list[str]:
 
 
 def _kept(content: Mapping[str, Any], settings: Ec2Settings) -> Prices:
-    """What a state file holds, as far as it is of our type and makes sense."""
+    """Prices of a state file; the settings' prices for what it lacks or has for another type or region."""
     otherwise = Prices.of_settings(settings)
     if content.get("for") != _what(settings):
         return otherwise
@@ -279,19 +255,8 @@ def _is_amount(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value) and value > 0.0
 
 
-def _read(call: Callable[[], Any]) -> Any:
-    """Ask; what botocore raises becomes an error a caller acts on."""
-    try:
-        return call()
-    except Exception as error:
-        failure = failure_of(error)
-        if failure is None:
-            raise
-        raise failure.as_error() from error
-
-
 def _dollars(text: object) -> float:
-    """A number EC2 writes as text; NaN when it is none."""
+    """A price that EC2 writes as text; NaN when it is no number."""
     try:
         return float(str(text))
     except ValueError:
@@ -299,7 +264,7 @@ def _dollars(text: object) -> float:
 
 
 def _hourly_prices(product: Mapping[str, Any]) -> Iterable[float]:
-    """On-demand dollars an hour in one product of the price list."""
+    """On-demand prices in US dollars per hour of one product of the price list."""
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term.get("priceDimensions", {}).values():
             if dimension.get("unit") == "Hrs":

@@ -1,4 +1,4 @@
-"""What a launch tells its caller."""
+"""The result of a launch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ from advisor.ec2.pools import Pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """A node and the instance it got.
-
-    Attributes
-    ----------
-    node : str
-        Slurm's node name.
-    instance_id : str
-        EC2's id.
-    private_ip : str
-        May be empty for a moment after the launch: EC2 tells it later (F06).
-    pool : Pool
-        Where the instance came from.
-    """
+    """A node and its instance; `private_ip` may be empty for a moment after the launch (F06)."""
 
     node: str
     instance_id: str
@@ -34,16 +22,16 @@ class Launched:
 
 @dataclass(slots=True)
 class LaunchReport:
-    """What came of one `Fleet.resume`.
+    """The result of one `Fleet.resume`.
 
     Attributes
     ----------
     launched : list of Launched
         Nodes with an instance, including those that had one already.
     failed : dict of node to Failure
-        Nodes without one, and why.
+        Nodes without an instance, and why.
     parked : list of Failure
-        Purchase options closed by a quota just now: tell the admin, once.
+        Quota errors that have made a purchase option unavailable just now; the admin is told once.
     """
 
     launched: list[Launched] = field(default_factory=list)
@@ -52,12 +40,12 @@ class LaunchReport:
 
 
 def pool_of(item: Intent | Instance) -> Pool:
-    """Pool of a launch or of an instance."""
+    """The pool of a launch or of an instance."""
     return Pool(option=item.option, instance_type=item.instance_type, subnet_id=item.subnet_id)
 
 
 def as_launched(instance: Instance) -> Launched:
-    """An instance that a node has already, as if it had been launched now."""
+    """A node's existing instance, as part of a report."""
     return Launched(
         node=instance.node or "",
         instance_id=instance.instance_id,

@@ -1,4 +1,4 @@
-"""The RunInstances request of an intent: a function of intent and settings alone, so it can be repeated."""
+"""The RunInstances request of an intent; it depends on intent and settings only, so it can be repeated."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import Ec2Settings
 
-# Version 2 only: a request that a job was tricked into making must not reach the role's credentials.
+# IMDSv2 only: a forged request from a job must not reach the instance role's credentials.
 _METADATA: Final = {"HttpTokens": "required", "HttpEndpoint": "enabled", "InstanceMetadataTags": "enabled"}
 
 
 def user_data(settings: Ec2Settings) -> str:
-    """What cloud-init runs; empty when the site sets none.
+    """The site's user data for cloud-init; empty when ``ec2.user_data_file`` is not set.
 
     Raises
     ------
     TellAdmin
-        The file can't be read: nothing is launched that could not boot.
+        The file cannot be read.
     """
     path = settings.user_data_file
     if path is None:
@@ -37,13 +37,13 @@ def user_data(settings: Ec2Settings) -> str:
 def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -> dict[str, Any]:
     """Arguments of RunInstances.
 
-    Everything that is made is tagged in the call: the least-privilege policy (docs/iam.md) allows a launch
-    only if each instance, volume, network interface and spot request carries the owner's tag.
+    The least-privilege policy (docs/iam.md) allows a launch only if the call tags each instance, volume,
+    network interface and spot request with the cluster's name.
 
     Raises
     ------
     TellAdmin
-        The user data can't be read.
+        The user data cannot be read.
     """
     spot = intent.option is Capacity.SPOT
     owner = [{"Key": CLUSTER_TAG, "Value": cluster}, {"Key": INTENT_TAG, "Value": intent.token}]
@@ -53,7 +53,7 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
     request: dict[str, Any] = {
         "ImageId": settings.image_id,
         "InstanceType": intent.instance_type,
-        "MinCount": 1,  # some are better than none: the others come from the next pool
+        "MinCount": 1,  # if the pool has too few instances, the others come from the next pool
         "MaxCount": len(intent.nodes),
         "ClientToken": intent.token,
         "TagSpecifications": [

@@ -1,9 +1,8 @@
-"""The tags an instance is launched with, and what they say about it.
+"""The tags of instances: their cluster, their launch, and their node.
 
-All are set by the launch call itself, so there is no moment at which an instance of ours has none: they
-prove the owner, name the launch, and say which node each instance is. One RunInstances call gives all its
-instances the same tags; they are told apart by the launch index, which EC2 numbers from 0 within a call and
-an instance can read in its own metadata. So the node is known without a second call, whatever crashes.
+The launch call sets them, so no instance of the advisor is ever without them. One RunInstances call gives all
+its instances the same tags; the launch index, which EC2 counts from 0 within a call and an instance can read
+in its metadata, says which of the launch's nodes an instance is. So no second call is needed to name them.
 """
 
 from __future__ import annotations
@@ -17,25 +16,17 @@ from advisor.slurm.node_sets import expand, fold
 CLUSTER_TAG: Final = "advisor:cluster"
 INTENT_TAG: Final = "advisor:intent"
 NODE_TAG: Final = "advisor:node"
-"""The node of an instance that was launched alone, or was named afterwards."""
+"""The node of an instance that was launched alone or tagged afterwards."""
 NODES_TAG: Final = "advisor:nodes"
-"""Nodes of a whole launch, folded (``burst[1-500]``); number i is the one with launch index i."""
+"""Nodes of a whole launch, folded (``burst[1-500]``); node i is the instance with launch index i."""
 
 _MAX_VALUE: Final = 256  # EC2's limit of a tag's value
 
 
 def batches(nodes: Iterable[str], largest: int) -> list[tuple[str, ...]]:
-    """Split nodes into launches: each at most `largest`, its names short enough for one tag.
+    """Split nodes into launches of at most `largest`, whose folded names fit into one tag.
 
-    Returns
-    -------
-    list of tuple of str
-        Every node once, in the order in which `NODES_TAG` expands.
-
-    Raises
-    ------
-    BadInput
-        A name is not a node's.
+    Nodes are in the order in which `NODES_TAG` expands. Raises BadInput where a name is no node name.
     """
     stack = [expand(fold(nodes))]
     done = []
@@ -54,7 +45,7 @@ def batches(nodes: Iterable[str], largest: int) -> list[tuple[str, ...]]:
 
 
 def node_tags(nodes: tuple[str, ...]) -> list[dict[str, str]]:
-    """Tag that tells which nodes a launch is for."""
+    """The tag that names the nodes of a launch."""
     if len(nodes) == 1:
         return [{"Key": NODE_TAG, "Value": nodes[0]}]
     return [{"Key": NODES_TAG, "Value": fold(nodes)}]
@@ -66,17 +57,17 @@ def as_mapping(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def has_tags(raw: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
-    """Whether something that EC2 lists carries exactly these tags, letter by letter."""
+    """Whether a resource in EC2's answer has exactly these tags."""
     found = as_mapping(raw.get("Tags") or ())
     return all(found.get(name) == value for name, value in tags.items())
 
 
 def node_of(tags: Mapping[str, str], launch_index: int) -> str | None:
-    """Node an instance was launched for; None when its tags do not say."""
+    """Node of an instance; None when its tags do not name it."""
     if tags.get(NODE_TAG):
         return tags[NODE_TAG]
     try:
         nodes = expand(tags.get(NODES_TAG, ""))
-    except BadInput:  # somebody else's hand
+    except BadInput:  # edited by hand
         return None
     return nodes[launch_index] if launch_index < len(nodes) else None

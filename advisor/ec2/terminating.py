@@ -1,16 +1,17 @@
-"""Ending instances in batches; one bad id fails a whole batch of EC2's, so a failed batch is split (F08)."""
+"""Terminate instances in batches; one bad id fails a whole call, so a failed batch is split (F08)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from advisor.ec2.errors import Failure, FailureClass, failure_of
+from advisor.ec2.errors import FailureClass, answer_or_failure
 
 _BATCH: Final = 1000  # EC2's limit
-# Errors about single ids. Others (no permission, no credentials) are the same for every part of the batch.
+# Errors about single ids. Others (no permission, no credentials) would fail every part of the batch.
 _ABOUT_ONE: Final = frozenset(
     {"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "OperationNotPermitted"}
 )
@@ -19,31 +20,24 @@ _log = structlog.get_logger("advisor.ec2")
 
 
 def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Terminate instances, as many as can be.
-
-    Parameters
-    ----------
-    ec2 : botocore client
-        Repeats throttled calls itself; terminating twice is harmless.
-    instance_ids : sequence of str
-        Ids; doubles count once.
+    """Terminate as many of these instances as EC2 accepts; terminating one twice is harmless.
 
     Returns
     -------
-    going : list of str
-        Ids that EC2 took.
+    terminated : list of str
+        Ids that EC2 accepted.
     unknown : list of str
-        Ids that EC2 does not know: gone for good, or so young that it does not know them yet (F06).
+        Ids that EC2 does not know: gone for good, or so new that EC2 does not list them yet (F06).
     """
     ids = list(dict.fromkeys(instance_ids))
     stack = [ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH)]
-    going: list[str] = []
+    terminated: list[str] = []
     unknown: list[str] = []
     while stack:
         batch = stack.pop()
-        failure = _terminate_batch(ec2, batch)
+        _, failure = answer_or_failure(partial(ec2.terminate_instances, InstanceIds=batch))
         if failure is None:
-            going += batch
+            terminated += batch
         elif len(batch) > 1 and failure.code in _ABOUT_ONE:
             middle = len(batch) // 2
             stack += [batch[:middle], batch[middle:]]
@@ -51,15 +45,4 @@ def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[st
             unknown += batch
         else:
             _log.warning("terminate.failed", code=failure.code, instances=batch[:20], number=len(batch))
-    return going, unknown
-
-
-def _terminate_batch(ec2: Any, batch: list[str]) -> Failure | None:
-    try:
-        ec2.terminate_instances(InstanceIds=batch)
-    except Exception as error:
-        failure = failure_of(error)
-        if failure is None:
-            raise
-        return failure
-    return None
+    return terminated, unknown

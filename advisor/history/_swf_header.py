@@ -1,10 +1,10 @@
-"""What a log in Standard Workload Format says about itself, in the comments before its first job."""
+"""The header of a log in Standard Workload Format: the comments before its first job."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -14,43 +14,28 @@ from advisor.model.errors import BadInput
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*(.*)")
 _FIRST_NUMBER = re.compile(r"[+-]?\d{1,15}")
-_NAMED_NUMBER = re.compile(r"(-?\d{1,9})\s+(.*)")
 _MAX_COMMENTS = 10_000
-_MAX_HEADER_BYTES = 16 * 1024 * 1024  # a longer one is none: blank lines, or a text without line ends
-MAX_COMMENT_CHARACTERS = 1000
+_MAX_HEADER_BYTES = 16 * 1024 * 1024
+_MAX_COMMENT_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwfHeader:
-    """What a log says about itself.
+    """The fields of the header that are used; 0 means unknown.
 
     Attributes
     ----------
     unix_start_time : float
-        Epoch seconds of time 0; 0 when unknown.
+        Epoch seconds of the log's time 0.
     utc_offset_seconds : float
-        The site's offset from UTC in winter (``TimeZone``, else ``TimeZoneString``); 0 when unknown.
-    time_zone : str or None
-        ``TimeZoneString``, e.g. ``Europe/Stockholm``.
-    max_processors, max_nodes : int
-        Size of the machine; 0 when unknown. ``1664 (72, 1368, 224)`` counts as its first number.
-    computer : str or None
-        As written.
-    queues, partitions : dict of int to str
-        Names of the queue and partition numbers.
-    comments : tuple of str
-        Every comment line before the first job, without its ``;``.
+        The site's offset from UTC in winter, from ``TimeZone``, else ``TimeZoneString``.
+    max_processors : int
+        Size of the machine; ``1664 (72, 1368, 224)`` counts as its first number.
     """
 
     unix_start_time: float = 0.0
     utc_offset_seconds: float = 0.0
-    time_zone: str | None = None
     max_processors: int = 0
-    max_nodes: int = 0
-    computer: str | None = None
-    queues: dict[int, str] = field(default_factory=dict)
-    partitions: dict[int, str] = field(default_factory=dict)
-    comments: tuple[str, ...] = ()
 
 
 def read_header(path: str | Path) -> SwfHeader:
@@ -59,7 +44,7 @@ def read_header(path: str | Path) -> SwfHeader:
     Raises
     ------
     BadInput
-        The file cannot be read or is compressed in a way that is not gzip.
+        The file cannot be read, or is compressed but not with gzip.
     """
     path = Path(path)
     _refuse_what_cannot_be_read_twice(path)
@@ -72,7 +57,7 @@ def read_header(path: str | Path) -> SwfHeader:
 
 
 def _beginning(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """As much of a file as may be its header."""
+    """The first 16 MiB of a file, in which its header must be."""
     bytes_left = _MAX_HEADER_BYTES
     for block in blocks:
         yield block
@@ -82,7 +67,7 @@ def _beginning(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _refuse_what_cannot_be_read_twice(path: Path) -> None:
-    """A log is read once for its header and once for its jobs; a pipe would wait, or begin in the middle."""
+    """A log is read once for its header and once for its jobs, which a pipe does not allow."""
     try:
         is_plain = path.is_file() or not path.exists()
     except OSError as error:
@@ -101,33 +86,20 @@ def _take_comment(line: bytes, comments: list[str]) -> bool:
     text = line.decode("utf-8", "replace").strip()
     if not text.startswith(";") or len(comments) >= _MAX_COMMENTS:
         return False
-    comments.append(text.lstrip(";").rstrip()[:MAX_COMMENT_CHARACTERS])
+    comments.append(text.lstrip(";").rstrip()[:_MAX_COMMENT_CHARACTERS])
     return True
 
 
 def _header_of(comments: list[str]) -> SwfHeader:
     fields: dict[str, str] = {}
-    names: dict[str, dict[int, str]] = {"Queue": {}, "Partition": {}}
     for comment in comments:
-        match = _FIELD.match(comment)
-        if not match:
-            continue
-        key, value = match[1], match[2].strip()
-        if key in names and (named := _NAMED_NUMBER.match(value)):
-            names[key].setdefault(int(named[1]), named[2].strip())
-        else:
-            fields.setdefault(key, value)
+        if match := _FIELD.match(comment):
+            fields.setdefault(match[1], match[2].strip())
     start = _number(fields.get("UnixStartTime"))
     return SwfHeader(
         unix_start_time=float(start) if 0 < start < 1e11 else 0.0,
         utc_offset_seconds=_utc_offset(fields, start),
-        time_zone=fields.get("TimeZoneString") or None,
         max_processors=max(0, _number(fields.get("MaxProcs"))),
-        max_nodes=max(0, _number(fields.get("MaxNodes"))),
-        computer=fields.get("Computer") or None,
-        queues=names["Queue"],
-        partitions=names["Partition"],
-        comments=tuple(comments),
     )
 
 
@@ -138,10 +110,10 @@ def _number(text: str | None) -> int:
 
 
 def _utc_offset(fields: dict[str, str], start: int) -> float:
-    """Offset from UTC in winter.
+    """Offset from UTC in winter, seconds.
 
-    ``TimeZone`` first although the archive calls it deprecated: the number is in the file, while a zone's
-    name means what this machine's zone data say, and a replay must give the same result everywhere.
+    The archive calls ``TimeZone`` deprecated, but it comes first here: it is a number, while the meaning of a
+    zone's name depends on this machine's zone data, and a replay must give the same result everywhere.
     """
     if "TimeZone" in fields:
         offset = _number(fields["TimeZone"])

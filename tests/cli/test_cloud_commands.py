@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.ec2.pools import Breakers, Pool
+from advisor.ec2.pools import Pool, UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
@@ -71,8 +71,10 @@ def report(tmp_path: Path) -> CloudReport:
     rig.cloud.budget.promise(
         [Wish(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
     )
-    breakers = Breakers(StateFile(tmp_path / "pools.json"), rig.hands.clock.wall)
-    breakers.failed(Pool(option=Capacity.SPOT, instance_type="c5.xlarge"), EMPTY_POOL.kind, EMPTY_POOL.code)
+    breakers = UnavailablePools(StateFile(tmp_path / "pools.json"), rig.hands.clock.wall)
+    breakers.mark_unavailable(
+        Pool(option=Capacity.SPOT, instance_type="c5.xlarge"), EMPTY_POOL.kind, EMPTY_POOL.code
+    )
     record = InterruptionRecord(StateFile(tmp_path / "interruptions.json"))
     record.interrupted([7], "i-burst3")
     return CloudReport(

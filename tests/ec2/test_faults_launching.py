@@ -81,7 +81,7 @@ def test_f02_capacity_returns_and_the_node_is_usable_without_an_admin(emulator, 
     assert emulator.calls("RunInstances") == []  # a closed pool costs no call
     clock.pass_by(2)
     assert [item.node for item in fleet.resume(["burst1"]).launched] == ["burst1"]
-    assert fleet.breakers.table() == {}
+    assert fleet.unavailable.unavailable() == {}
 
 
 def test_f02_a_pool_that_stays_empty_is_asked_less_often(emulator, start_fleet, clock):
@@ -105,7 +105,7 @@ def test_f03_a_throttled_call_is_repeated_and_marks_no_pool(emulator, fleet, clo
     emulator.faults([{**RUN, "times": 5, "error": {"code": "RequestLimitExceeded"}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert [item.pool.option for item in report.launched] == [Capacity.SPOT]
-    assert fleet.breakers.table() == {}
+    assert fleet.unavailable.unavailable() == {}
     assert len({call["token"] for call in emulator.calls("RunInstances")}) == 1
     assert clock.waited == sorted(clock.waited)
     assert len(clock.waited) == 5
@@ -116,7 +116,7 @@ def test_f03_throttling_without_end_is_for_later_and_marks_no_pool(emulator, fle
     emulator.faults([{**RUN, "error": {"code": "RequestLimitExceeded"}}])
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert report.failed["burst1"].kind is FailureClass.THROTTLED
-    assert fleet.breakers.table() == {}
+    assert fleet.unavailable.unavailable() == {}
     assert fleet.journal.open_intents() == []  # certainly nothing was launched
     emulator.faults([])
     assert fleet.resume(["burst1"], capacity_of=SPOT).launched
@@ -166,7 +166,7 @@ def test_f04_several_errors_and_no_instance_reach_the_next_pool(emulator, start_
     refusals = ["InsufficientInstanceCapacity", "Unsupported", "InsufficientFreeAddressesInSubnet"]
     emulator.faults([{**RUN, "times": 1, "error": {"code": code}} for code in refusals])
     assert fleet.resume(["burst1"]).failed["burst1"].code == refusals[-1]
-    assert len(fleet.breakers.table()) == 3
+    assert len(fleet.unavailable.unavailable()) == 3
 
 
 @pytest.mark.parametrize("code", ["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"])
@@ -181,8 +181,8 @@ def test_f05_a_quota_parks_the_option_and_tells_the_admin_once(emulator, start_f
     again = fleet.resume(["burst2"], capacity_of={"burst2": Capacity.SPOT})
     assert again.launched
     assert again.parked == []
-    assert not fleet.breakers.option_open(Capacity.SPOT, fleet.settings)
-    assert fleet.breakers.option_open(Capacity.ON_DEMAND, fleet.settings)
+    assert not fleet.unavailable.is_option_available(Capacity.SPOT, fleet.settings)
+    assert fleet.unavailable.is_option_available(Capacity.ON_DEMAND, fleet.settings)
 
 
 def test_f05_both_quotas_leave_on_premise(emulator, fleet):
@@ -200,7 +200,7 @@ def test_an_error_only_an_admin_can_mend_is_not_repeated(emulator, fleet):
     report = fleet.resume(["burst1"], capacity_of=SPOT)
     assert report.failed["burst1"].kind is FailureClass.ADMIN
     assert len(emulator.calls("RunInstances")) == 1
-    assert fleet.breakers.table() == {}
+    assert fleet.unavailable.unavailable() == {}
     assert fleet.journal.open_intents() == []
 
 

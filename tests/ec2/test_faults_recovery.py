@@ -293,9 +293,9 @@ def test_only_our_own_instances_are_seen_or_touched(emulator, start_fleet, ec2):
 
 def test_names_of_a_large_launch_follow(emulator, fleet):
     fleet.resume([f"burst{i}" for i in range(1, 131)])
-    assert fleet.name_unnamed() == 110
-    assert fleet.name_unnamed() == 10
-    assert fleet.name_unnamed() == 0
+    assert fleet.tag_unnamed() == 110
+    assert fleet.tag_unnamed() == 10
+    assert fleet.tag_unnamed() == 0
     tags = [item["tags"] for item in emulator.instances()]
     assert sorted(tag["Name"] for tag in tags) == sorted(f"burst{i}" for i in range(1, 131))
     assert all(tag["advisor:node"] == tag["Name"] for tag in tags)
@@ -324,10 +324,10 @@ def test_f12_an_instance_whose_node_was_asked_for_since_the_look_is_no_orphan(em
     clock.pass_by(HOUR)
     looked, orphans = clock.steady, fleet.instances()
     clock.pass_by(1.0)
-    fleet.asked_for(["burst1"])
-    assert fleet.collect(orphans, looked) == []
+    fleet.mark_requested(["burst1"])
+    assert fleet.terminate_orphans(orphans, looked) == []
     clock.pass_by(1.0)
-    assert fleet.collect(orphans, clock.steady) == [item.instance_id for item in orphans]
+    assert fleet.terminate_orphans(orphans, clock.steady) == [item.instance_id for item in orphans]
     assert alive(emulator) == []
 
 

@@ -45,7 +45,7 @@ def make_intent(option: Capacity) -> Intent:
         option=option,
         instance_type="c5.xlarge",
         subnet_id=None,
-        wish=option,
+        requested=option,
         time=0.0,
         instances={},
     )
@@ -63,7 +63,7 @@ def test_every_call_the_advisor_makes_is_allowed(
     fleet = start_fleet(**ours)
     fleet.resume(["burst1", "burst2"], capacity_of={"burst1": Capacity.SPOT})
     fleet.resume(["burst3", "burst4"])
-    fleet.name_unnamed()
+    fleet.tag_unnamed()
     fleet.recover(["burst1"])
     fleet.suspend(["burst1", "burst2", "burst3", "burst4"])
     prices = PriceCache(emulator.settings(**ours), StateFile(tmp_path / "prices.json"), lambda: 1.0e9)

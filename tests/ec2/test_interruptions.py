@@ -79,7 +79,7 @@ def test_a_reclaim_is_heard_from_the_queue(emulator: Ec2Emulator, fleet: Fleet) 
     heard: list[NoticeKind] = []
     while NoticeKind.ENDED not in heard:
         received = source.receive()
-        source.done(received)
+        source.delete(received)
         heard += [item.notice.kind for item in received if item.notice is not None]
     assert heard[:2] == [NoticeKind.REBALANCE, NoticeKind.INTERRUPTION]
 

@@ -23,7 +23,7 @@ INTENT = Intent(
     option=Capacity.SPOT,
     instance_type="c5.xlarge",
     subnet_id=None,
-    wish=Capacity.SPOT,
+    requested=Capacity.SPOT,
     time=1.0,
     instances={},
 )
@@ -38,7 +38,7 @@ def forged(journal: Path, **changes: Any) -> None:
         "option": "on-demand",
         "instance_type": "c5.xlarge",
         "subnet_id": None,
-        "wish": "on-demand",
+        "requested": "on-demand",
         "time": 1.0,
         "instances": {},
         "done": True,

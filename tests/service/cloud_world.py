@@ -25,7 +25,7 @@ from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
-from advisor.ec2.pools import Breakers
+from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.files.state_file import StateFile
@@ -188,7 +188,7 @@ class CloudWorld(CloudRules):
         self.handovers = HandoverFolder(self.folder / "handover")
         self.handovers.prepare()
         self.journal = Journal(self.folder / "launches.jsonl", now=clock.wall)
-        self.breakers = Breakers(StateFile(self.folder / "pools.json"), clock.wall)
+        self.breakers = UnavailablePools(StateFile(self.folder / "pools.json"), clock.wall)
         self.fleet = Fleet(
             settings.ec2,
             CLUSTER,

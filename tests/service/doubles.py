@@ -93,7 +93,7 @@ class FakeFleet:
                 )
         return report
 
-    def asked_for(self, nodes: Iterable[str]) -> None:
+    def mark_requested(self, nodes: Iterable[str]) -> None:
         self.asked.append(("asked_for", tuple(nodes)))
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
@@ -102,7 +102,7 @@ class FakeFleet:
             raise self.error
         return [f"i-{node}" for node in nodes]
 
-    def collect(self, orphans: Sequence[Instance], _looked: float) -> list[str]:
+    def terminate_orphans(self, orphans: Sequence[Instance], _looked: float) -> list[str]:
         self.asked.append(("terminate", tuple(item.instance_id for item in orphans)))
         return [item.instance_id for item in orphans]
 
@@ -110,7 +110,7 @@ class FakeFleet:
         self.asked.append(("recover", tuple(sorted(wanted))))
         return []
 
-    def name_unnamed(self) -> int:
+    def tag_unnamed(self) -> int:
         return 0
 
     def instances(self) -> list[Instance]:

@@ -20,7 +20,7 @@ import structlog
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
-from advisor.ec2.pools import Breakers
+from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.files.state_file import StateFile
 from advisor.model import Mode
@@ -138,7 +138,7 @@ class StabilityWorld:
         self.cloud = CloudRecord(folder / "cloud.json", clock)
         self.folder = HandoverFolder(folder / "handover")
         self.folder.prepare()
-        breakers = Breakers(StateFile(folder / "pools.json"), clock.wall)
+        breakers = UnavailablePools(StateFile(folder / "pools.json"), clock.wall)
         order = PoolOrder()
         self.fleet = Fleet(
             settings.ec2,
@@ -174,7 +174,7 @@ class StabilityWorld:
             knowledge=self.knowledge,
             budget=self.cloud.budget,
             state=StateFile(folder / "acquirer.json"),
-            closed=breakers.table,
+            closed=breakers.unavailable,
             protected=lambda: self.cloud.protected,
             **shared,
         )

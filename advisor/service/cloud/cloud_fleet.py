@@ -1,4 +1,4 @@
-"""What the loops ask of EC2: tests have a fleet of their own."""
+"""The interface to EC2 that the control loops use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.model.advice import Capacity
 
 
 class CloudFleet(Protocol):
-    """What the loops ask of :class:`advisor.ec2.fleet.Fleet`."""
+    """The methods of :class:`advisor.ec2.fleet.Fleet` that the loops use."""
 
     def resume(
         self,
@@ -20,33 +20,33 @@ class CloudFleet(Protocol):
         capacity_of: Mapping[str, Capacity] | None = None,
         refuse: Refuse | None = None,
     ) -> LaunchReport:
-        """Give every node an instance; repeating it is harmless."""
+        """Give each node one instance, also when it is called twice for a node."""
         ...
 
-    def asked_for(self, nodes: Iterable[str]) -> None:
-        """Slurm wants these nodes: what was seen of them before makes nothing an orphan."""
+    def mark_requested(self, nodes: Iterable[str]) -> None:
+        """Note that Slurm needs these nodes now: `terminate_orphans` spares their instances."""
         ...
 
     def suspend(self, nodes: Sequence[str]) -> list[str]:
         """Terminate the nodes' instances."""
         ...
 
-    def collect(self, orphans: Sequence[Instance], looked: float) -> list[str]:
-        """Terminate instances nobody claimed when Slurm was looked at (monotonic seconds)."""
+    def terminate_orphans(self, orphans: Sequence[Instance], polled: float) -> list[str]:
+        """Terminate instances that no node needed when Slurm was polled (monotonic seconds)."""
         ...
 
     def recover(self, wanted: Collection[str]) -> list[Launched]:
-        """Settle launches whose outcome is not known; nodes not wanted any more get nothing new."""
+        """Settle launches whose outcome is unknown; only wanted nodes may get new instances."""
         ...
 
-    def name_unnamed(self) -> int:
-        """Set missing name tags."""
+    def tag_unnamed(self) -> int:
+        """Set missing node tags; return how many were missing."""
         ...
 
     def instances(self) -> list[Instance]:
-        """All instances of ours."""
+        """All instances of the cluster."""
         ...
 
     def unlisted_nodes(self, listed: Sequence[Instance], /) -> frozenset[str]:
-        """Nodes launched so shortly ago that the list may not have their instances yet."""
+        """Nodes whose instances are so new that the list may not have them yet."""
         ...

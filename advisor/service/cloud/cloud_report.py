@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from advisor.ec2.instances import Instance
-from advisor.ec2.pools import Breakers, Pool, pools_for
+from advisor.ec2.pools import Pool, UnavailablePools, pools_for
 from advisor.ec2.reports import pool_of
 from advisor.model.advice import Capacity
 from advisor.model.bill import Rows
@@ -46,7 +46,7 @@ class CloudReport:
         Instances as EC2 last listed them.
     record : InterruptionRecord
         What EC2 said about their end.
-    breakers : Breakers or None
+    breakers : UnavailablePools or None
         Which pools are closed.
     view : SharedView
         Slurm's side.
@@ -68,7 +68,7 @@ class CloudReport:
         provision: ProvisionLoop,
         reconcile: ReconcileLoop,
         record: InterruptionRecord,
-        breakers: Breakers | None,
+        breakers: UnavailablePools | None,
         view: SharedView,
         prices: AskPrices,
         clock: Clock,
@@ -165,7 +165,7 @@ class CloudReport:
         found: dict[str, Pool] = {}
         for wish in (Capacity.RESERVED, Capacity.SPOT):
             found |= {pool.key: pool for pool in pools_for(wish, self._settings.ec2)}
-        closed = self._breakers.table() if self._breakers is not None else {}
+        closed = self._breakers.unavailable() if self._breakers is not None else {}
         boots = self._cloud.boot_times()
         instances = self._instances_by_pool(found)
         rows = []

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from advisor.ec2.instances import Instance
-from advisor.ec2.pools import Breakers
+from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
 from advisor.files.state_file import StateFile
 from advisor.model.bill import Rows
@@ -43,7 +43,7 @@ class CloudFeature(Feature):
         Launches and ends instances.
     spot : SpotParts or None
         What EC2 says about the end of instances; None: only its list of instances is read.
-    breakers : Breakers or None
+    breakers : UnavailablePools or None
         Which pools are closed.
     cache : PriceCache or None
         Asks EC2 for prices now and then.
@@ -68,7 +68,7 @@ class CloudFeature(Feature):
         slurm: SlurmBackend,
         fleet: CloudFleet,
         spot: SpotParts | None,
-        breakers: Breakers | None,
+        breakers: UnavailablePools | None,
         cache: PriceCache | None,
         prices: AskPrices,
         folder: HandoverFolder,

@@ -31,7 +31,7 @@ class NoticeSource(Protocol):
         """Wait a few seconds for messages."""
         ...
 
-    def done(self, received: Sequence[Received]) -> None:
+    def delete(self, received: Sequence[Received]) -> None:
         """Delete messages."""
         ...
 
@@ -97,7 +97,7 @@ class NoticeLoop:
                 if item.notice is not None
                 and (item.notice.kind is not NoticeKind.ENDED or item.notice.instance_id in ours)
             )
-            self._source.done(received)
+            self._source.delete(received)
 
     def poll(self) -> None:
         """Ask the second source, every half minute: notices are lost now and then (F24)."""

@@ -162,7 +162,7 @@ class ProvisionLoop:
         path, asked = waiting
         foreign = self._asked_nodes.foreign(asked)
         if foreign is None:
-            self._fleet.asked_for(asked.nodes)
+            self._fleet.mark_requested(asked.nodes)
             return False
         hand_over = replace(asked, nodes=tuple(node for node in asked.nodes if node not in foreign))
         refused = self._asked_nodes.refuse(asked, foreign) if foreign else ""
@@ -170,7 +170,7 @@ class ProvisionLoop:
             case "resume" if hand_over.nodes:
                 jobs = self._resumed_jobs.of(hand_over)
                 if jobs is None:
-                    self._fleet.asked_for(hand_over.nodes)
+                    self._fleet.mark_requested(hand_over.nodes)
                     return False
                 self._resume(hand_over, jobs)
             case "suspend":

@@ -37,6 +37,15 @@ _MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # 
 _PROTECTED_SECONDS: Final = 1800.0
 
 
+def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance | None) -> bool:
+    """Whether Slurm needs an instance no more.
+
+    Its node does not exist or is powered down, or another instance is its node's.
+    """
+    is_double = instance.node is not None and instance_of_node is not instance
+    return instance.is_alive and (node is None or node.power is NodePower.DOWN or is_double)
+
+
 class ReconcileLoop:
     """Looks for what hand-overs missed.
 
@@ -101,7 +110,7 @@ class ReconcileLoop:
             paid_since=paid_since,
         )
         self._addresses = Addresses(settings, slurm)
-        self._unclaimed_since: dict[str, float] = {}  # instance: monotonic seconds
+        self._orphans_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
         self._interruptions = interruptions
         self._protected_since: float | None = None  # monotonic seconds
@@ -124,7 +133,7 @@ class ReconcileLoop:
             Step("settle launches", self.settle_launches),
             Step("read instances", self.read_instances),
             Step("addresses", self.set_addresses),
-            Step("unclaimed instances", self.give_up_unclaimed),
+            Step("orphaned instances", self.terminate_orphans),
             Step("lost nodes", self.give_up_lost),
             Step("down nodes", self.mend_down),
             Step("misfit nodes", self.tell_misfits),
@@ -138,7 +147,7 @@ class ReconcileLoop:
         wanted = {node.name for node in nodes if node.power is NodePower.POWERING_UP}
         for launched in self._fleet.recover(wanted):
             log.info("cloud.recovered", node=launched.node, instance=launched.instance_id)
-        self._fleet.name_unnamed()
+        self._fleet.tag_unnamed()
 
     def read_instances(self) -> None:
         """All our instances; when EC2 cannot be read, the steps after this one see none and do nothing."""
@@ -167,11 +176,10 @@ class ReconcileLoop:
             and nodes[name].address != instance.private_ip
         )
 
-    def give_up_unclaimed(self) -> None:
-        """Terminate instances whose node Slurm calls powered down, or that have no node at all (F12).
+    def terminate_orphans(self) -> None:
+        """Terminate instances that have been orphans for the grace time (F12).
 
-        Only after the grace time, throughout which both sides have said the same. A node in another partition
-        is a node all the same: its instance has jobs.
+        A node in another partition counts, too: its instance may run jobs.
 
         Raises
         ------
@@ -180,12 +188,12 @@ class ReconcileLoop:
             slurm.conf says nothing about instances, and none is given up.
         """
         if not self.instances:
-            self._unclaimed_since.clear()
+            self._orphans_since.clear()
             return
-        looked = self._view.looked  # before the snapshot is taken: it may be a newer one
+        polled = self._view.looked  # before the snapshot is taken: it may be a newer one
         snapshot, nodes, alive = self._pairs()
         if not nodes:
-            self._unclaimed_since.clear()
+            self._orphans_since.clear()
             partition = self._settings.cluster.burst_partition
             raise TellAdmin(
                 f"{len(self.instances)} instances, and Slurm shows no node of partition {partition}: "
@@ -194,23 +202,17 @@ class ReconcileLoop:
             )
         everywhere = {node.name: node for node in snapshot.nodes}
         now = self._clock.monotonic()
-        unclaimed = set()
-        for instance in self.instances:
-            if not instance.is_alive:
-                continue
-            node = everywhere.get(instance.node or "")
-            is_double = instance.node is not None and alive.get(instance.node) is not instance
-            if node is None or node.power is NodePower.DOWN or is_double:
-                unclaimed.add(instance.instance_id)
-        self._unclaimed_since = {
-            instance_id: self._unclaimed_since.get(instance_id, now) for instance_id in unclaimed
+        self._orphans_since = {
+            item.instance_id: self._orphans_since.get(item.instance_id, now)
+            for item in self.instances
+            if is_orphan(item, everywhere.get(item.node or ""), alive.get(item.node or ""))
         }
         grace = self._settings.loops.orphan_grace_seconds
-        ripe = {i for i, since in self._unclaimed_since.items() if now - since >= grace}
-        if ripe:
-            log.warning("cloud.unclaimed", instances=sorted(ripe), looked_at=snapshot.time)
-            orphans = [item for item in self.instances if item.instance_id in ripe]
-            self.orphans_collected += len(self._fleet.collect(orphans, looked))
+        due = {i for i, since in self._orphans_since.items() if now - since >= grace}
+        if due:
+            log.warning("cloud.orphans", instances=sorted(due), snapshot_time=snapshot.time)
+            orphans = [item for item in self.instances if item.instance_id in due]
+            self.orphans_collected += len(self._fleet.terminate_orphans(orphans, polled))
 
     def give_up_lost(self) -> None:
         """Power down nodes whose instance EC2 has ended, which requeues their jobs (F19, F24).

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.decide.submission.waiting import has_gate
-from advisor.ec2.pools import Breakers
+from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache, Prices
 from advisor.files.state_file import StateFile
 from advisor.history.models import ModelStore
@@ -51,7 +51,7 @@ class Connections:
         Polled and changed by every loop.
     fleet : CloudFleet or None
         Launches and ends instances; None where ``ec2.image_id`` is empty.
-    breakers : Breakers or None
+    breakers : UnavailablePools or None
         Which pools the fleet leaves alone.
     prices : PriceCache or None
         What nodes cost; None: what the settings say.
@@ -69,7 +69,7 @@ class Connections:
 
     slurm: SlurmBackend
     fleet: CloudFleet | None = None
-    breakers: Breakers | None = None
+    breakers: UnavailablePools | None = None
     prices: PriceCache | None = None
     spot: SpotParts | None = None
     places: Placeholders | None = None
@@ -263,7 +263,7 @@ class Features:
             cloud=self.cloud,
             spot=connections.spot,
             pool_order=connections.pool_order,
-            closed_pools=lambda: () if breakers is None else breakers.table(),
+            closed_pools=lambda: () if breakers is None else breakers.unavailable(),
         )
 
     def _take_back(self) -> Feature | None:

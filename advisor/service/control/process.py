@@ -14,7 +14,7 @@ import structlog
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
-from advisor.ec2.pools import Breakers
+from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
 from advisor.files.state_file import StateFile
 from advisor.model.errors import AdvisorError, BadInput
@@ -52,7 +52,7 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     pool_order = PoolOrder()
     commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
     if settings.ec2.image_id:
-        breakers = Breakers(StateFile(settings.paths.state / "pools.json"), Clock().wall)
+        breakers = UnavailablePools(StateFile(settings.paths.state / "pools.json"), Clock().wall)
         journal = Journal(settings.paths.state / "launches.jsonl")
         fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=pool_order)
         spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))

@@ -248,7 +248,7 @@ class Control:
             "prices": price_table(self.prices(), self.clock.wall()),
             "hedge_budget": {},
             **dict.fromkeys(_OPTIONAL_FIELDS),
-            "closed_pools": breakers.table() if breakers is not None else {},
+            "closed_pools": breakers.unavailable() if breakers is not None else {},
             "loops": {name: health.summary() for name, health in self.health().items()},
         }
         for feature in self.features:
@@ -283,8 +283,8 @@ class Control:
         if breakers is None:
             return True, True
         return (
-            breakers.option_open(Capacity.SPOT, self.settings.ec2),
-            breakers.option_open(Capacity.ON_DEMAND, self.settings.ec2),
+            breakers.is_option_available(Capacity.SPOT, self.settings.ec2),
+            breakers.is_option_available(Capacity.ON_DEMAND, self.settings.ec2),
         )
 
     def _gauges(self) -> Gauges:

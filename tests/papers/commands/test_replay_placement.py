@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.history.swf import SwfHeader, write
+from advisor.history.swf import SwfHeader
 from advisor.model import BadInput, Job, JobOutcome
+from tests.history.swf_writer import write
 
 runner = CliRunner()
 

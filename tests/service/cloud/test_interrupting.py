@@ -51,7 +51,7 @@ class Source:
     def receive(self) -> list[Received]:
         return list(self.messages)
 
-    def done(self, received: Sequence[Received]) -> None:
+    def delete(self, received: Sequence[Received]) -> None:
         self.deleted += [item.receipt for item in received]
         self.messages = []
 

@@ -404,7 +404,7 @@ def test_without_any_burst_node_nothing_is_given_up_and_the_admin_told(rig: Rig)
         rig.look([make_node("on1")], others=False)
         rig.reconcile.read_instances()
         with pytest.raises(TellAdmin, match="burst"):
-            rig.reconcile.give_up_unclaimed()
+            rig.reconcile.terminate_orphans()
         rig.hands.pass_by(130.0)
     assert rig.fleet.of("terminate") == []
 
@@ -438,12 +438,12 @@ def test_f23_nothing_is_given_up_while_one_side_cannot_be_read(rig: Rig) -> None
     reconcile(rig)
     rig.hands.pass_by(1000.0)  # Slurm has not been seen since
     with pytest.raises(RetryLater):
-        rig.reconcile.give_up_unclaimed()
+        rig.reconcile.terminate_orphans()
     rig.look([make_node("burst1", "IDLE", "POWERED_DOWN")])
     rig.fleet.error = RetryLater("EC2 is away", code="ec2.server")
     with pytest.raises(RetryLater):
         rig.reconcile.read_instances()
-    rig.reconcile.give_up_unclaimed()
+    rig.reconcile.terminate_orphans()
     assert rig.fleet.of("terminate") == []
 
 

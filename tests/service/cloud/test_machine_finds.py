@@ -93,12 +93,14 @@ def absence_is_believed_from_the_list_alone(patch: Patch) -> None:
 
 
 def orphans_are_not_collected(patch: Patch) -> None:
-    patch.setattr(ReconcileLoop, "give_up_unclaimed", lambda _self: None)
+    patch.setattr(ReconcileLoop, "terminate_orphans", lambda _self: None)
 
 
 def orphans_are_collected_whatever_was_resumed_meanwhile(patch: Patch) -> None:
     patch.setattr(
-        Fleet, "collect", lambda self, orphans, _looked: self.terminate([o.instance_id for o in orphans])
+        Fleet,
+        "terminate_orphans",
+        lambda self, orphans, _polled: self.terminate([o.instance_id for o in orphans]),
     )
 
 
