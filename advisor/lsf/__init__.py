@@ -1,1 +1,1 @@
-"""What LSF has written down: finished jobs from ``lsb.acct``. Nothing here runs a command of LSF's."""
+"""Read finished jobs from LSF's ``lsb.acct`` files, without running LSF's commands."""

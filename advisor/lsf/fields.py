@@ -1,7 +1,7 @@
-"""The fields of one line of LSF's log files: blanks between them, strings in quotes, quotes inside doubled.
+"""Read the fields of one line of LSF's log files: separated by blanks, strings in quotes.
 
-What IBM's page on ``lsb.acct`` says of the form ("one record per line, the fields of a record are separated
-by blanks"); the doubled quotes, and more than one blank here and there, are what real files have.
+IBM's page on ``lsb.acct`` says "one record per line, the fields of a record are separated by blanks". Real
+files also have doubled quotes inside strings, and sometimes several blanks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-# possessive throughout: a line of nothing but quotes takes no longer than another one
+# possessive quantifiers: no line, e.g. one of quotes only, makes the match slow
 _QUOTED: Final = r'"[^"]*+(?:""[^"]*+)*+"'
 _WELL_FORMED: Final = re.compile(rf'(?:\s*+(?:{_QUOTED}(?!\S)|[^\s"]\S*+))*+\s*+')
 _TOKEN: Final = re.compile(rf"{_QUOTED}|\S+")
@@ -22,14 +22,14 @@ Value: TypeAlias = str | int | float
 
 
 class MalformedRecord(Exception):
-    """A line that is not the record it should be; the message says which field and why."""
+    """A line that is not the expected record; the message says which field, and why."""
 
 
 class Layout(NamedTuple):
-    """Fields in a row: names and kinds (``s`` text, ``d`` whole, ``f`` number), made by :func:`layout`.
+    """Consecutive fields: names and kinds (``s`` text, ``d`` whole number, ``f`` number), see :func:`layout`.
 
-    ``forms`` has one letter for each, ``s`` in quotes and ``n`` bare; ``wanted`` those that are not left out,
-    each with its place.
+    ``forms`` has one letter per field: ``s`` in quotes, ``n`` bare. ``wanted`` are the fields that are read,
+    each with its position.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -38,17 +38,12 @@ class Layout(NamedTuple):
 
 
 class Fields:
-    """The fields of a line, taken one after the other by their kind.
-
-    Parameters
-    ----------
-    line : str
-        Without its line end.
+    """The fields of a line (without its line end), taken one after the other by their kind.
 
     Raises
     ------
     MalformedRecord
-        A quote has no end, or is followed by something other than a blank.
+        A quote has no end, or no blank follows it.
 
     Examples
     --------
@@ -65,7 +60,7 @@ class Fields:
         self._next = 0
 
     def __len__(self) -> int:
-        """How many fields are left."""
+        """Number of fields that have not been taken."""
         return len(self._found) - self._next
 
     def text(self, name: str) -> str:
@@ -90,43 +85,43 @@ class Fields:
         return float(token)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Take a count and as many strings in quotes."""
+        """Take a count, and that many strings in quotes."""
         count = self.whole(f"number of {name}")
         if not 0 <= count <= len(self):
             raise MalformedRecord(f"{count} {name}, but {len(self)} fields are left")
         return tuple(self.text(name) for _ in range(count))
 
     def word(self, name: str) -> str:
-        """Take a name, in quotes or (as LSF 9 writes hosts' names here and there) without."""
+        """Take a name in quotes, or without them, as LSF 9 writes some host names."""
         token = self._take(name)
         if _REAL.fullmatch(token):
             raise self._unfit(name, "a name", token)
         return _unquoted(token) if token[0] == '"' else token
 
     def wholes(self, name: str) -> list[int]:
-        """Take all whole numbers up to the next field that is something else."""
+        """Take all whole numbers up to the next other field."""
         end = self._next
         while end < len(self._found) and _WHOLE.fullmatch(self._found[end]):
             end += 1
         return [self.whole(name) for _ in range(self._next, end)]
 
     def all_of(self, row: Layout) -> dict[str, Value]:
-        """Take a row of fields. Those named ``-`` are left out; only their form is looked at."""
+        """Take a row of fields; of those named ``-`` only the form is checked."""
         begin = self._next
         if self._forms[begin : begin + len(row.forms)] != row.forms:
-            self._say_which_does_not_fit(row)
+            self._raise_for_misfit(row)
         found: dict[str, Value] = {}
         for place, name, kind in row.wanted:
             token = self._found[begin + place]
             if kind == "s":
                 found[name] = _unquoted(token)
-            else:  # most of a record's fields come by here
+            else:
                 self._next = begin + place
                 found[name] = self.whole(name) if kind == "d" else self.real(name)
         self._next = begin + len(row.forms)
         return found
 
-    def _say_which_does_not_fit(self, row: Layout) -> None:
+    def _raise_for_misfit(self, row: Layout) -> None:
         take: dict[str, Callable[[str], Value]] = {"s": self.text, "d": self.whole, "f": self.real}
         for name, kind in row.fields:
             take[kind](name)
@@ -155,11 +150,11 @@ def _unquoted(token: str) -> str:
 
 
 def _words(name: str) -> str:
-    return "a field of no interest" if name == "-" else name.replace("_", " ")
+    return "an unused field" if name == "-" else name.replace("_", " ")
 
 
 def layout(text: str) -> Layout:
-    """Write a row of fields for :meth:`Fields.all_of` as ``"job_id:d user:s -:f"``."""
+    """The layout for :meth:`Fields.all_of` of a text such as ``"job_id:d user:s -:f"``."""
     row = tuple((name, kind) for name, _, kind in (word.partition(":") for word in text.split()))
     return Layout(
         fields=row,

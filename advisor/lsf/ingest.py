@@ -1,4 +1,4 @@
-"""From ``lsb.acct`` into the history: any number of times, from where it was left."""
+"""Add the jobs of ``lsb.acct`` to the history; each call continues where the last one ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from advisor.model.job import JobOutcome
 SOURCE: Final = "lsf"
 _BATCH_RUNS: Final = 10_000
 _MAX_FILES: Final = 2000
-"""Places kept of as many files; one that was forgotten is read again, and adds nothing."""
+"""Files whose position is kept; a file beyond them is read again, which adds nothing."""
 
 
 def ingest_lsb_acct(
@@ -33,18 +33,16 @@ def ingest_lsb_acct(
     memory_unit: MemoryUnit = "MB",
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Add the jobs of LSF's accounting. What was read before is not read again, whatever it is called now.
+    """Add the jobs of LSF's accounting; a file that was renamed since is not read again.
 
-    The runs of a requeued job become one outcome: submission, last start, restarts counted.
+    The runs of a requeued job become one outcome: submission, last start, number of restarts.
 
     Parameters
     ----------
     paths : sequence of Path
         Files (plain or gzip), or folders with ``lsb.acct``, ``lsb.acct.1``, ...
     source : str
-        Name of the cluster's jobs: one for each cluster.
-    malformed : {"skip", "refuse"}
-        What to do about malformed lines.
+        Name of the cluster's jobs in the history: one for each cluster.
     memory_unit : {"KB", "MB", "GB", "TB"}
         The site's ``LSF_UNIT_FOR_LIMITS``.
     progress : callable, optional
@@ -53,10 +51,10 @@ def ingest_lsb_acct(
     Raises
     ------
     BadInput
-        As :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`; what was
-        read before a fault stays.
+        See :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`; batches
+        that were added before stay.
     RetryLater
-        The database is locked or away; whole batches stay.
+        The database is locked or does not answer; batches that were added before stay.
     """
     places = _places(store.cursor(source))
     report = AcctReport()
@@ -91,7 +89,7 @@ def ingest_lsb_acct(
 
 
 def _remember_runs(store: HistoryStore, runs: list[EndedRun], source: str) -> list[JobOutcome]:
-    """Keep the runs that another one may follow, and count in each outcome those before it."""
+    """Store the runs that another run may follow, and count in each outcome the runs before it."""
     known = store.attempts([run.job_id for run in runs], source=source)
     ends: dict[tuple[int, float], set[float]] = {}
     for attempt in known:
@@ -122,7 +120,7 @@ def _remember_runs(store: HistoryStore, runs: list[EndedRun], source: str) -> li
 
 
 def _places(cursor: str | None) -> dict[str, Place]:
-    """Where each file was left; nothing when nobody understands the cursor."""
+    """Position in each file; none when the cursor cannot be read."""
     try:
         files = json.loads(cursor or "{}").get("files", {})
         return {str(name): Place(*_numbers(place)) for name, place in files.items()}

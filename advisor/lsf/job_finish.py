@@ -1,9 +1,9 @@
 """One ``JOB_FINISH`` record of ``lsb.acct``, of any release since LSF 5.
 
-Fields in the order of IBM's page "lsb.acct" (Spectrum LSF 10.1 configuration reference) but for the run
-limit (:mod:`advisor.lsf.run_limit`). Releases append: LSF 5.1 ends after the reservation, 7.06 after the
-job's description. So everything up to the array index must be there, what follows is read as far as it goes
-on as expected, and what a coming release appends is left alone.
+The fields are in the order of IBM's page "lsb.acct" (Spectrum LSF 10.1 configuration reference), except for
+the run limit (:mod:`advisor.lsf.run_limit`). Releases append fields: LSF 5.1 ends after the reservation, 7.06
+after the job's description. So the fields up to the array index are required, those after it are read as long
+as they are as expected, and fields of later releases are ignored.
 """
 
 from __future__ import annotations
@@ -40,29 +40,27 @@ _MAX_HOSTS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFinish:
-    """What a ``JOB_FINISH`` record says. None: the record ends before the field, or it is not understood.
+    """The fields of a ``JOB_FINISH`` record; None where the record ends before the field.
 
     Attributes
     ----------
     version : str
-        Of the log's format, e.g. ``"10.108"``.
-    event_time, submit_time, begin_time, start_time : int
-        When the job ended, was submitted, may begin at the earliest (0: at once), was dispatched last (0:
-        never); epoch seconds.
-    job_id, array_index : int
-        Id, and index in the array: 0 for a plain job, -1 for several elements killed before their start.
-    user_id, user, queue, project, application : int and str
-        As named.
+        Version of the log's format, e.g. ``"10.108"``.
+    event_time, submit_time, begin_time, start_time, requeue_time : int
+        Epoch seconds of the end, the submission, the earliest start (0: at once), the last dispatch (0:
+        never) and the last requeue (0: never).
+    array_index : int
+        Index in the array: 0 for a plain job, -1 for several elements killed before their start.
     options : int
         Bits of ``bsub``'s options (``SUB_*`` in lsbatch.h).
     processors, max_processors : int
         ``bsub -n``: the smallest and the largest number.
     resource_request, effective_resource_request : str
-        ``bsub -R``, and what became of it with the queue's.
+        ``bsub -R``, and its combination with the queue's.
     dependency, reservation, long_reservation, service_class, description : str
-        ``-w``, ``-U`` (a long one comes later), ``-sla``, ``-Jd``.
+        ``-w``, ``-U`` (long ones are in a later field), ``-sla``, ``-Jd``.
     asked_hosts, hosts : tuple of str
-        ``-m``; where it ran: a host once a slot, or ``4*hostA``.
+        ``-m``; the execution hosts: one entry per slot, or ``4*hostA``.
     status, exit_status, exit_info : int
         ``JOB_STAT_*`` bits (32 exit, 64 done), the wait status, the termination reason (``TERM_*``).
     host_factor : float
@@ -78,11 +76,9 @@ class JobFinish:
     run_limit_seconds : float
         ``-W``.
     running_seconds : int
-        In the state RUN: without the time it was suspended.
+        Time in the state RUN, without suspensions.
     allocated_slots : int
-        Slots it held at its end.
-    requeue_time : int
-        When it was requeued last; 0 never.
+        Slots at its end.
     """
 
     version: str
@@ -129,13 +125,7 @@ _NAMES: Final = frozenset(field.name for field in fields(JobFinish))
 
 
 def record_type(found: Fields) -> str:
-    """Take the record's type, which every line begins with.
-
-    Raises
-    ------
-    MalformedRecord
-        It begins with something else.
-    """
+    """Take the record's type; raises MalformedRecord when the line begins with something else."""
     name = found.text("record_type")
     if not (name.isascii() and name.replace("_", "").isalnum() and name.isupper()):
         raise MalformedRecord(f"{name[:40]!a} is no type of a record")
@@ -143,7 +133,7 @@ def record_type(found: Fields) -> str:
 
 
 def read_job_finish(found: Fields) -> JobFinish:
-    """Read what follows the record's type.
+    """Read the fields after the record's type.
 
     Raises
     ------
@@ -151,13 +141,13 @@ def read_job_finish(found: Fields) -> JobFinish:
         A field that every release has is missing or of another kind.
     """
     values: dict[str, Any] = {}
-    _read_what_every_release_has(found, values)
+    _read_common_fields(found, values)
     with suppress(MalformedRecord):
         _read_later_fields(found, values)
     return JobFinish(**{name: value for name, value in values.items() if name in _NAMES})
 
 
-def _read_what_every_release_has(found: Fields, values: dict[str, Any]) -> None:
+def _read_common_fields(found: Fields, values: dict[str, Any]) -> None:
     values.update(found.all_of(_SUBMISSION))
     values["asked_hosts"] = found.texts("asked hosts")
     values["hosts"] = found.texts("execution hosts")
@@ -169,14 +159,14 @@ def _read_what_every_release_has(found: Fields, values: dict[str, Any]) -> None:
 
 
 def _read_later_fields(found: Fields, values: dict[str, Any]) -> None:
-    """Each group of fields counts as soon as it is whole; what cannot be read ends it all."""
+    """Add each complete group of fields; raises MalformedRecord at the first one that cannot be read."""
     values.update(found.all_of(_MEMORY))
     values.update(found.all_of(_TERMINATION))
     for _ in range(_count(found, "submission extensions")):
         found.whole("key")
         found.text("value")
-    # By host: its name, four or five numbers (memory, swap, user and system time; since 9.1 a count more).
-    # Those of the last host run into the run limit, the flags and the average memory, which a string ends.
+    # For each host: its name, and four or five numbers (memory, swap, user and system time; since 9.1 also a
+    # count). Those of the last host are followed by run limit, flags and average memory, then by a string.
     numbers = _numbers_after_hosts(found)
     values["run_limit_seconds"] = choose_run_limit(*numbers, _ran(values))
     values.update(found.all_of(_AFTER_LIMIT))
@@ -199,7 +189,7 @@ def _numbers_after_hosts(found: Fields) -> tuple[int, int]:
     if not hosts:
         numbers = found.wholes("limit")
     if len(numbers) not in ((7, 8) if hosts else (3,)):
-        raise MalformedRecord("the run limit is not where it should be")
+        raise MalformedRecord("the run limit is not at its place")
     return numbers[-3], numbers[-2]
 
 
@@ -220,7 +210,7 @@ def _slots(hosts: tuple[str, ...]) -> int:
 
 
 def slots_and_host(text: str) -> tuple[int, str]:
-    """Tell ``4*hostA`` (``LSF_HPC_EXTENSIONS="SHORT_EVENTFILE"``) apart; a bare name is one slot.
+    """Slots and host of ``4*hostA`` (``LSF_HPC_EXTENSIONS="SHORT_EVENTFILE"``); a bare name is one slot.
 
     Examples
     --------

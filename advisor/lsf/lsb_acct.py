@@ -1,7 +1,7 @@
-"""``lsb.acct`` and its archives as files: found, put in order, read line by line from where one was.
+"""Find ``lsb.acct`` and its archives, and read them line by line from a position on.
 
-mbatchd renames ``lsb.acct`` to ``lsb.acct.1`` and counts up the older ones when it begins a new file, so that
-a file is told by its first record and not by its name.
+mbatchd renames ``lsb.acct`` to ``lsb.acct.1``, and so on, when it begins a new file. So a file is identified
+by its first record and not by its name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from advisor.model.errors import BadInput
 
 _NAME: Final = "lsb.acct"
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024  # a host name for each of 100,000 slots, twice
-_NOT_LSB_ACCT_AFTER: Final = 1000  # so many malformed lines before the first good one: some other file
+_NOT_LSB_ACCT_AFTER: Final = 1000  # malformed lines before the first good one: it is another kind of file
 _ONLY_IN_LSB_EVENTS: Final = "JOB_NEW"
 _MAX_PROBLEMS: Final = 20
 
 
 class Place(NamedTuple):
-    """How far a file has been read: bytes of its text, and lines."""
+    """How far a file has been read: bytes of its text, lines."""
 
     offset: int = 0
     line: int = 0
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AcctFile:
-    """A file with at least one whole record: its path, a hash of the first one and that one's time."""
+    """A file with at least one whole record, that record's hash, and its time in epoch seconds."""
 
     path: Path
     fingerprint: str
@@ -46,7 +46,7 @@ class AcctFile:
 
 @dataclass(slots=True)
 class AcctReport:
-    """What became of the lines that gave no run of a job.
+    """Counts of an ingestion.
 
     Attributes
     ----------
@@ -55,9 +55,9 @@ class AcctReport:
     others : Counter of str
         Records of other types.
     never_started, malformed, unended : int
-        Jobs killed in the queue; lines that were not understood; files whose last line has no end yet.
+        Jobs killed in the queue; lines that cannot be read; files whose last line is incomplete.
     problems : list of str
-        The first lines that were not understood, and why.
+        The first lines that cannot be read, and why.
     """
 
     finished: int = 0
@@ -69,14 +69,14 @@ class AcctReport:
 
 
 def find_files(paths: Sequence[Path]) -> list[AcctFile]:
-    """The files that are named, and all ``lsb.acct*`` of the folders that are: the oldest first.
+    """These files, and all ``lsb.acct*`` in these folders, oldest first.
 
-    Files without a whole record (mbatchd has just begun a new one) are left out.
+    Files without a whole record, such as one that mbatchd has just begun, are left out.
 
     Raises
     ------
     BadInput
-        A file cannot be read, or a folder has none.
+        A file cannot be read, or a folder has no ``lsb.acct``.
     """
     found: list[AcctFile] = []
     for path in paths:
@@ -117,7 +117,7 @@ def _identify(path: Path) -> AcctFile | None:
                 return None
             return AcctFile(path, hashlib.sha256(line.text).hexdigest()[:20], _time_of(line.text))
         if line.text.strip() and not line.text.startswith(b"#"):
-            # whatever it is, the reader says so with its line
+            # no record: the reader reports the line
             return AcctFile(path, hashlib.sha256(line.text).hexdigest()[:20], 0)
     return None
 
@@ -128,18 +128,12 @@ def _time_of(line: bytes) -> int:
 
 
 class AcctReader:
-    """The ended runs of one file, from a place on. Goes no further than is asked for.
+    """Iterates over the ended runs of one file, from a place on.
 
     Parameters
     ----------
-    file : AcctFile
-        From :func:`find_files`.
     place : Place
-        Where it was left; its beginning when the file is not what it was.
-    report : AcctReport
-        Counts what gives no run.
-    malformed : {"skip", "refuse"}
-        What to do about malformed lines.
+        Where to begin; the beginning is read if the file has changed before it.
     memory_unit : {"KB", "MB", "GB", "TB"}
         The site's ``LSF_UNIT_FOR_LIMITS``.
     progress : callable, optional
@@ -148,13 +142,13 @@ class AcctReader:
     Attributes
     ----------
     place : Place
-        Behind the line of the run that came last; at the end behind the last whole line.
+        End of the line of the last run; at the end, the end of the last whole line.
 
     Raises
     ------
     BadInput
-        While reading: the file cannot be read, is no ``lsb.acct``, or has a malformed line where that is
-        refused.
+        While reading: the file cannot be read, is no ``lsb.acct``, or (``malformed="refuse"``) has a
+        malformed line.
     """
 
     def __init__(
@@ -187,11 +181,11 @@ class AcctReader:
             run = self._run_in(line)
             if run is not None:
                 yield run
-        self._say_if_it_is_another_file()
+        self._refuse_other_files()
 
     def _lines_from_place(self) -> Iterator[_Line]:
         if self.place.offset:
-            # the byte before is the end of a line, or this is not the file that was read
+            # the byte before is a line end, unless this is not the file that was read
             blocks = iter_bytes(self._path, self._progress, skip=self.place.offset - 1)
             first = next(blocks, b"")
             if first.startswith(b"\n"):
@@ -240,31 +234,31 @@ class AcctReader:
             raise BadInput(
                 f"malformed line ({said})",
                 where=f"{self._path}, line {self.place.line}",
-                mend="Mend or remove the line, or have malformed lines skipped",
+                mend="Correct or remove the line, or have malformed lines skipped",
                 code="lsf.malformed",
             )
         self._report.malformed += 1
         if len(self._report.problems) < _MAX_PROBLEMS:
             self._report.problems.append(f"{self._path.name}, line {self.place.line}: {said}")
         if not self._good and self._rejected >= _NOT_LSB_ACCT_AFTER:
-            self._say_if_it_is_another_file()
+            self._refuse_other_files()
 
-    def _say_if_it_is_another_file(self) -> None:
+    def _refuse_other_files(self) -> None:
         if self._good or not (self._rejected or self._types[_ONLY_IN_LSB_EVENTS]):
             return
         if not self._rejected:
-            what, mend = "this is lsb.events", "Give lsb.acct, which is beside it"
+            what, mend = "this is lsb.events", "Give lsb.acct, which is in the same folder"
         elif self._types.total() > self._rejected:
-            return  # other types of records, and a few lines that are broken
+            return  # records of other types, and a few malformed lines
         else:
-            what = f"no record of lsb.acct ({self._first_rejected})"
+            what = f"this has no record of lsb.acct ({self._first_rejected})"
             mend = 'Give LSF\'s lsb.acct: its lines begin with "JOB_FINISH"'
         raise BadInput(what, where=str(self._path), mend=mend, code="lsf.not_lsb_acct")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line without its end (cut when it is too long), its length with it, and whether it has one."""
+    """A line without its line end (cut if it is too long), its full length, and whether it has a line end."""
 
     text: bytes
     bytes: int
@@ -272,7 +266,7 @@ class _Line:
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[_Line]:
-    """Cut blocks at line ends. A line without end is never held in memory."""
+    """Split blocks at line ends; an endless line does not fill the memory."""
     held, dropped = b"", 0
     for block in blocks:
         *whole, rest = (held + block).split(b"\n")

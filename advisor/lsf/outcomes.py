@@ -1,4 +1,4 @@
-"""From a ``JOB_FINISH`` record to a finished job."""
+"""Convert a ``JOB_FINISH`` record to a finished job."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from advisor.lsf.job_finish import JobFinish, slots_and_host
 from advisor.lsf.resource_request import MemoryUnit, read_resource_request
 from advisor.model.job import Job, JobOutcome, JobState
 
-# bits of the status and of bsub's options, as lsbatch.h has them
+# bits of the status and of bsub's options (lsbatch.h)
 _DONE: Final = 0x40
 _EXIT: Final = 0x20
 _RERUNNABLE: Final = 0x4000
 _INTERACTIVE: Final = 0x4000000
 
-# The numbers are those of IBM's page "Termination reasons displayed by bacct, bhist, and bjobs".
+# numbers of IBM's page "Termination reasons displayed by bacct, bhist, and bjobs"
 _STATE_OF_REASON: Final = (
     dict.fromkeys((5, 6, 12), JobState.TIMEOUT)  # run limit, deadline, CPU limit
     | dict.fromkeys((16, 20), JobState.OUT_OF_MEMORY)  # memory, swap
-    | dict.fromkeys((1, 34), JobState.PREEMPTED)  # preemption, the cloud took the host back
-    | dict.fromkeys((18, 19, 22), JobState.NODE_FAIL)  # RMS, LSF was away, node failure in Slurm
+    | dict.fromkeys((1, 34), JobState.PREEMPTED)  # preemption, interruption of a cloud host
+    | dict.fromkeys((18, 19, 22), JobState.NODE_FAIL)  # RMS, LSF was down; node failure in Slurm's terms
     # run window, load, without clean-up, checkpoint, owner, admin, bkill -b, removed, orphan
     | dict.fromkeys((2, 3, 8, 9, 13, 14, 15, 23, 26, 27), JobState.CANCELLED)
 )
 _REQUEUED: Final = frozenset({4, 10, 11, 30, 31})
-"""Another run follows: chunk member, requeued by owner, by admin, recalled, the cloud took the host back."""
+"""Another run follows: chunk member, requeued by owner, by admin, recalled, interruption of a cloud host."""
 _MAYBE_CONTINUED: Final = frozenset({JobState.PREEMPTED, JobState.NODE_FAIL})
 
 _ARRAY: Final = re.compile(r"\[[^\[\]]*\](?:%[0-9]+)?$")
@@ -34,28 +34,24 @@ _MAX_TEXT: Final = 1000
 
 
 def has_ended(record: JobFinish) -> bool:
-    """Whether the record says how the job ended."""
+    """Whether the record has the status done or exit."""
     return bool(record.status & (_DONE | _EXIT))
 
 
 def full_job_id(record: JobFinish) -> int:
-    """LSF's own 64-bit id, which tells the elements of an array apart: ``LSB_JOBID(jobId, index)``."""
+    """LSF's 64-bit id, which differs between elements of an array: ``LSB_JOBID(jobId, index)``."""
     return max(0, record.array_index) << 32 | record.job_id
 
 
 def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None:
-    """What the record says of one run of a job; None for a job that never started.
+    """The run of a job that a record describes; None for a job that never started.
 
-    ``brequeue`` keeps the submit time, so that the runs of a requeued job have id and submission in common.
-
-    Parameters
-    ----------
-    memory_unit : {"KB", "MB", "GB", "TB"}
-        The site's ``LSF_UNIT_FOR_LIMITS``.
+    ``brequeue`` keeps the submit time, so the runs of a requeued job have id and submission in common.
+    `memory_unit` is the site's ``LSF_UNIT_FOR_LIMITS``.
     """
     submit, start, end = record.submit_time, record.start_time, record.event_time
     if not 0 < submit <= start <= end:
-        # killed in the queue, or a start that makes no sense: nothing to learn a wait or run from
+        # killed in the queue, or times in an impossible order
         return None
     is_requeued = bool(record.status & _EXIT) and record.exit_info in _REQUEUED
     outcome = None if is_requeued else _outcome_of(record, memory_unit)
@@ -84,7 +80,7 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
         end_time=float(record.event_time),
         state=_state_of(record),
         processors_used=used or max(1, record.processors),
-        restarts=1 if record.requeue_time else 0,  # at least: the runs before it are counted as they come
+        restarts=1 if record.requeue_time else 0,  # at least; ingest counts the runs before it
         partition=_text(record.queue),
         nodes=_hosts(record),
     )
@@ -126,7 +122,7 @@ def _state_of(record: JobFinish) -> JobState:
 
 
 def _group_of(record: JobFinish) -> str | None:
-    """The user's group in the fairshare tree, ``/group/user``: LSF keeps no Unix group."""
+    """The user's group in the fairshare tree, ``/group/user``: the record has no Unix group."""
     path = [part for part in (record.share_account or "").split("/") if part]
     if path and path[-1] == record.user:
         path.pop()

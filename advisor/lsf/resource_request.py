@@ -1,9 +1,9 @@
-"""What ``bsub -R`` asks for, as far as it means the same at every site.
+"""Read the resources that ``bsub -R`` asks for, as far as they mean the same at every site.
 
-``rusage[mem=4G/host]``: LSF's defaults are megabytes and for each host; ``LSF_UNIT_FOR_LIMITS`` changes the
-one, ``RESOURCE_RESERVE_PER_TASK`` the other, and a unit or ``/job``, ``/host``, ``/task`` behind the number
-stands above both (IBM: "Usage string", "Enabling per-task memory reservation"). Alternatives (``||``), phases
-(``mem=(8 2)``) and compound requests (``2*{...}+{...}``) are left unread: unknown is better than wrong.
+Example: ``rusage[mem=4G/host]``. LSF's defaults are megabytes and per host; ``LSF_UNIT_FOR_LIMITS`` changes
+the first, ``RESOURCE_RESERVE_PER_TASK`` the second, and a unit or ``/job``, ``/host``, ``/task`` after the
+number overrides both (IBM: "Usage string", "Enabling per-task memory reservation"). Alternatives (``||``),
+phases (``mem=(8 2)``) and compound requests (``2*{...}+{...}``) count as unknown.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _MB_OF: Final = {
 }  # fmt: skip
 _LOAD_INDICES: Final = ("r15s", "r1m", "r15m", "ut", "pg", "io", "ls", "it", "tmp", "swp", "mem")
 _NOT_COUNTED: Final = frozenset({*_LOAD_INDICES, "swap", "cpu", "duration", "decay"})
-"""No licences: what LSF measures on every host, and the words for how long something is reserved."""
+"""Names that are no licences: LSF's load indices, and the words for the duration of a reservation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """What a job asks for. None: not asked for, or not told in a way that means the same everywhere.
+    """The resources that a job asks for; None: not asked for, or unknown.
 
     Attributes
     ----------
     memory_mb, memory_mb_per_node : int
-        Of the whole job, and of each of its hosts, MiB.
+        MiB of the whole job, and of each of its hosts.
     nodes : int
-        Hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
+        Number of hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
     licenses, gres : str
         Other shared resources, and GPUs: ``name=number`` joined by commas.
     """
@@ -50,14 +50,9 @@ class ResourceRequest:
 
 
 def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -> ResourceRequest:
-    """Read a resource requirement string.
+    """Read a resource requirement string of a job with so many slots.
 
-    Parameters
-    ----------
-    processors : int
-        Slots the job asks for.
-    unit : {"KB", "MB", "GB", "TB"}
-        The site's ``LSF_UNIT_FOR_LIMITS``, for numbers without a unit.
+    `unit` is the site's ``LSF_UNIT_FOR_LIMITS``, for numbers without a unit.
 
     Examples
     --------
@@ -85,7 +80,7 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
 
 
 def _terms(section: str) -> dict[str, str]:
-    """Names and values; a name that comes again (phases of its own) has none."""
+    """Names and values; a name that occurs twice (several phases) is left out."""
     found = _TERM.findall(section)
     names = [name for name, _ in found]
     return {name: value.strip() for name, value in found if names.count(name) == 1}

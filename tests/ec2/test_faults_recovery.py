@@ -53,7 +53,7 @@ def crash_at(monkeypatch):
         ("_launcher.run_instances", "after", 2),
         ("journal.launched", "before", 2),
         ("journal.launched", "after", 2),
-        ("_name", "before", 2),
+        ("_tag", "before", 2),
     ],
 )
 @pytest.mark.parametrize("is_wanted", [True, False])
