@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from advisor.config.definitions import Definition
+from advisor.config.definitions import RETIRED, Definition, variable_of
 
 _WRONG: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -35,6 +35,9 @@ _WRONG: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """By pydantic's error type."""
+_RETIRED: Final = {
+    name: mend for key, mend in RETIRED.items() for name in (key, variable_of(*key.split(".")))
+}
 
 
 def describe(definition: Definition) -> str:
@@ -53,7 +56,9 @@ def what_is_wrong(error: Mapping[str, Any]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``Did you mean x?``, from the nearest known word; else where the list is."""
+    """``Did you mean x?``, from the nearest known word; what became of a setting that is gone."""
+    if word in _RETIRED:
+        return _RETIRED[word]
     candidates = list(known)
     near = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     if not near and "." in word:  # the right name in the wrong section

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from advisor.config.definitions import RETIRED, Definition, by_key, section_models, variable_of
+from advisor.config.definitions import Definition, by_key, section_models
 from advisor.config.explaining import describe, did_you_mean, what_is_wrong
 from advisor.model.errors import BadInput
 from advisor.model.settings import DEFAULT_CLUSTER_NAME, Settings
@@ -27,9 +27,6 @@ DEFAULT_PATH: Final = Path("/etc/advisor/advisor.toml")
 PATH_VARIABLE: Final = "ADVISOR_CONFIG"
 _OVERRIDE: Final = re.compile(r"ADVISOR_(?P<section>[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*)__(?P<name>\w+)")
 _LIMIT_BYTES: Final = 1_000_000
-_RETIRED: Final = {
-    name: mend for key, mend in RETIRED.items() for name in (key, variable_of(*key.split(".")))
-}
 _SLURM_CONF: Final = "SLURM_CONF"
 _SLURM_CONF_KEY: Final = "paths.slurm_conf"
 
@@ -243,7 +240,7 @@ def _unknown(
     return BadInput(
         f"there is no {kind} {key}",
         where=_place(path, line),
-        mend=_RETIRED.get(key) or did_you_mean(key, known),
+        mend=did_you_mean(key, known),
         code="config.unknown",
     )
 

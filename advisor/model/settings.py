@@ -62,8 +62,8 @@ class ClusterSettings(Section):
     )
     on_premise_partitions: tuple[str, ...] = setting(
         ("onprem",),
-        "The partitions whose jobs the advisor may move. A job that comes back from the cloud goes to the "
-        "first of them unless it was submitted to another one.",
+        "The partitions whose jobs the advisor may move. Jobs that name no partition count to the first: "
+        "list Slurm's default partition first.",
         why="It is the name in the demo and in the examples of the documentation.",
     )
     burst_partition: str = setting(
@@ -73,8 +73,9 @@ class ClusterSettings(Section):
     )
     default_mode: Mode = setting(
         Mode.SHADOW,
-        "What the advisor does with a job: `shadow` decides and records the decision without changing the "
-        "job, `act` changes the job.",
+        "What the advisor does with a job. `shadow` decides, and records the decision in the ledger and in "
+        "the job's AdminComment; it changes nothing else. `act` also changes the job's partition, time "
+        "limit and priority.",
         why="In shadow mode a new site can compare decisions with what happened before any job moves.",
     )
     modes: dict[str, Mode] = setting(

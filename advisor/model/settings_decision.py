@@ -333,7 +333,7 @@ class WaitingSettings(Section):
         600.0,
         "The period in which waiting jobs are decided again; they are also decided again when the queue has "
         "changed much. 0 decides every job once, at its submission.",
-        why="Forecasts change little within ten minutes, and each round decides 200 jobs.",
+        why="Forecasts change little within ten minutes, and each round decides at most 200 jobs.",
         unit="s",
         ge=0.0,
         le=86_400.0,

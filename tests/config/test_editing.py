@@ -38,6 +38,7 @@ def test_a_new_file_is_made(tmp_path):
     ("changes", "what"),
     [
         ({"placement.boot_second": 1}, "no setting"),
+        ({"submit.idle_seconds": 1}, "the constant 600 s now"),
         ({"placement.boot_seconds": -1}, "-1 is too small"),
         ({"placement.rule": "best"}, "published"),
     ],
