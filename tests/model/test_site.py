@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.decide.submission.capacity import _fits_reserved, stable_feature
+from advisor.decide.submission.capacity import _fits_reserved, off_spot_feature
 from advisor.decide.submission.demand import cores_billed
 from advisor.model import CloudState, Job
 
@@ -36,5 +36,5 @@ def test_a_job_that_asks_for_no_nodes_in_particular_may_have_reserved_ones() -> 
     cloud = CloudState(reserved_free_nodes=9, nodes_with={"on-demand": 9.0})  # type: ignore[arg-type]
     for asked in (job(9, nodes=0), job(9)):
         assert _fits_reserved(asked, cloud)
-        assert stable_feature(asked, cloud) == "on-demand"
+        assert off_spot_feature(asked, cloud) == "on-demand"
     assert not _fits_reserved(job(9, nodes=0, tasks=2), cloud)

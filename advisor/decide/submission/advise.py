@@ -8,11 +8,11 @@ from typing import Final
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.hedge.hedge_offer import hedge_of, in_doubt, priced, speculation_of, within_budget
 from advisor.decide.submission.capacity import (
+    capacity_in_burst,
     choose,
     kind_of_node,
-    must_be_stable,
-    of_users_choice,
-    stable_feature,
+    must_avoid_spot,
+    off_spot_feature,
 )
 from advisor.decide.submission.cloud_queue import cloud_wait
 from advisor.decide.submission.demand import boot_seconds, cost_usd
@@ -20,7 +20,7 @@ from advisor.decide.submission.placement import PlacementCase, as_case, no_room_
 from advisor.decide.submission.placement_rules import faster
 from advisor.decide.submission.room import room_here
 from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.steady import steady_wish
+from advisor.decide.submission.steady import preferred_survivors
 from advisor.decide.submission.time_limit import stretched
 from advisor.decide.submission.waiting import WaitingCase, waited_long_enough, worth_paying
 from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
@@ -84,7 +84,7 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
         answers=answers,
         size=size,
         prefer=_preferred_features(job, estimates, state, settings, chosen) if bursts and acts else (),
-        require=_required_features(job, state.cloud) if moves and must_be_stable(job, settings) else (),
+        require=_required_features(job, state.cloud) if moves and must_avoid_spot(job, settings) else (),
         # small jobs first (Zrigui et al., section 4): only in the on-premise queue, where there is one
         priority_offset=settings.size.small_priority_offset if size == "small" and acts and not bursts else 0,
         time_limit=stretched(job, settings.placement, ratio_of(job, state.ratios)) if moves else None,
@@ -144,7 +144,7 @@ def _answers(
 
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
     run = _slower(job, ratio_of(job, state.ratios), settings) * estimates.run.seconds
-    return of_users_choice(job, run, state.cloud, settings, state.time)
+    return capacity_in_burst(job, run, state.cloud, settings, state.time)
 
 
 def _worth(
@@ -210,7 +210,7 @@ def _origin(job: Job, settings: Settings) -> str | None:
 
 
 def _required_features(job: Job, cloud: CloudState) -> tuple[str, ...]:
-    feature = stable_feature(job, cloud)
+    feature = off_spot_feature(job, cloud)
     return () if feature is None else (feature,)
 
 
@@ -218,6 +218,6 @@ def _preferred_features(
     job: Job, estimates: Estimates, state: SiteState, settings: Settings, chosen: Capacity | None
 ) -> tuple[str, ...]:
     """An idle node that will stay, where a long job can have one: nothing is launched then, of no kind."""
-    if state.cluster is not None and (steady := steady_wish(job, estimates, state.cloud, settings)):
+    if state.cluster is not None and (steady := preferred_survivors(job, estimates, state.cloud, settings)):
         return steady
     return _FEATURES[chosen] if chosen is not None and settings.capacity.prefer_features else ()

@@ -1,4 +1,4 @@
-"""Question 4: which capacity? Reserved (already paid), then spot if the job may die there, then on-demand."""
+"""Question 4: which capacity? Reserved, which is paid for, then spot if the job may be requeued, then on-demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
-_STABLE: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
+_NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 _ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
 _ON_DEMAND: Final = (Capacity.ON_DEMAND, Reason.ON_DEMAND)
@@ -26,32 +26,29 @@ _YES: Final = Verdict.YES
 def choose(
     job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
 ) -> tuple[Capacity | None, Answer]:
-    """Choose what to pay for.
+    """Choose the capacity and say why.
 
     Parameters
     ----------
     job : Job
-        A job that may not be requeued is never put on spot (docs/designs/0001, rule 1): it moves only if
-        Slurm can be told to keep it off.
+        A job that may not be requeued is never put on spot (docs/designs/0001, rule 1): it moves only if a
+        constraint can keep it off.
     cloud_run_seconds : float
         Predicted run time in the cloud, s(c)*r; NaN when unknown, which keeps the job off spot.
     cloud : CloudState
-        Free reserved nodes, which pools are open, protected mode.
-    settings : Settings
-        Sections ``capacity``, ``cluster`` and ``ec2``.
+        Free reserved nodes, open pools, protected mode.
     now : float
-        Seconds: the nodes that may be spot may be taken for longer than others.
+        Seconds, on the clock of ``cloud.rooms``.
 
     Returns
     -------
     capacity : Capacity or None
-        None when nothing is open: the job stays on-premise.
+        None when no pool is open: the job stays on-premise.
     answer : Answer
-        With the reason.
     """
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)
-    if must_be_stable(job, settings) and (doubt := _not_excludable(job, cloud)):
+    if must_avoid_spot(job, settings) and (doubt := _not_excludable(job, cloud)):
         return None, _answer(Verdict.NO, Reason.SPOT_NOT_EXCLUDED, detail=doubt)
     run = ("predicted_cloud_run", Quantity(cloud_run_seconds))
     if cloud.reserved_free_nodes and _fits_reserved(job, cloud):
@@ -60,7 +57,7 @@ def choose(
     limit = ("spot_max_run", Quantity(settings.capacity.spot_max_run_seconds))
     obstacle = _spot_obstacle(job, cloud_run_seconds, cloud, settings)
     if cloud.rooms and not obstacle and cloud.on_demand_open:
-        obstacle = _starts_sooner_elsewhere(job, cloud_run_seconds, cloud, now)
+        obstacle = _sooner_off_spot(job, cloud_run_seconds, cloud, now)
     if obstacle and not cloud.on_demand_open:
         return None, _answer(Verdict.NO, Reason.NONE_OPEN, run, limit, detail=obstacle)
     capacity, reason = _ON_DEMAND if obstacle else _SPOT
@@ -68,13 +65,12 @@ def choose(
     return capacity, _answer(_YES, reason, run, limit, price, detail=obstacle)
 
 
-def of_users_choice(
+def capacity_in_burst(
     job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings, now: float
 ) -> Capacity | None:
-    """What to pay for where the user himself has put the job into the burst partition.
+    """Capacity for a job that its user submitted to the burst partition.
 
-    A kind of node that its constraint names is what it gets; else the rule of moved jobs (:func:`choose`)
-    holds. None: on-demand, as for a job that nothing is known of.
+    A capacity named in its constraint is used, else the rule of moved jobs (:func:`choose`). None: on-demand.
     """
     named = next((capacity for capacity in Capacity if capacity.value in job.features), None)
     if named is None:
@@ -82,37 +78,38 @@ def of_users_choice(
     return None if named is Capacity.SPOT and not requeueable(job, settings) else named
 
 
-def must_be_stable(job: Job, settings: Settings) -> bool:
-    """Whether the job needs a constraint that keeps it off spot nodes; where there are none nothing need."""
+def must_avoid_spot(job: Job, settings: Settings) -> bool:
+    """Whether the job needs a constraint that keeps it off spot; False where the site uses no spot."""
     return settings.capacity.use_spot and not requeueable(job, settings)
 
 
 def kind_of_node(job: Job, cloud: CloudState, settings: Settings) -> str:
-    """Which nodes of the cloud the job may start on: a key of ``cloud.rooms``. `prefer` excludes none."""
-    return (must_be_stable(job, settings) and stable_feature(job, cloud)) or ANY
+    """Kind of cloud nodes on which the job may start, a key of ``cloud.rooms``."""
+    return (must_avoid_spot(job, settings) and off_spot_feature(job, cloud)) or ANY
 
 
-def stable_feature(job: Job, cloud: CloudState) -> str | None:
-    """The node feature that keeps the job off spot and that enough usable nodes have; None: there is none."""
+def off_spot_feature(job: Job, cloud: CloudState) -> str | None:
+    """A node feature that keeps the job off spot and that enough usable nodes have; None if there is none."""
     needed = cloud.nodes_at_most(job)
-    return next((name for name in _STABLE if cloud.nodes_with.get(name, 0.0) >= needed), None)
+    return next((name for name in _NEVER_SPOT if cloud.nodes_with.get(name, 0.0) >= needed), None)
 
 
 def is_never_spot(features: Collection[str]) -> bool:
-    """Whether a node with these features is never made a spot instance, whatever a job was advised.
+    """Whether a node with these features is never launched as a spot instance.
 
-    That is what the features promise to a job that may not be requeued. They are what slurm.conf says and
-    stay so: taken off a node by ``scontrol`` while it is spot, they would be back after each ``scontrol
-    reconfigure``, and with the last node gone slurmctld would refuse submissions that name them.
+    A job that may not be requeued relies on this. The features are those of slurm.conf and stay: if
+    ``scontrol``
+    removed them from a spot node, ``scontrol reconfigure`` would bring them back, and without any node
+    that has them slurmctld would refuse submissions that name them.
     """
-    return any(name in features for name in _STABLE)
+    return any(name in features for name in _NEVER_SPOT)
 
 
-def _starts_sooner_elsewhere(job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> str:
-    """Say that the nodes that may be spot are taken for longer than others; empty when they are not.
+def _sooner_off_spot(job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> str:
+    """Say that the job starts sooner on nodes that are not spot; empty when it does not.
 
-    Slurm would start it on the others whatever it prefers, and they cost what on-demand costs. A job of
-    several nodes may start on both kinds together, and what of them may be spot is cheaper as spot.
+    Slurm would start it there whatever it prefers. A job of several nodes may use both kinds together, of
+    which the spot part is cheaper.
     """
     if _ON_SPOT not in cloud.rooms or cloud.nodes_at_most(job) > 1:
         return ""
@@ -123,14 +120,14 @@ def _starts_sooner_elsewhere(job: Job, cloud_run_seconds: float, cloud: CloudSta
 
 def _not_excludable(job: Job, cloud: CloudState) -> str:
     if not job.plain_constraint:
-        return "its own constraint is more than features joined by &"
-    if stable_feature(job, cloud) is None:
-        return f"too few usable cloud nodes have the feature {_STABLE[0]}"
+        return "its constraint is not a list of features joined by &"
+    if off_spot_feature(job, cloud) is None:
+        return f"too few usable cloud nodes have the feature {_NEVER_SPOT[0]}"
     return ""
 
 
 def too_often_interrupted(job: Job, settings: Settings) -> bool:
-    """Whether a job has lost so many spot nodes that its next place must be a stable one."""
+    """Whether a job had so many spot interruptions that it must not use spot again."""
     return job.interruptions >= settings.capacity.spot_interruptions
 
 
@@ -144,13 +141,13 @@ def _fits_reserved(job: Job, cloud: CloudState) -> bool:
 
 
 def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settings: Settings) -> str:
-    """Say why the job can't go to spot; empty when it can."""
+    """Say why the job cannot use spot; empty when it can."""
     if not settings.capacity.use_spot:
         return "spot is switched off"
     if not requeueable(job, settings):
         return "the job may not be requeued"
     if job.interruptions and too_often_interrupted(job, settings):
-        return f"EC2 took its node back {job.interruptions} times"
+        return f"EC2 interrupted its nodes {job.interruptions} times"
     if not cloud.spot_open:
         return "every spot pool is closed"
     if math.isnan(cloud_run_seconds):

@@ -1,9 +1,8 @@
-"""The cloud's own queue: how long a moved job would wait there for nodes that are taken now. Pure.
+"""The cloud's queue: how long a moved job would wait in the burst partition for nodes that are in use now.
 
-A job that is moved to the cloud joins the burst partition's queue. While a node of its kind is free (powered
-down counts: the boot time is reckoned with elsewhere) it waits for nothing; else for the first ones to come
-free, behind the jobs that wait there already. When that is expected `advisor control` works out at each look
-(`advisor.service.observation.cloud_rooms`); here it is only looked up, inside ``sbatch``.
+While a node of its kind is free (powered-down nodes are; the boot time is counted elsewhere) the job does not
+wait; else it waits for the first nodes to become free after the jobs that already wait. `advisor control`
+computes these times at each poll (`advisor.service.observation.cloud_rooms`); here they are looked up.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from advisor.model.job import Job
 from advisor.model.site import CloudState, Room
 
 ANY: Final = ""
-"""Kind of node: whichever."""
+"""Any kind of node."""
 
 
 def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> float:
-    """How long the job would wait in the cloud for nodes of one kind, boot not counted.
+    """Time the job would wait in the cloud for nodes of one kind, without the boot time.
 
     Parameters
     ----------
     kind : str
-        A key of ``cloud.rooms``; one that is not told apart there is like any.
+        A key of ``cloud.rooms``; a missing kind counts as `ANY`.
     job : Job
-        Of an array the middle task: half of them start sooner.
+        For an array the wait of its median task is returned.
     cloud_run_seconds : float
-        Predicted run time there: where more start than there are nodes, they do so in turns of that length.
+        Predicted run time there; more tasks than nodes run in turns of this length.
     cloud : CloudState
-        With its rooms; without any nothing is known of the queue, and it counts as empty.
+        Without rooms the queue is unknown and counts as empty.
     now : float
         Seconds, on the clock of the rooms.
 
     Returns
     -------
     float
-        Seconds, 0 where it would find room at once; infinite where no usable node could take it.
+        Seconds; 0 where there is room now, infinite where no usable node can hold the job.
     """
     rooms = cloud.rooms.get(kind) or cloud.rooms.get(ANY)
     if not rooms:
@@ -56,14 +55,14 @@ def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState,
 
 
 def _wait(room: Room, nodes: int, needed: int, cloud_run_seconds: float, now: float) -> float:
-    """Until the `needed`-th place comes free; never later than by one of the two ways it may."""
+    """Seconds until the `needed`-th place is free: after running jobs end, or in turns on the free places."""
     if room.total < nodes:
         return math.inf
     run = cloud_run_seconds if cloud_run_seconds > 0.0 else math.inf
-    # the free places again, once those who take them before it have ended
+    # in turns on the free places
     again = run * -(-(needed - room.free) // room.free) if room.free >= nodes else math.inf
     turns, place = divmod(needed - 1, room.total)
-    # where there are very many places only the first are told: it is then that long at least
+    # `room.later` holds the first places only, so this is a lower bound where there are very many
     freed = 0.0
     if place >= room.free:
         if not room.later:

@@ -1,4 +1,4 @@
-"""What a job would take of the cloud: nodes, time and money."""
+"""The boot time, price and cost of a job in the cloud."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPOT: Final = Capacity.SPOT
 
 
 def boot_seconds(cloud: CloudState, settings: Settings) -> float:
-    """Boot time: learned, else the setting."""
+    """The learned boot time, else the setting."""
     return settings.placement.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
 
 
@@ -24,10 +24,10 @@ def requeueable(job: Job, settings: Settings) -> bool:
 
 
 def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
-    """Price of one core for one hour, US dollars; reserved nodes are paid for already.
+    """Price of a core-hour, US dollars; 0 on reserved nodes.
 
-    Without a price seen, the setting's price of an instance is shared by its processors; while their number
-    is unknown one core pays for all of it, which errs on the dear side.
+    Without a known price, the setting's price of an instance is divided by its processors; while their
+    number is unknown, one core pays for the whole instance, an upper bound.
     """
     if capacity is _RESERVED:
         return 0.0
@@ -40,17 +40,14 @@ def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings)
 
 
 def cores_billed(job: Job, cloud: CloudState) -> int:
-    """Cores one task is charged for: all of its nodes'; its own while the size of a node is unknown."""
+    """Cores charged for one task: all cores of its nodes, or its own while the node size is unknown."""
     return cloud.nodes_at_most(job) * cloud.processors_per_node or job.processors
 
 
 def cost_usd(
     job: Job, cloud_run_seconds: float, capacity: Capacity, cloud: CloudState, settings: Settings
 ) -> float:
-    """Predicted cost of all the job's tasks, boot included, US dollars; NaN when the run time is unknown.
-
-    Whole nodes are billed, so a job is charged for all cores of its nodes where their size is known.
-    """
+    """Predicted cost of all tasks with their boots, US dollars; NaN when the run time is unknown."""
     price = usd_per_core_hour(capacity, cloud, settings)
     if price == 0.0:
         return 0.0

@@ -1,9 +1,9 @@
-"""Question 2, before any forecast: is there room here? Pure.
+"""Question 2, before any forecast: can the job start on-premise at once?
 
-Where the processors a job asks for are free and nobody waits, it starts at once, and no cloud node boots as
-fast. A forecast knows less than that: learned from months in which jobs like this one waited, it sees a wait
-on an idle cluster, too. Where somebody waits although processors are free, something else is short, and
-whether this job needs it nobody can tell (docs/designs/0004-decision.md has what logs say of both).
+Where the requested processors are free and no job waits, the job starts at once, faster than any cloud node
+boots. A forecast, learned from months with queues, would predict a wait on an idle cluster, too. Where
+jobs wait although processors are free, another resource is short, and this job may need it
+(docs/designs/0004-decision.md).
 """
 
 from __future__ import annotations
@@ -19,20 +19,10 @@ _FASTER: Final = Question.FASTER
 
 
 def room_here(job: Job, state: SiteState) -> Answer | None:
-    """Answer question 2 with "stays" where the job, all tasks of an array, has room here.
+    """Answer question 2 with NO where the job, with all tasks of an array, can start on-premise at once.
 
-    Parameters
-    ----------
-    job : Job
-        The submission.
-    state : SiteState
-        As it meets it. Without ``free_nodes`` (a replayed log) processors are only counted; with them
-        what else the job asks of its nodes is looked at.
-
-    Returns
-    -------
-    Answer or None
-        None where there is no room, or nobody can tell.
+    Without ``state.free_nodes`` (a replayed log) only processors are compared; with them also memory,
+    features and partitions. None where there is no room, or it is not known.
     """
     cluster = state.cluster
     if cluster is None or cluster.queue_size > 0:
@@ -52,10 +42,10 @@ def room_here(job: Job, state: SiteState) -> Answer | None:
 
 
 def _has_nodes(job: Job, free_nodes: tuple[FreeNodes, ...]) -> bool:
-    """Whether nodes that the job may use have room for one task of it, and processors for all of its tasks.
+    """Whether nodes that the job may use can hold one task, and have processors for all tasks.
 
-    With a number of nodes, so many must have an equal share of its processors each. Memory is not promised on
-    nodes that run other jobs: what those use is not known. A constraint that is no conjunction is doubt.
+    A job that requests a number of nodes needs an equal share of its processors on each. Nodes that run jobs
+    count as without free memory. A constraint other than a conjunction counts as not satisfied.
     """
     if not job.plain_constraint:
         return False

@@ -1,7 +1,7 @@
 """Question 1: may the job move at all?
 
-What the user said explicitly always wins; then what the site forbids; then what the burst partition cannot
-hold. A job that may not be requeued (``--no-requeue``) may move: question 4 keeps it off spot.
+The user's explicit request comes first, then the site's rules, then the size of the burst partition. A job
+that may not be requeued (``--no-requeue``) may move; question 4 keeps it off spot.
 """
 
 from __future__ import annotations
@@ -24,21 +24,10 @@ _MAY_MOVE: Final = Answer(question=Question.MAY_MOVE, verdict=Verdict.YES, reaso
 
 
 def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
-    """Ask each rule in turn; the first that objects answers.
+    """Apply each rule in turn: NO with the reason of the first that objects, else YES with ``rule.may_move``.
 
-    Parameters
-    ----------
-    job : Job
-        The submission. Its texts come from outside: compared, never interpreted.
-    cloud : CloudState
-        For what the burst partition can hold; sizes of 0 are unknown and forbid nothing.
-    settings : Settings
-        The site's rules.
-
-    Returns
-    -------
-    Answer
-        YES with ``rule.may_move``, or NO with the rule that objected.
+    The job's texts come from outside: they are compared, never interpreted. Sizes of 0 in ``cloud`` are
+    unknown and forbid nothing.
     """
     for rule in RULES if is_special(job, settings) else RULES_FOR_ALL:
         objection = rule(job, cloud, settings)
@@ -48,7 +37,7 @@ def may_move(job: Job, cloud: CloudState, settings: Settings) -> Answer:
 
 
 def is_special(job: Job, settings: Settings) -> bool:
-    """Whether a job has anything that the rules beside `RULES_FOR_ALL` look at; hardly any has."""
+    """Whether a job has anything that the rules outside `RULES_FOR_ALL` check; few jobs have."""
     return bool(
         job.queue not in settings.cluster.on_premise_partitions
         or job.comment
@@ -78,7 +67,7 @@ def _no(reason: Reason, detail: str | None = "", **numbers: Quantity) -> Answer:
 
 
 def partitions_of(job: Job) -> tuple[str, ...]:
-    """The partitions a submission names; empty when it names none."""
+    """Partitions named by a submission; empty for none."""
     queue = (job.queue or "").strip()
     if _PARTITION_SEPARATOR not in queue:
         return (queue,) if queue else ()
@@ -92,7 +81,7 @@ def comment_words(job: Job) -> frozenset[str]:
 
 
 def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
-    """``--comment=no-burst`` or ``--constraint=onprem``, as the site words them (any case)."""
+    """The user opted out: ``--comment=no-burst`` or ``--constraint=onprem``, or as the site names them."""
     rules = settings.rules
     word = rules.opt_out_comment.casefold()
     if word and job.comment and word in comment_words(job):
@@ -104,7 +93,7 @@ def _opt_out(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
 
 
 def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
-    """A named partition, named nodes, a reservation: the user has decided."""
+    """The user named a partition, nodes or a reservation."""
     partitions = partitions_of(job)
     burst = settings.cluster.burst_partition
     if partitions == (burst,):
@@ -121,7 +110,7 @@ def _explicit_words(job: Job, _cloud: CloudState, settings: Settings) -> Answer 
 
 
 def _managed_partition(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
-    """Only jobs of the partitions the admin listed are touched (no partition: the site's default)."""
+    """The job is in a partition that the advisor does not manage (no partition: the site's default)."""
     managed = settings.cluster.on_premise_partitions
     if set(partitions_of(job)).issubset(managed):
         return None
@@ -129,7 +118,7 @@ def _managed_partition(job: Job, _cloud: CloudState, settings: Settings) -> Answ
 
 
 def _bound_to_the_site(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
-    """Licences, devices, other jobs, terminals: things that are only on-premise."""
+    """The job needs licences, devices, other jobs or a terminal, which are only on-premise."""
     rules = settings.rules
     if job.licenses:
         return _no(Reason.LICENSES, job.licenses)
@@ -149,7 +138,7 @@ def _bound_to_the_site(job: Job, _cloud: CloudState, settings: Settings) -> Answ
 
 
 def _lists(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
-    """The admin's lists; deny beats allow, and an unknown name is on no allow list."""
+    """The admin's lists: deny takes precedence over allow, and an unknown name is on no allow list."""
     rules = settings.rules
     if job.user in rules.deny_users:
         return _no(Reason.USER_DENIED, job.user)
@@ -165,7 +154,7 @@ def _lists(job: Job, _cloud: CloudState, settings: Settings) -> Answer | None:
 
 
 def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
-    """A job the burst partition cannot hold would wait there for ever."""
+    """The job is too large for the burst partition, where it would wait for ever."""
     limit = settings.rules.max_processors
     if limit and job.processors > limit:
         return _no(
@@ -185,7 +174,7 @@ def _size(job: Job, cloud: CloudState, settings: Settings) -> Answer | None:
 
 
 def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
-    """As a whole, and on each node where the user counted by nodes: there is no sharing between them."""
+    """The job needs more memory than its nodes have, in sum or on each node."""
     node = cloud.memory_mb_per_node
     for asked, available in ((job.memory_mb_per_node, node), (job.memory_mb, nodes * node)):
         if asked and asked > available:
@@ -198,12 +187,12 @@ def _memory(job: Job, cloud: CloudState, nodes: int) -> Answer | None:
 
 
 def _features(job: Job, cloud: CloudState, _settings: Settings) -> Answer | None:
-    """A feature no cloud node is known to have keeps the job here (of ``a|b`` both are wanted: doubt)."""
+    """The job asks for a feature that not every cloud node has (``a|b`` counts as both)."""
     missing = [feature for feature in job.features if feature not in cloud.features]
     return _no(Reason.FEATURE_NOT_IN_BURST, missing[0]) if missing else None
 
 
-# In the order they are asked: the user's own words first, so that they are the reason he is told.
+# In order: the user's own request first, so that it is the reason that they read.
 RULES: Final[tuple[Rule, ...]] = (
     _explicit_words,
     _opt_out,
@@ -214,6 +203,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _features,
 )
 
-# Those of them that any job may meet. The others need something that the job has (`is_special`): asking them
-# of a job that has none of it cost a tenth of the decision inside sbatch, and changes no answer.
+# The rules that may concern any job. The others need something that a special job has (`is_special`);
+# skipping
+# them changes no answer and saves a tenth of the time of a decision.
 RULES_FOR_ALL: Final[tuple[Rule, ...]] = (_lists, _size)

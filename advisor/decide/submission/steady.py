@@ -1,9 +1,9 @@
-"""Long jobs to nodes that are expected to stay: what is asked for at the submission. Pure.
+"""Long jobs prefer cloud nodes that are likely to survive.
 
-Which nodes those are the match loop has marked with a feature (`advisor.decide.matching.tiers`). A job
-prefers it only
-while such a node is idle: then it starts there, and nothing has to be launched for it. What starts at once is
-never seen waiting, so nothing but its submission can steer it.
+The match loop marks these nodes with a feature (`advisor.decide.matching.tiers`). A job prefers the
+feature only
+while such a node is idle, so that nothing is launched for it. A job that starts at once is never seen
+waiting, so only its submission can steer it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 
 
-def steady_wish(job: Job, estimates: Estimates, cloud: CloudState, settings: Settings) -> tuple[str, ...]:
-    """The feature to prefer, or nothing.
+def preferred_survivors(
+    job: Job, estimates: Estimates, cloud: CloudState, settings: Settings
+) -> tuple[str, ...]:
+    """Features to prefer: the mark of likely survivors, or none.
 
-    slurmctld refuses a submission that names, or prefers, features that too few nodes have together: the mark
-    is always on one node at least, and the job's own features must be on every one.
+    slurmctld refuses a submission that prefers features which too few nodes have together: the mark is always
+    on at least one node, and the job's own features must be on every node.
     """
     matching = settings.matching
     if not (matching.enabled and matching.long_lived_feature) or cloud.steady_free_nodes < 1:

@@ -1,7 +1,7 @@
-"""How long a moved job may run: its user's limit, stretched by what the cloud's nodes are slower.
+"""The time limit of a moved job: the user's limit, extended because cloud nodes are slower.
 
-A user sets his limit for the on-premise processors. In the cloud the same job runs s(c) = o*c + i times as
-long (Cunha et al. 2017, section V-C) and would be killed shortly before its end: paid for, and lost.
+In the cloud a job runs s(c) = o*c + i times as long (Cunha et al. 2017, section V-C). With the user's limit,
+which is meant for on-premise processors, it would be killed shortly before its end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ _ROUNDING: Final = 1e-6
 
 
 def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None) -> TimeLimit | None:
-    """Work out the limit of a job that is moved; None leaves the user's.
+    """The limit of a moved job; None keeps the user's, or the partition's where the user set none.
 
-    With a performance ratio that was learned the limit has room for its doubt: one deviation more.
-
-    Whole minutes, as Slurm counts, rounded up. Never below what the user asked for, and nothing where he
-    asked for none: the partition's own limit holds then.
+    The limit is in whole minutes, rounded up, as Slurm counts, and never below the user's. A learned
+    performance ratio counts with one standard deviation more.
     """
     asked = job.requested_time
     if (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.submission.steady import steady_wish
+from advisor.decide.submission.steady import preferred_survivors
 from advisor.model import Estimate, Estimates, Job
 from advisor.model.settings import MatchingSettings, Settings
 from advisor.model.site import CloudState
@@ -36,13 +36,13 @@ def runs(seconds: float) -> Estimates:
 
 
 def test_a_long_job_wishes_for_a_node_that_stays() -> None:
-    assert steady_wish(job(), runs(7000.0), cloud(), ON) == ("steady",)
+    assert preferred_survivors(job(), runs(7000.0), cloud(), ON) == ("steady",)
 
 
 def test_a_job_of_unknown_length_is_as_long_as_its_limit() -> None:
-    assert steady_wish(job(), Estimates(), cloud(), ON) == ("steady",)
-    assert steady_wish(job(requested_time=None), Estimates(), cloud(), ON) == ("steady",)
-    assert steady_wish(job(requested_time=600.0), Estimates(), cloud(), ON) == ()
+    assert preferred_survivors(job(), Estimates(), cloud(), ON) == ("steady",)
+    assert preferred_survivors(job(requested_time=None), Estimates(), cloud(), ON) == ("steady",)
+    assert preferred_survivors(job(requested_time=600.0), Estimates(), cloud(), ON) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_a_job_of_unknown_length_is_as_long_as_its_limit() -> None:
     ],
 )
 def test_what_might_be_refused_or_bring_nothing_is_not_asked_for(asked: dict, there: dict) -> None:
-    assert steady_wish(job(**asked), runs(7000.0), cloud(**there), ON) == ()
+    assert preferred_survivors(job(**asked), runs(7000.0), cloud(**there), ON) == ()
 
 
 def test_short_jobs_and_sites_that_did_not_ask_for_it() -> None:
-    assert steady_wish(job(), runs(60.0), cloud(), ON) == ()
-    assert steady_wish(job(), runs(7000.0), cloud(), Settings()) == ()
+    assert preferred_survivors(job(), runs(60.0), cloud(), ON) == ()
+    assert preferred_survivors(job(), runs(7000.0), cloud(), Settings()) == ()
     nameless = Settings(matching=MatchingSettings(enabled=True, long_lived_feature=""))
-    assert steady_wish(job(), runs(7000.0), cloud(), nameless) == ()
+    assert preferred_survivors(job(), runs(7000.0), cloud(), nameless) == ()
