@@ -29,6 +29,7 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/*.md", "docs/designs/*.md", "ansible/*.md")
     for path in PROJECT.glob(pattern)
 )
+DESIGNS = [page for page in PAGES if "designs" in page.parts]
 USAGE_ERROR = typer.BadParameter.__mro__[1]
 """click's, or that of the copy that typer brings along."""
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -206,6 +207,25 @@ def test_module_exists(page: Path, value: str) -> None:
     module = path.parent.with_suffix(".py")  # the last name may be one of a module's
     is_in_module = module.is_file() and re.search(rf"\b{path.name}\b", text_of(module)) is not None
     assert path.is_dir() or path.with_suffix(".py").is_file() or is_in_module
+
+
+def test_glossary_has_at_most_forty_words_each_once() -> None:
+    words = re.findall(r"^- \*\*([^*]+)\*\*: ", text_of(PROJECT / "docs" / "glossary.md"), re.MULTILINE)
+    assert 30 <= len(words) <= 40
+    assert len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize("page", DESIGNS, ids=lambda page: page.name)
+def test_design_page_is_of_two_screens_and_its_lines_can_be_compared(page: Path) -> None:
+    lines = text_of(page).splitlines()
+    assert len(lines) <= (140 if page.name.startswith("0001") else 100)
+    assert not [line for line in lines if len(line) > 120 and not line.startswith("|")]
+
+
+def test_design_pages_are_numbered_once_each() -> None:
+    numbers = [page.name[:4] for page in DESIGNS]
+    assert numbers == [f"{number:04}" for number in range(1, len(DESIGNS) + 1)]
+    assert all(text_of(page).startswith(f"# {page.name[:4]} ") for page in DESIGNS)
 
 
 def test_picture_is_well_formed_and_says_what_it_shows() -> None:
