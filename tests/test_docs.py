@@ -201,6 +201,14 @@ def test_source_file_exists(page: Path, value: str) -> None:
     assert any((PROJECT / folder / value).is_file() for folder in folders)
 
 
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`(f\d\d_\w*[a-z])`", text_of(PROJECT / "docs" / "faults.md"))))
+)
+def test_test_of_a_fault_exists(name: str) -> None:
+    tests = (PROJECT / "tests").rglob("test_*.py")
+    assert any(f"def test_{name}(" in text_of(path) for path in tests)
+
+
 @named(named_in_code(r"advisor(?:\.(?!toml)\w+)+"))
 def test_module_exists(page: Path, value: str) -> None:
     path = PROJECT / value.replace(".", "/")
