@@ -1,4 +1,4 @@
-"""Question 4: which capacity? Reserved, which is paid for, then spot if the job may be requeued, then on-demand."""
+"""Question 4: which capacity? Reserved (paid already), spot if the job may be requeued, else on-demand."""
 
 from __future__ import annotations
 
