@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,4 +26,23 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled(function: Callable[P, R], *, cache: bool) -> Callable[P, R]:
-    return cast("Callable[P, R]", njit(cache=cache, nogil=True, error_model="numpy")(function))
+    dispatcher = njit(cache=cache, nogil=True, error_model="numpy")(function)
+    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if isinstance(index, IndexDataCacheFile):
+        index.__class__ = _Index
+    return cast("Callable[P, R]", dispatcher)
+
+
+class _Index(IndexDataCacheFile):
+    """A cache index that is empty where it cannot be read.
+
+    numba unpickles an index before it compares the source's stamp: after an upgrade that renames a class of
+    an argument the old index would raise at the function's first call.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            found: dict[Any, str] = super()._load_index()  # type: ignore[no-untyped-call]
+        except Exception:  # noqa: BLE001 - a damaged pickle may raise anything
+            return {}
+        return found

@@ -1,4 +1,4 @@
-"""What the daemons compile when numba has no folder to keep it in (a service user without a home)."""
+"""Compiled code without a folder for numba's cache, and with the cache of an older release."""
 
 from __future__ import annotations
 
@@ -55,3 +55,33 @@ def test_every_module_can_be_imported_where_numba_has_no_folder_for_its_cache(tm
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(copy / "__init__.py")
+
+
+RELEASE = """
+from typing import NamedTuple
+from advisor.compiled import compiled
+
+class {name}(NamedTuple):
+    number: float
+
+@compiled
+def double(what: {name}) -> float:
+    return 2.0 * what.number
+
+print(double({name}(2.0)), len(double.stats.cache_hits))
+"""
+
+
+def test_the_cache_of_a_release_with_other_class_names_is_written_anew(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for name in ("Known", "Known", "Knowledge", "Knowledge"):
+        (tmp_path / "release.py").write_text(RELEASE.format(name=name))
+        os.utime(tmp_path / "release.py", (1e9, 1e9 + len(name)))
+        done = subprocess.run(
+            (sys.executable, "-c", "import release"),
+            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.strip())
+    assert said == ["4.0 0", "4.0 1", "4.0 0", "4.0 1"]

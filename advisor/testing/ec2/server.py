@@ -16,7 +16,7 @@ from moto.ec2.responses import EC2Response
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
-from advisor.testing.ec2.answers import ServerFault, xml_error
+from advisor.testing.ec2.answers import ServerFault, fail, xml_error
 from advisor.testing.ec2.control import Control
 from advisor.testing.ec2.faults import STATUS_OF
 from advisor.testing.ec2.fleets import Fleets
@@ -146,6 +146,7 @@ def install(state: EmulatorState) -> Application:
     actions: dict[str, Callable[[Any], Any]] = {
         "run_instances": launching.run_instances,
         "create_fleet": Fleets(state, launching).create_fleet,
+        "create_tags": _tags_of_known(state, EC2Response.create_tags),
         "describe_instances": reads.describe_instances,
         "describe_spot_instance_requests": reads.describe_spot_instance_requests,
         "describe_spot_price_history": reads.describe_spot_price_history,
@@ -156,6 +157,18 @@ def install(state: EmulatorState) -> Application:
     for name, action in actions.items():
         setattr(EC2Response, name, _guarded(state, action))
     return Application(state, Control(state, lifecycle), reads)
+
+
+def _tags_of_known(state: EmulatorState, create_tags: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """CreateTags that refuses instances that are not there, as EC2 does and moto does not."""
+
+    def checked(response: Any) -> Any:
+        for name in response._get_param("Resources", []):  # noqa: SLF001 -- moto's own way
+            if name.startswith("i-") and name not in state.instances:
+                fail("InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
+        return create_tags(response)
+
+    return checked
 
 
 def _guarded(state: EmulatorState, action: Callable[[Any], Any]) -> Callable[[Any], Any]:

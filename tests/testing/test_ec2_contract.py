@@ -1,0 +1,278 @@
+"""The same cases against both EC2 doubles: the one in memory and the one over HTTP, through boto3."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from advisor.testing.ec2 import Ec2Emulator
+from advisor.testing.manual_clock import ManualClock
+from advisor.testing.memory_ec2 import MemoryEc2
+
+ZONE = {"AvailabilityZone": "us-east-1a"}
+SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
+UNKNOWN = "i-0123456789abcdef0"
+
+
+class Account(Protocol):
+    """What a case does to an account beside calling EC2."""
+
+    ec2: Any
+
+    def has_room(self, market: str, number: int) -> None: ...
+    def loses_the_next_answer(self) -> None: ...
+    def refuses_the_next(self, action: str, code: str) -> None: ...
+    def lists_late(self) -> None: ...
+    def reclaim(self, instance_id: str) -> None: ...
+    def messages(self) -> list[dict[str, Any]]: ...
+    def until(self, is_so: Callable[[], bool]) -> None: ...
+
+
+class InMemory:
+    """`advisor.testing.memory_ec2`."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.account = MemoryEc2(now=lambda: self.clock.wall)
+        self.ec2 = self.account.connect("ec2")
+        self.sqs = self.account.connect("sqs")
+
+    def has_room(self, market: str, number: int) -> None:
+        self.account.room[market] = number
+
+    def loses_the_next_answer(self) -> None:
+        self.account.fail("run_instances", "answer-lost")
+
+    def refuses_the_next(self, action: str, code: str) -> None:
+        self.account.fail(action, code)
+
+    def lists_late(self) -> None:
+        self.account.times.lag = 1e6
+
+    def reclaim(self, instance_id: str) -> None:
+        self.account.reclaim(instance_id, 120.0)
+
+    def messages(self) -> list[dict[str, Any]]:
+        found = self.sqs.receive_message(QueueUrl="memory", MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        receipts = [
+            {"Id": str(at), "ReceiptHandle": each["ReceiptHandle"]}
+            for at, each in enumerate(found["Messages"])
+        ]
+        if receipts:
+            self.sqs.delete_message_batch(QueueUrl="memory", Entries=receipts)
+        return [json.loads(each["Body"]) for each in found["Messages"]]
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        for _ in range(60):
+            if is_so():
+                return
+            self.clock.pass_by(5.0)
+            self.account.advance()
+        assert is_so()
+
+
+class OverHttp:
+    """`advisor.testing.ec2`."""
+
+    def __init__(self, emulator: Ec2Emulator) -> None:
+        self.emulator = emulator
+        # a notice of two minutes is over after more than a second
+        emulator.config(pending_s=5.0, shutdown_s=10.0, time_scale=0.01)
+        config = Config(retries={"mode": "standard", "total_max_attempts": 1})
+        self.ec2, self.sqs = (
+            boto3.client(name, region_name="us-east-1", endpoint_url=emulator.url, config=config)
+            for name in ("ec2", "sqs")
+        )
+        self.queue = emulator.interruption_queue()
+
+    def has_room(self, market: str, number: int) -> None:
+        self.emulator.capacity({f"c5.large|*|{market}": 0, f"c5.large|us-east-1a|{market}": number})
+
+    def loses_the_next_answer(self) -> None:
+        self.emulator.faults([{"service": "ec2", "action": "RunInstances", "reset": "after", "times": 1}])
+
+    def refuses_the_next(self, action: str, code: str) -> None:
+        name = "".join(word.capitalize() for word in action.split("_"))
+        error = {"code": code, "message": "as the test wished"}
+        self.emulator.faults([{"service": "ec2", "action": name, "error": error, "times": 1}])
+
+    def lists_late(self) -> None:
+        self.emulator.config(visible_after_s=1e6)
+
+    def reclaim(self, instance_id: str) -> None:
+        self.emulator.reclaim(instance_id, notice_s=120.0)
+
+    def messages(self) -> list[dict[str, Any]]:
+        found = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        for each in found.get("Messages", []):
+            self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=each["ReceiptHandle"])
+        return [json.loads(each["Body"]) for each in found.get("Messages", [])]
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60.0
+        while not is_so() and time.monotonic() < end:
+            time.sleep(0.02)
+        assert is_so()
+
+
+@pytest.fixture(params=["memory", pytest.param("http", marks=pytest.mark.ec2)])
+def account(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    emulator = request.getfixturevalue("emulator")
+    for name, value in emulator.environment.items():
+        monkeypatch.setenv(name, value)
+    yield OverHttp(emulator)
+    emulator.reset()
+
+
+def launch(account: Account, token: str = "t-1", number: int = 1, **more: Any) -> list[str]:
+    """Ids of what RunInstances gives."""
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "owner", "Value": "me"}]}]
+    request = {"ImageId": "ami-12c6146b", "InstanceType": "c5.large", "MinCount": 1, "MaxCount": number}
+    found = account.ec2.run_instances(
+        **request, **({"ClientToken": token, "TagSpecifications": tags} | more)
+    )["Instances"]
+    assert [each["AmiLaunchIndex"] for each in found] == list(range(len(found)))
+    assert all(each["PrivateIpAddress"] for each in found)
+    return [each["InstanceId"] for each in found]
+
+
+def rows(account: Account, owner: str = "me") -> dict[str, dict[str, Any]]:
+    """What DescribeInstances lists of an owner."""
+    pages = account.ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": "tag:owner", "Values": [owner]}]
+    )
+    found = (row for page in pages for each in page["Reservations"] for row in each["Instances"])
+    return {row["InstanceId"]: row for row in found}
+
+
+def state(account: Account, instance_id: str) -> str:
+    return str(rows(account)[instance_id]["State"]["Name"])
+
+
+def refusal(call: Callable[[], Any]) -> tuple[int, str]:
+    """HTTP status and code of the error that a call must give."""
+    with pytest.raises(ClientError) as caught:
+        call()
+    answer = caught.value.response
+    return answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"]["Code"]
+
+
+def test_an_instance_goes_through_its_states(account: Account) -> None:
+    (made,) = launch(account)
+    assert state(account, made) in ("pending", "running")
+    account.until(lambda: state(account, made) == "running")
+    account.ec2.terminate_instances(InstanceIds=[made])
+    assert state(account, made) in ("shutting-down", "terminated")
+    account.until(lambda: state(account, made) == "terminated")
+    assert rows(account)[made]["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
+    account.ec2.terminate_instances(InstanceIds=[made])  # once more does no harm
+
+
+def test_a_token_launches_once_even_if_its_answer_was_lost(account: Account) -> None:
+    account.loses_the_next_answer()
+    with pytest.raises(ConnectionClosedError):
+        launch(account)
+    (made,) = launch(account)
+    assert list(rows(account)) == [made]
+    assert launch(account) == [made]
+    assert launch(account, "t-2") != [made]
+
+
+def test_a_token_belongs_to_its_parameters_and_dies_with_its_instances(account: Account) -> None:
+    (made,) = launch(account)
+    assert refusal(lambda: launch(account, number=2)) == (400, "IdempotentParameterMismatch")
+    account.ec2.terminate_instances(InstanceIds=[made])
+    account.until(lambda: state(account, made) == "terminated")
+    assert refusal(lambda: launch(account)) == (400, "IdempotentInstanceTerminated")
+
+
+def test_a_pool_gives_what_it_has_and_then_nothing(account: Account) -> None:
+    account.has_room("spot", 3)
+    spot = launch(account, "t-1", 5, **SPOT)
+    assert len(spot) == 3
+    assert refusal(lambda: launch(account, "t-2", **SPOT)) == (500, "InsufficientInstanceCapacity")
+    assert len(launch(account, "t-3")) == 1  # on-demand is another pool
+    account.ec2.terminate_instances(InstanceIds=spot[:1])
+    account.until(lambda: state(account, spot[0]) == "terminated")
+    assert len(launch(account, "t-4", 2, **SPOT)) == 1
+
+
+def test_fewer_than_the_least_number_are_not_launched(account: Account) -> None:
+    account.has_room("on-demand", 2)
+    wanted = {"MinCount": 3, "MaxCount": 3}
+    call = {"ImageId": "ami-12c6146b", "InstanceType": "c5.large", "ClientToken": "t-1", **wanted}
+    refused = refusal(lambda: account.ec2.run_instances(**call, TagSpecifications=[]))
+    assert refused == (500, "InsufficientInstanceCapacity")
+    assert len(launch(account, "t-2", 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("RequestLimitExceeded", 503), ("InternalError", 500), ("VcpuLimitExceeded", 400)],
+)
+def test_an_error_has_ec2_s_own_status(account: Account, code: str, status: int) -> None:
+    account.refuses_the_next("run_instances", code)
+    assert refusal(lambda: launch(account)) == (status, code)
+    assert len(launch(account)) == 1
+
+
+def test_one_unknown_id_fails_the_whole_termination(account: Account) -> None:
+    (made,) = launch(account)
+    call = {"InstanceIds": [made, UNKNOWN]}
+    assert refusal(lambda: account.ec2.terminate_instances(**call)) == (400, "InvalidInstanceID.NotFound")
+    account.until(lambda: state(account, made) == "running")
+
+
+def test_tags_are_listed_and_filtered_by(account: Account) -> None:
+    first, second = launch(account, number=2)
+    account.ec2.create_tags(Resources=[second], Tags=[{"Key": "owner", "Value": "they"}])
+    assert list(rows(account)) == [first]
+    assert rows(account, "they")[second]["Tags"] == [{"Key": "owner", "Value": "they"}]
+    tag = {"Tags": [{"Key": "owner", "Value": "me"}]}
+    refused = refusal(lambda: account.ec2.create_tags(Resources=[UNKNOWN], **tag))
+    assert refused == (400, "InvalidInstanceID.NotFound")
+
+
+def test_a_launch_may_not_be_listed_yet(account: Account) -> None:
+    account.lists_late()
+    (made,) = launch(account)
+    assert rows(account) == {}
+    assert launch(account) == [made]  # its token knows it
+
+
+def test_a_spot_instance_is_warned_of_and_taken_back(account: Account) -> None:
+    (made,) = launch(account, **SPOT)
+    assert rows(account)[made]["InstanceLifecycle"] == "spot"
+    account.until(lambda: state(account, made) == "running")
+    account.reclaim(made)
+    account.until(lambda: state(account, made) == "terminated")
+    assert rows(account)[made]["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+    told: list[tuple[str, str]] = []
+
+    def read() -> bool:
+        for body in account.messages():
+            assert body["detail"]["instance-id"] == made
+            told.append((body["detail-type"], body["detail"].get("state", "")))
+        return ("EC2 Instance State-change Notification", "terminated") in told
+
+    account.until(read)
+    assert (
+        told[0][0] == "EC2 Spot Instance Interruption Warning"
+        or ("EC2 Spot Instance Interruption Warning", "") in told
+    )
+    found = account.ec2.describe_spot_instance_requests(
+        Filters=[{"Name": "tag:owner", "Values": ["me"]}] if isinstance(account, InMemory) else []
+    )["SpotInstanceRequests"]
+    assert [(each["InstanceId"], each["Status"]["Code"]) for each in found] == [
+        (made, "instance-terminated-no-capacity")
+    ]
