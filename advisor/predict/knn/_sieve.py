@@ -51,7 +51,7 @@ MARGIN: Final = 1.0001
 
 
 class Sieve(NamedTuple):
-    """A base once more, bucket by bucket. Few arrays: each costs the call, cold, as much as a feature."""
+    """A base once more, bucket by bucket."""
 
     codes: Bytes  # (features, slots)
     rows: Floats  # (slots, features): one case is two cache lines
@@ -325,37 +325,25 @@ def sift(sieve: Sieve, room: SieveScratch, base: Base, scratch: Scratch) -> int:
 
 
 @compiled
-def sift_rows(  # noqa: PLR0917 (single arrays, see below)
-    codes: Bytes,
-    rows: Floats,
-    outcomes: Floats,
-    job_ids: Integers,
-    scales: Floats,
-    starts: Integers,
-    keys: Floats,
-    bounds: Singles,
-    levels: Floats,
-    near: Integers,
-    near_bounds: Singles,
-    query: Floats,
-    best: Floats,
-    slots: Integers,
-    ordered: Floats,
-    queries: Floats,
-    omega: float,
-    coverage: float,
-    results: Floats,
+def sift_rows(
+    sieve: Sieve, room: SieveScratch, queries: Floats, omega: float, coverage: float, results: Floats
 ) -> None:
     """Estimate each row of ``queries`` into the same row of ``results`` (rows, 5).
 
-    Single arrays, the fields of a :class:`Sieve` and its scratch: tuples of arrays would more than double
-    the cost of the call. A number no distance can be computed from is taken for unknown.
+    A number no distance can be computed from is taken for unknown.
     """
-    sieve = Sieve(codes, rows, outcomes, job_ids, scales, starts, keys)
-    room = SieveScratch(bounds, levels, near, near_bounds, query, best, slots, ordered)
-    nominal = scales[NOMINAL] != 0.0
-    base = Base(rows.T, outcomes[0], outcomes[1], job_ids, nominal, scales[LOW], scales[HIGH], scales[WEIGHT])
-    scratch = Scratch(ordered[0], best, slots, ordered)
+    scales, outcomes, query = sieve.scales, sieve.outcomes, room.query
+    base = Base(
+        sieve.rows.T,
+        outcomes[0],
+        outcomes[1],
+        sieve.job_ids,
+        scales[NOMINAL] != 0.0,
+        scales[LOW],
+        scales[HIGH],
+        scales[WEIGHT],
+    )
+    scratch = Scratch(room.ordered[0], room.best, room.slots, room.ordered)
     for row in range(len(queries)):
         for feature in range(len(query)):
             value = queries[row, feature]

@@ -238,27 +238,7 @@ class KnnEstimator:
     def _estimate_rows(self, queries: Floats, results: Floats) -> None:
         if self._sieve is not None:
             sieve, room = self._sieve
-            _sieve.sift_rows(
-                sieve.codes,
-                sieve.rows,
-                sieve.outcomes,
-                sieve.job_ids,
-                sieve.scales,
-                sieve.starts,
-                sieve.keys,
-                room.bounds,
-                room.levels,
-                room.near,
-                room.near_bounds,
-                room.query,
-                room.best,
-                room.slots,
-                room.ordered,
-                queries,
-                self.parameters.omega,
-                self.coverage,
-                results,
-            )
+            _sieve.sift_rows(sieve, room, queries, self.parameters.omega, self.coverage, results)
             return
         newest = (self._next - 1) % self._size if self._size else 0
         _search.estimate_rows(
