@@ -170,7 +170,7 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     bands : tuple of Earned
-        By the probability of being faster that was forecast (`advisor.decide.submission.record.bands`),
+        By the probability of being faster that was forecast (`advisor.decide.submission.proven.bands`),
         least likely first; empty: nothing yet.
     at_risk_seconds : float
         Worst-case loss of the jobs that are in the cloud now.

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from advisor.decide.hedge._hedge_curves import outcome
 from advisor.decide.hedge.hedge_offer import hedge_case, worst_core_seconds
 from advisor.decide.submission.advise import advise
-from advisor.decide.submission.demand import boot_seconds, cores_billed, cost_usd, usd_per_core_hour
+from advisor.decide.submission.capacity import boot_seconds, cores_billed, cost_usd, usd_per_core_hour
 from advisor.decide.submission.placement import PlacementCase, as_case, ratio_of
 from advisor.decide.submission.proven import candidate_chance, worst_seconds
 from advisor.decide.submission.proven_rows import Fate, RecordInTime

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.decide.submission.capacity import _fits_reserved, off_spot_feature
-from advisor.decide.submission.demand import cores_billed
+from advisor.decide.submission.capacity import _fits_reserved, cores_billed, off_spot_feature
 from advisor.model import CloudState, Job
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
-from advisor.decide.submission.demand import cores_billed, requeueable, usd_per_core_hour
+from advisor.decide.submission.capacity import cores_billed, requeueable, usd_per_core_hour
 from advisor.decide.submission.placement import PlacementCase
 from advisor.decide.submission.rules import comment_words
 from advisor.model.advice import Answer, Capacity, Hedge, HedgeKind, Quantity, Verdict
@@ -23,7 +23,7 @@ from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState
+from advisor.model.site import CloudState, SiteState
 
 if TYPE_CHECKING:
     from advisor.decide.hedge.hedging import HedgeCase
@@ -42,6 +42,28 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
         and not (job.interactive or job.dependency or job.heterogeneous or shape)
         and settings.hedge.opt_out_comment.casefold() not in comment_words(job)
     )
+
+
+def hedged(
+    answer: Answer, case: PlacementCase, job: Job, state: SiteState, settings: Settings
+) -> tuple[Answer, Hedge | None]:
+    """Question 2 of a site that hedges: a doubt about a job that would wait here may be hedged.
+
+    Returns
+    -------
+    answer : Answer
+        As given, or YES where the doubt is hedged.
+    hedge : Hedge or None
+        What the job would have, should it be moved.
+    """
+    hedge = hedge_of(job, state.cloud, settings)
+    hedge = within_budget(hedge, job, state.cloud, case.boot_seconds, state.hedge_left_core_seconds)
+    if hedge is None or answer.verdict is not Verdict.UNSURE:
+        return answer, hedge
+    hedge = priced(hedge, case, state.hedge_price)
+    if hedge is None or state.cluster is None or not would_wait(job, state.cluster):
+        return answer, hedge
+    return _instead(answer, Reason.HEDGED, hedge), hedge
 
 
 def hedge_of(job: Job, cloud: CloudState, settings: Settings) -> Hedge | None:
@@ -133,13 +155,6 @@ def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:
     if settings.hedge.stop_loss_usd and price > 0.0:
         hours = min(hours, settings.hedge.stop_loss_usd / price)
     return 3600.0 * hours / cores_billed(job, cloud)
-
-
-def in_doubt(answer: Answer, job: Job, cluster: ClusterState, hedge: Hedge | None) -> Answer:
-    """Question 2 again: a doubt is hedged, where the job would wait here."""
-    if hedge is None or answer.verdict is not Verdict.UNSURE or not would_wait(job, cluster):
-        return answer
-    return _instead(answer, Reason.HEDGED, hedge)
 
 
 def would_wait(job: Job, cluster: ClusterState) -> bool:

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.hedge.hedge_offer import hedge_of, in_doubt, priced, speculation_of, within_budget
+from advisor.decide.hedge.hedge_offer import hedged, speculation_of
 from advisor.decide.submission.capacity import (
+    boot_seconds,
     capacity_in_burst,
     choose,
+    cost_usd,
     kind_of_node,
     must_avoid_spot,
     off_spot_feature,
+    preferred_survivors,
 )
-from advisor.decide.submission.cloud_queue import cloud_wait
-from advisor.decide.submission.demand import boot_seconds, cost_usd
-from advisor.decide.submission.placement import PlacementCase, as_case, no_room_there, ratio_of, state_unknown
-from advisor.decide.submission.placement_rules import faster
-from advisor.decide.submission.room import room_here
+from advisor.decide.submission.placement import (
+    PlacementCase,
+    PlacementRule,
+    as_case,
+    no_room_there,
+    published,
+    ratio_of,
+    state_unknown,
+    stretched,
+)
+from advisor.decide.submission.proven import proven
+from advisor.decide.submission.room import cloud_wait, room_here
 from advisor.decide.submission.rules import may_move
-from advisor.decide.submission.steady import preferred_survivors
-from advisor.decide.submission.time_limit import stretched
 from advisor.decide.submission.waiting import WaitingCase, waited_long_enough, worth_paying
-from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, Placement, Verdict
+from advisor.model.advice import STAYS, Advice, Answer, Capacity, Hedge, Mode, Placement
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
@@ -34,10 +44,14 @@ from advisor.model.site import CloudState, Ratio, SiteState
 _ACT: Final = Mode.ACT
 _BURST: Final = Placement.BURST
 _ON_PREMISE: Final = Placement.ON_PREMISE
-_UNSURE: Final = Verdict.UNSURE
 _EXPLICIT_BURST: Final = Reason.EXPLICIT_BURST
 _STARTS_SECONDS: Final = 120.0
 """Where there is room a job starts within two passes of Slurm's scheduler; one that still waits has none."""
+# A new rule is a function and a line here (and a word in PlacementSettings.rule).
+PLACEMENT_RULES: Final[Mapping[str, PlacementRule]] = MappingProxyType(
+    {"published": published, "advisor": proven}
+)
+"""The placement rules by name (``placement.rule``)."""
 _FEATURES: Final = {capacity: (capacity.value,) for capacity in Capacity}
 
 
@@ -124,22 +138,19 @@ def _answers(
         cloud_wait=there,
         ratio=ratio,
     )
-    second, hedge = _faster(case, waited, settings), hedge_of(job, cloud, settings)
-    hedge = within_budget(hedge, job, cloud, case.boot_seconds, state.hedge_left_core_seconds)
-    if hedge is not None and second.verdict is _UNSURE:
-        hedge = priced(hedge, case, state.hedge_price)
-        second = in_doubt(second, job, state.cluster, hedge)
+    second, hedge = _faster(case, waited, settings), None
+    if settings.hedge.enabled:
+        second, hedge = hedged(second, case, job, state, settings)
     if second.verdict in STAYS:
         return (first, second), None, None
     # What it costs depends on which capacity it would get, so question 4 is worked out before 3 is answered.
     # Where there is none nothing will be paid; question 4 says why.
     chosen, fourth = choose(job, cloud_run, cloud, settings, state.time)
     cost = 0.0 if chosen is None else cost_usd(job, cloud_run, chosen, cloud, settings)
-    trial = speculation_of(job, settings)
-    third, tries = _worth(job, state, estimates, (chosen, cost, trial), settings)
+    third, trial = _worth(job, state, estimates, chosen, cost, settings)
     if third.verdict in STAYS:
         return (first, second, third), None, None
-    return (first, second, third, fourth), chosen, trial if tries else hedge
+    return (first, second, third, fourth), chosen, hedge if trial is None else trial
 
 
 def _users_capacity(job: Job, state: SiteState, estimates: Estimates, settings: Settings) -> Capacity | None:
@@ -151,11 +162,12 @@ def _worth(
     job: Job,
     state: SiteState,
     estimates: Estimates,
-    offer: tuple[Capacity | None, float, Hedge | None],
+    chosen: Capacity | None,
+    cost: float,
     settings: Settings,
-) -> tuple[Answer, bool]:
-    """Question 3 of a job that may have a capacity at a cost, or a trial; and whether it gets the trial."""
-    chosen, cost, trial = offer
+) -> tuple[Answer, Hedge | None]:
+    """Question 3 of a job that would get a capacity at a cost; with the speculative start, if it gets one."""
+    trial = speculation_of(job, settings)
     ratio, trial_cost = _slower(job, ratio_of(job, state.ratios), settings), math.nan
     if trial is not None and chosen is not None:
         run = ratio * estimates.run.seconds
@@ -172,7 +184,8 @@ def _worth(
         price=state.waiting_price,
         performance_ratio=ratio,
     )
-    return worth_paying(case, state.cloud, settings.waiting)
+    answer, tries = worth_paying(case, state.cloud, settings.waiting)
+    return answer, trial if tries else None
 
 
 def _slower(job: Job, ratio: Ratio | None, settings: Settings) -> float:
@@ -189,7 +202,7 @@ def _faster(case: PlacementCase, waited: float, settings: Settings) -> Answer:
         return no_room_there(case)
     if waited and (answer := waited_long_enough(case, waited, settings.waiting)) is not None:
         return answer
-    return faster(case)
+    return PLACEMENT_RULES[case.settings.rule](case)
 
 
 def _size_word(job: Job, estimates: Estimates, settings: Settings) -> str:

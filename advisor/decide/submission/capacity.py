@@ -1,4 +1,7 @@
-"""Question 4: which capacity? Reserved (paid already), spot if the job may be requeued, else on-demand."""
+"""Question 4: which capacity? Reserved (paid for), then spot if the job may be requeued, then on-demand.
+
+Also the boot time, the price and the cost of a job there.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import Final
 
 from advisor.decide.explanation.display import duration
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.cloud_queue import ANY, cloud_wait
-from advisor.decide.submission.demand import requeueable, usd_per_core_hour
+from advisor.decide.submission.room import ANY, cloud_wait
 from advisor.model.advice import Answer, Capacity, Quantity, Question, Verdict
+from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
@@ -19,6 +22,7 @@ _NEVER_SPOT: Final = (Capacity.ON_DEMAND.value, Capacity.RESERVED.value)
 _ON_SPOT: Final = Capacity.SPOT.value
 _SPOT: Final = (Capacity.SPOT, Reason.SPOT)
 _ON_DEMAND: Final = (Capacity.ON_DEMAND, Reason.ON_DEMAND)
+_RESERVED: Final = Capacity.RESERVED
 _CAPACITY: Final = Question.CAPACITY
 _YES: Final = Verdict.YES
 
@@ -155,3 +159,68 @@ def _spot_obstacle(job: Job, cloud_run_seconds: float, cloud: CloudState, settin
     if cloud_run_seconds > settings.capacity.spot_max_run_seconds:
         return "it would run too long for spot"
     return ""
+
+
+def boot_seconds(cloud: CloudState, settings: Settings) -> float:
+    """The learned boot time, else the setting."""
+    return settings.placement.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
+
+
+def requeueable(job: Job, settings: Settings) -> bool:
+    """Whether the job may be requeued: as submitted, else the site's default."""
+    return settings.cluster.requeue_default if job.requeue is None else job.requeue
+
+
+def usd_per_core_hour(capacity: Capacity, cloud: CloudState, settings: Settings) -> float:
+    """Price of a core-hour, US dollars; 0 on reserved nodes.
+
+    Without a known price, the setting's price of an instance is divided by its processors; while their
+    number is unknown, one core pays for the whole instance, an upper bound.
+    """
+    if capacity is _RESERVED:
+        return 0.0
+    on_spot = capacity is Capacity.SPOT
+    seen = cloud.spot_usd_per_core_hour if on_spot else cloud.on_demand_usd_per_core_hour
+    if seen is not None:
+        return seen
+    instance = settings.ec2.spot_usd_per_hour if on_spot else settings.ec2.on_demand_usd_per_hour
+    return instance / max(1, cloud.processors_per_node)
+
+
+def cores_billed(job: Job, cloud: CloudState) -> int:
+    """Cores charged for one task: all cores of its nodes, or its own while the node size is unknown."""
+    return cloud.nodes_at_most(job) * cloud.processors_per_node or job.processors
+
+
+def cost_usd(
+    job: Job, cloud_run_seconds: float, capacity: Capacity, cloud: CloudState, settings: Settings
+) -> float:
+    """Predicted cost of all tasks with their boots, US dollars; NaN when the run time is unknown."""
+    price = usd_per_core_hour(capacity, cloud, settings)
+    if price == 0.0:
+        return 0.0
+    hours = (boot_seconds(cloud, settings) + cloud_run_seconds) / 3600.0
+    return job.array_tasks * cores_billed(job, cloud) * hours * price
+
+
+def preferred_survivors(
+    job: Job, estimates: Estimates, cloud: CloudState, settings: Settings
+) -> tuple[str, ...]:
+    """Features to prefer: the mark of nodes that are likely to survive, for a long job; or none.
+
+    The match loop marks these nodes (`advisor.decide.matching.tiers`). A job prefers the mark only while such
+    a node is idle, so that nothing is launched for it. A job that starts at once is never seen waiting, so
+    only its submission can steer it.
+
+    slurmctld refuses a submission that prefers features which too few nodes have together: the mark is always
+    on at least one node, and the job's own features must be on every node.
+    """
+    matching = settings.matching
+    if not (matching.enabled and matching.long_lived_feature) or cloud.steady_free_nodes < 1:
+        return ()
+    if job.array_tasks > 1 or cloud.nodes_needed(job) != 1 or not set(job.features) <= set(cloud.features):
+        return ()
+    expected = estimates.run.seconds
+    if math.isnan(expected):
+        expected = math.inf if job.requested_time is None else job.requested_time
+    return (matching.long_lived_feature,) if expected >= matching.long_job_seconds else ()

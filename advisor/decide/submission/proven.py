@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from functools import lru_cache
 from itertools import repeat
 from typing import Final
 
@@ -30,11 +31,12 @@ from advisor.decide.submission.placement import (
     exceeds_limit,
     published,
 )
-from advisor.decide.submission.record import trusted_seconds
 from advisor.model.advice import Answer, Quantity, Verdict
 from advisor.model.settings import PlacementSettings
-from advisor.model.site import TrackRecord
+from advisor.model.site import Earned, TrackRecord
 
+STEP: Final = 0.05
+"""Width of a band of probabilities."""
 _YES: Final = Verdict.YES
 _CLOUD_FASTER: Final = Reason.CLOUD_FASTER
 
@@ -128,3 +130,61 @@ def is_overexposed(record: TrackRecord, stake: float, trusted: float, settings: 
     if record.may_lose_seconds is not None and at_risk > record.may_lose_seconds:
         return True
     return at_risk > settings.exposure_share * trusted
+
+
+@lru_cache(maxsize=64)
+def bands(floor: float) -> tuple[tuple[float, ...], int]:
+    """Where the bands of probabilities begin, from 0 up, and which is the first from `floor` on."""
+    below, above = list[float](), [floor]
+    while (edge := round(floor - (len(below) + 1) * STEP, 9)) > 0.0:
+        below.append(edge)
+    if floor > 0.0:
+        below.append(0.0)
+    while (edge := round(floor + len(above) * STEP, 9)) < 1.0:
+        above.append(edge)
+    return (*reversed(below), *above), len(below)
+
+
+def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: float = 1.0) -> float:
+    """How much of a record counts for a job: gains less a discount and some standard errors of their sum.
+
+    The sum of n gains has a standard error of about the root of the sum of their squares, so that a record
+    that rests on one lucky job counts for nothing. Of the rules that would move the job the one with the
+    best record is asked.
+
+    Parameters
+    ----------
+    record : TrackRecord
+        What such moves brought.
+    settings : PlacementSettings
+        Discount, standard errors, and where likely begins.
+    chance : float
+        The job's probability of being faster; 1: what counts for the likeliest job.
+
+    Returns
+    -------
+    float
+        Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
+    """
+    edges, likely = bands(settings.win_probability)
+    if len(record.bands) != len(edges):
+        return 0.0
+    return _trusted(record.bands, settings, edges, likely)[bisect_right(edges, chance) - 1]
+
+
+def _trusted(
+    earned: tuple[Earned, ...], settings: PlacementSettings, edges: tuple[float, ...], likely: int
+) -> list[float]:
+    trusted = [0.0] * len(edges)
+    for first, last in ((0, likely), (likely, len(edges))):
+        kept = squared = 0.0
+        rules = list[float]()
+        for band in range(last - 1, first - 1, -1):
+            kept += earned[band].saved_seconds - settings.record_discount * earned[band].absolute_seconds
+            squared += earned[band].squared_seconds
+            rules.append(kept - settings.record_deviations * math.sqrt(squared))
+        # a rule from some band on moves the jobs of all bands above: theirs is the best of these
+        best = -math.inf
+        for band in range(first, last):
+            trusted[band] = best = max(best, rules[last - 1 - band])
+    return trusted

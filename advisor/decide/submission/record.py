@@ -12,27 +12,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Hashable
-from functools import lru_cache
-from typing import Final
 
+from advisor.decide.submission.proven import bands
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
-
-STEP: Final = 0.05
-"""Width of a band of probabilities."""
-
-
-@lru_cache(maxsize=64)
-def bands(floor: float) -> tuple[tuple[float, ...], int]:
-    """Where the bands of probabilities begin, from 0 up, and which is the first from `floor` on."""
-    below, above = list[float](), [floor]
-    while (edge := round(floor - (len(below) + 1) * STEP, 9)) > 0.0:
-        below.append(edge)
-    if floor > 0.0:
-        below.append(0.0)
-    while (edge := round(floor + len(above) * STEP, 9)) < 1.0:
-        above.append(edge)
-    return (*reversed(below), *above), len(below)
 
 
 class RecordKeeper:
@@ -158,48 +141,3 @@ def likely_earned(record: TrackRecord, settings: PlacementSettings) -> Earned:
     """What the likely enough jobs brought in sum."""
     edges, likely = bands(settings.win_probability)
     return sum(record.bands[likely:] if len(record.bands) == len(edges) else (), Earned())
-
-
-def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: float = 1.0) -> float:
-    """How much of a record counts for a job: gains less a discount and some standard errors of their sum.
-
-    The sum of n gains has a standard error of about the root of the sum of their squares, so that a record
-    that rests on one lucky job counts for nothing. Of the rules that would move the job the one with the
-    best record is asked.
-
-    Parameters
-    ----------
-    record : TrackRecord
-        What such moves brought.
-    settings : PlacementSettings
-        Discount, standard errors, and where likely begins.
-    chance : float
-        The job's probability of being faster; 1: what counts for the likeliest job.
-
-    Returns
-    -------
-    float
-        Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
-    """
-    edges, likely = bands(settings.win_probability)
-    if len(record.bands) != len(edges):
-        return 0.0
-    return _trusted(record.bands, settings, edges, likely)[bisect_right(edges, chance) - 1]
-
-
-def _trusted(
-    earned: tuple[Earned, ...], settings: PlacementSettings, edges: tuple[float, ...], likely: int
-) -> list[float]:
-    trusted = [0.0] * len(edges)
-    for first, last in ((0, likely), (likely, len(edges))):
-        kept = squared = 0.0
-        rules = list[float]()
-        for band in range(last - 1, first - 1, -1):
-            kept += earned[band].saved_seconds - settings.record_discount * earned[band].absolute_seconds
-            squared += earned[band].squared_seconds
-            rules.append(kept - settings.record_deviations * math.sqrt(squared))
-        # a rule from some band on moves the jobs of all bands above: theirs is the best of these
-        best = -math.inf
-        for band in range(first, last):
-            trusted[band] = best = max(best, rules[last - 1 - band])
-    return trusted

@@ -1,21 +1,29 @@
-"""Question 2, before any forecast: can the job start on-premise at once?
+"""Is there room: on-premise at once, in the cloud when?
 
-Where the requested processors are free and no job waits, the job starts at once, faster than any cloud node
-boots. A forecast, learned from months with queues, would predict a wait on an idle cluster, too. Where
-jobs wait although processors are free, another resource is short, and this job may need it
-(docs/designs/0004-decision.md).
+On-premise (question 2, before any forecast): where the requested processors are free and no job waits, the
+job starts at once, faster than any cloud node boots. A forecast, learned from months with queues, would
+predict a wait on an idle cluster, too. Where jobs wait although processors are free, another resource is
+short, and this job may need it (docs/designs/0004-decision.md).
+
+In the cloud a moved job joins the queue of the burst partition. While a node of its kind is free
+(powered-down nodes are; the boot time is counted elsewhere) the job does not wait; else it waits for the
+first nodes to become free after the jobs that already wait. `advisor control` computes these times at each
+poll (`advisor.service.observation.cloud_rooms`); here they are looked up.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.job import Job
-from advisor.model.site import FreeNodes, SiteState
+from advisor.model.site import CloudState, FreeNodes, Room, SiteState
 
 _FASTER: Final = Question.FASTER
+ANY: Final = ""
+"""Any kind of node."""
 
 
 def room_here(job: Job, state: SiteState) -> Answer | None:
@@ -73,3 +81,57 @@ def _may_use(job: Job, group: FreeNodes) -> bool:
     if queue and queue not in group.partitions and not set(queue.split(",")) & set(group.partitions):
         return False
     return not job.features or set(job.features) <= set(group.features)
+
+
+def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> float:
+    """Time the job would wait in the cloud for nodes of one kind, without the boot time.
+
+    Parameters
+    ----------
+    kind : str
+        A key of ``cloud.rooms``; a missing kind counts as `ANY`.
+    job : Job
+        For an array the wait of its median task is returned.
+    cloud_run_seconds : float
+        Predicted run time there; more tasks than nodes run in turns of this length.
+    cloud : CloudState
+        Without rooms the queue is unknown and counts as empty.
+    now : float
+        Seconds, on the clock of the rooms.
+
+    Returns
+    -------
+    float
+        Seconds; 0 where there is room now, infinite where no usable node can hold the job.
+    """
+    rooms = cloud.rooms.get(kind) or cloud.rooms.get(ANY)
+    if not rooms:
+        return 0.0
+    nodes = cloud.nodes_at_most(job)
+    room = rooms[-1]
+    if nodes == 1:
+        for one in rooms:
+            if one.processors >= job.processors:
+                room = one
+                break
+    needed = nodes * ((job.array_tasks + 1) // 2)
+    if cloud.taken_processors:
+        needed += -(-cloud.taken_processors // room.processors)
+    return 0.0 if needed <= room.free else _wait(room, nodes, needed, cloud_run_seconds, now)
+
+
+def _wait(room: Room, nodes: int, needed: int, cloud_run_seconds: float, now: float) -> float:
+    """Seconds until the `needed`-th place is free: after running jobs end, or in turns on the free places."""
+    if room.total < nodes:
+        return math.inf
+    run = cloud_run_seconds if cloud_run_seconds > 0.0 else math.inf
+    # in turns on the free places
+    again = run * -(-(needed - room.free) // room.free) if room.free >= nodes else math.inf
+    turns, place = divmod(needed - 1, room.total)
+    # `room.later` holds the first places only, so this is a lower bound where there are very many
+    freed = 0.0
+    if place >= room.free:
+        if not room.later:
+            return again
+        freed = max(0.0, room.later[min(place - room.free, len(room.later) - 1)] - now)
+    return min(again, freed + (turns * run if turns else 0.0))

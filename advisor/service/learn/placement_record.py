@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from advisor.decide.submission.placement import PlacementCase, as_case
-from advisor.decide.submission.proven import candidate_chance
-from advisor.decide.submission.record import RecordKeeper, could_have_saved, record_of, trusted_seconds
+from advisor.decide.submission.proven import candidate_chance, trusted_seconds
+from advisor.decide.submission.record import RecordKeeper, could_have_saved, record_of
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.estimate import Estimate, Estimates, holds

@@ -1,6 +1,6 @@
 """When cloud nodes have room, from one look: who is on them, how long still, and who waits there already.
 
-What a moved job has to expect of the cloud's own queue (:mod:`advisor.decide.submission.cloud_queue`).
+What a moved job has to expect of the cloud's own queue (:mod:`advisor.decide.submission.room`).
 Jobs on a node
 end when they were forecast to, at their time limit at the latest; those that wait are put on the nodes in the
 order of their submission, each where it can start first. Pure.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.decide.submission.cloud_queue import ANY
+from advisor.decide.submission.room import ANY
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.site import Room

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from advisor.decide.submission.demand import cost_usd
+from advisor.decide.submission.capacity import cost_usd
 from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState

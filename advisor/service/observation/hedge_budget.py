@@ -17,7 +17,7 @@ import structlog
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.hedge.hedge_budget import ENDING_SECONDS, Budget, period_end, period_of
 from advisor.decide.hedge.hedge_offer import worst_core_seconds
-from advisor.decide.submission.demand import boot_seconds, cores_billed, usd_per_core_hour
+from advisor.decide.submission.capacity import boot_seconds, cores_billed, usd_per_core_hour
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity, Hedge, HedgeKind
 from advisor.model.errors import AdvisorError

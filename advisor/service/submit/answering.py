@@ -21,7 +21,7 @@ from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import admin_comment
 from advisor.decide.hedge.hedge_offer import worst_core_seconds
 from advisor.decide.submission.advise import advise
-from advisor.decide.submission.demand import boot_seconds
+from advisor.decide.submission.capacity import boot_seconds
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice, Capacity, HedgeKind, Mode
 from advisor.model.estimate import NO_SIZE, Estimates, SizeEstimate

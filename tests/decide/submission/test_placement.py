@@ -8,8 +8,7 @@ import pytest
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import explanation
-from advisor.decide.submission.advise import advise
-from advisor.decide.submission.placement_rules import PLACEMENT_RULES
+from advisor.decide.submission.advise import PLACEMENT_RULES, advise
 from advisor.model import CloudState, Estimate, Estimates, Placement, SiteState, Verdict
 from advisor.model.settings import PlacementSettings
 from advisor.model.site import Cutoff

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decide.submission.record import RecordKeeper, bands, likely_earned, record_of, trusted_seconds
+from advisor.decide.submission.proven import bands, trusted_seconds
+from advisor.decide.submission.record import RecordKeeper, likely_earned, record_of
 from advisor.model import Earned, TrackRecord
 from advisor.model.settings import PlacementSettings
 

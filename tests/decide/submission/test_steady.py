@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.decide.submission.steady import preferred_survivors
+from advisor.decide.submission.capacity import preferred_survivors
 from advisor.model import Estimate, Estimates, Job
 from advisor.model.settings import MatchingSettings, Settings
 from advisor.model.site import CloudState

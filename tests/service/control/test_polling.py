@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.submission.cloud_queue import cloud_wait
+from advisor.decide.submission.room import cloud_wait
 from advisor.ec2.prices import Prices, Quote, Reserved
 from advisor.model import ClusterState, Node
 from advisor.model.settings import PathSettings, Settings

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import admin_comment
-from advisor.decide.submission.cloud_queue import cloud_wait
+from advisor.decide.submission.room import cloud_wait
 from advisor.model import CloudState, Node
 from advisor.model.site import Room, SiteState
 from advisor.service.exchange import snapshot as snapshots

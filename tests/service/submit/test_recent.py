@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.decide.submission.cloud_queue import cloud_wait
+from advisor.decide.submission.room import cloud_wait
 from advisor.model import CloudState, Earned, Job, SiteState, TrackRecord
 from advisor.model.site import Cutoff, FreeNodes, PerformanceRatios, Room
 from advisor.service.submit.recent import RecentSubmissions, Submission
