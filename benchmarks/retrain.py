@@ -27,8 +27,8 @@ def run(*, trace: str = f"synthetic:{JOBS}", tell: Callable[[str], None] = lambd
 
 
 def _train(trace: str) -> dict[str, Any]:
-    from advisor.predict.size.size import SizeModel  # noqa: PLC0415 (only the child pays for it)
     from advisor.predict.size.size_history import SizeHistory  # noqa: PLC0415 (as above)
+    from advisor.predict.size.size_model import SizeModel  # noqa: PLC0415 (only the child pays for it)
     from advisor.replay.sources import load_table  # noqa: PLC0415 (as above)
 
     table = load_table(trace)

@@ -45,8 +45,8 @@ from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
-from advisor.predict.size.size import SizeModel
 from advisor.predict.size.size_history import SizeHistory
+from advisor.predict.size.size_model import SizeModel
 from advisor.replay.sources import load_table
 from advisor.service.exchange import placement_store, queue_stream, snapshot
 from advisor.service.exchange.client import SubmitClient

@@ -17,7 +17,7 @@ from advisor.cli.progress import working
 
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
-    from advisor.predict.size.size import SizeModel
+    from advisor.predict.size.size_model import SizeModel
     from advisor.predict.size.size_training import SizeTraining
 
 KIND = "size"
@@ -92,7 +92,7 @@ def _train_and_promote(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from advisor.predict.size.size import SizeModel
+    from advisor.predict.size.size_model import SizeModel
     from advisor.replay.backtest import backtest
 
     with working("backtesting on the last week"):
@@ -132,7 +132,7 @@ def _kept(detail: str, *, code: str) -> dict[str, Any]:
 def _current(store: ModelStore) -> SizeModel | None:
     """The model in force; None when there is none, or a release with other features made it."""
     from advisor.model.errors import BadInput, UseFallback
-    from advisor.predict.size.size import SizeModel
+    from advisor.predict.size.size_model import SizeModel
 
     try:
         arrays, meta = store.load(KIND)

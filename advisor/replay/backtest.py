@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.predict.size.size import SizeModel
 from advisor.predict.size.size_features import replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
+from advisor.predict.size.size_model import SizeModel
 from advisor.predict.size.size_training import SizeTraining, train
 from advisor.predict.trees.forest import TreeEnsemble
 

@@ -165,7 +165,7 @@ def history_of(
     options = ForecastOptions()
     whole = jobs.table
     rows, judged = window_rows(whole, since, before=RECORD_JOBS)
-    begin = max(0, int(rows[0]) - options.forest.most_jobs - _LEAD_JOBS)
+    begin = max(0, int(rows[0]) - options.forest.max_jobs - _LEAD_JOBS)
     table = whole.select(np.arange(begin, len(whole)))
     rows = rows - begin
     if int(rows[judged]) < options.first:

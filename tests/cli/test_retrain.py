@@ -14,7 +14,7 @@ import pytest
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome
-from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_model import SizeModel
 from advisor.predict.size.size_training import constant
 
 WEEK = 7 * 86400.0

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from advisor.model.job import Job, JobOutcome
-from advisor.predict.size.size import SizeModel
 from advisor.predict.size.size_features import feature_names
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory
+from advisor.predict.size.size_model import SizeModel
 from advisor.predict.size.size_training import constant
 from advisor.replay.backtest import backtest
 

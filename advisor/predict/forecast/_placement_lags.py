@@ -1,4 +1,4 @@
-"""Containers of the placement features: a table that grows and shrinks, the last few numbers by category."""
+"""Containers of the placement features: a table of live jobs, and the last few numbers per category."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from advisor.predict.forecast.submission_features import COLUMNS, REQUEST, SINCE
 Floats = NDArray[np.float64]
 
 
-class Rows:
-    """A table of jobs that can grow and shrink; removal moves the last row into the gap."""
+class LiveJobs:
+    """A table of live jobs; removal moves the last row into the gap."""
 
     def __init__(self) -> None:
         self._slot: dict[Hashable, int] = {}
@@ -27,19 +27,19 @@ class Rows:
 
     @property
     def table(self) -> Floats:
-        """The jobs, shape (n, 5); a view until the next change."""
+        """The jobs, shape (n, 5); a view that is valid until the next change."""
         return self._table[: len(self._keys)]
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """Rows in the order in which the requested time of their jobs ends; sorted once a change."""
+        """Rows in the order in which the requested times end; sorted once per change."""
         if self._order is None:
             table = self.table
             self._order = np.argsort(table[:, SINCE] + table[:, REQUEST])
         return self._order
 
     def add(self, key: Hashable, row: tuple[float, ...]) -> None:
-        """Put a job in."""
+        """Add a job."""
         slot = len(self._keys)
         if slot == len(self._table):
             self._table = np.concatenate([self._table, np.empty_like(self._table)])
@@ -49,7 +49,7 @@ class Rows:
         self._order = None
 
     def remove(self, key: Hashable) -> None:
-        """Take a job out, if it is in."""
+        """Remove a job, if it is there."""
         slot = self._slot.pop(key, None)
         if slot is None:
             return
@@ -63,19 +63,14 @@ class Rows:
 
 Numbers = tuple[float, ...]
 Summary = Callable[[Numbers], Numbers]
-"""From the last few numbers of a category, newest last, to what the features say of them."""
+"""From the last few numbers of a category, newest last, to their features."""
 
 
 class Lags:
-    """The last few numbers of each category, and what the features say of them.
+    """The last few numbers of each category, and their features.
 
-    Parameters
-    ----------
-    length : int
-        How many numbers are remembered.
-    summary : callable
-        Of the numbers of one category; of none as well. It is worked out as numbers come, not as they are
-        asked for.
+    ``length`` numbers are kept. ``summary`` also takes none; it is computed as numbers arrive, not on
+    reading.
     """
 
     def __init__(self, length: int, summary: Summary) -> None:
@@ -83,10 +78,10 @@ class Lags:
         self._summary = summary
         self._numbers: dict[Hashable, deque[float]] = {}
         self._summaries: dict[Hashable, Numbers] = {}
-        self._of_none = summary(())
+        self._of_no_numbers = summary(())
 
     def add(self, category: Hashable, number: float) -> None:
-        """Note one more."""
+        """Add a number to a category."""
         lags = self._numbers.get(category)
         if lags is None:
             lags = self._numbers[category] = deque(maxlen=self._length)
@@ -94,17 +89,17 @@ class Lags:
         self._summaries[category] = self._summary(tuple(lags))
 
     def of(self, category: Hashable) -> Numbers:
-        """What the features say of a category."""
-        return self._summaries.get(category, self._of_none)
+        """The features of a category."""
+        return self._summaries.get(category, self._of_no_numbers)
 
 
-def back(lags: Numbers, lag: int) -> float:
-    """The number before the last, and so on (1: the last)."""
+def lagged(lags: Numbers, lag: int) -> float:
+    """The last number but ``lag - 1`` (1: the last)."""
     return lags[-lag] if len(lags) >= lag else UNKNOWN
 
 
 def mean(lags: Numbers, last: int = 1_000) -> float:
-    """Mean of the last few."""
+    """Mean of the last few numbers."""
     if not lags:
         return UNKNOWN
     chosen = lags[-last:]
@@ -112,7 +107,7 @@ def mean(lags: Numbers, last: int = 1_000) -> float:
 
 
 def median(lags: Numbers) -> float:
-    """Median of what there is: numpy's takes longer for twenty numbers than all else for one job."""
+    """Median; numpy's is slower for twenty numbers than everything else for one job."""
     ordered = sorted(lags)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
@@ -122,26 +117,26 @@ def median(lags: Numbers) -> float:
 
 
 def last_two(lags: Numbers) -> Numbers:
-    """The last two."""
-    return back(lags, 1), back(lags, 2)
+    """The last two numbers."""
+    return lagged(lags, 1), lagged(lags, 2)
 
 
 def user_runs(lags: Numbers) -> Numbers:
     """The last three, the largest and the median."""
     extremes = (max(lags), median(lags)) if lags else (UNKNOWN, UNKNOWN)
-    return back(lags, 1), back(lags, 2), back(lags, 3), *extremes
+    return lagged(lags, 1), lagged(lags, 2), lagged(lags, 3), *extremes
 
 
-def alike_runs(lags: Numbers) -> Numbers:
-    """The last, the mean of the last six, the largest and how many there are."""
-    return back(lags, 1), mean(lags, 6), max(lags) if lags else UNKNOWN, float(len(lags))
+def similar_runs(lags: Numbers) -> Numbers:
+    """The last, the mean of the last six, the largest, and the count."""
+    return lagged(lags, 1), mean(lags, 6), max(lags) if lags else UNKNOWN, float(len(lags))
 
 
 def last_and_mean(lags: Numbers) -> Numbers:
     """The last and the mean."""
-    return back(lags, 1), mean(lags)
+    return lagged(lags, 1), mean(lags)
 
 
 def recent_means(lags: Numbers) -> Numbers:
-    """The mean of the last five and of all."""
+    """The mean of the last five, and of all."""
     return mean(lags, 5), mean(lags)

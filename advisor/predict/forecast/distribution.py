@@ -1,9 +1,9 @@
-"""Random forests that predict whole distributions of a time, not only its mean.
+"""Random forests that predict the whole distribution of a time.
 
-Each leaf keeps the mean and a histogram of the training times in it; a prediction averages them over the
-trees (Meinshausen, "Quantile regression forests", JMLR 2006, with the times of a leaf put into bins). Trees
-are grown on log(1 + time), so that a split is judged by factors and not by the few longest jobs; means are
-taken of the times themselves, because what a wrong placement costs is seconds.
+Each leaf keeps the mean and a histogram of its training times; a prediction averages them over the trees
+(Meinshausen, "Quantile regression forests", JMLR 2006, with binned times). Trees are grown on log(1 + time),
+so that splits are judged by factors and not by the few longest jobs. Means are of the times themselves,
+because a wrong placement costs seconds.
 """
 
 from __future__ import annotations
@@ -24,35 +24,33 @@ Integers = NDArray[np.int32]
 
 BINS: Final = 40
 EDGES: Final[Floats] = np.concatenate([[0.0, 1.0], np.geomspace(10.0, 3e6, BINS - 1)])
-"""Seconds between which the bins lie; the last bin ends at 35 days, longer times count as in it."""
+"""Edges of the bins, seconds; the last bin ends at 35 days and contains longer times."""
 LEVELS: Final[Floats] = (np.arange(20) + 0.5) / 20
-"""Levels of the quantiles a distribution is handed on as: twenty equally likely values."""
+"""Levels of a forecast's quantiles: twenty equally likely values."""
 FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestSettings:
-    """How a forest is grown.
+    """Parameters of a forest.
 
     Attributes
     ----------
     trees : int
-        More are slower and steadier.
+        More trees are slower and vary less.
     leaf_jobs : int
-        Fewest training jobs in a leaf.
+        Minimum of training jobs in a leaf.
     feature_share, job_share : float
-        Share of features tried at a split, and of jobs a tree is grown on.
-    most_jobs : int
-        Only the newest so many are trained on.
-    seed : int
-        Of scikit-learn's generator.
+        Share of features tried at a split, and of jobs that each tree is grown on.
+    max_jobs : int
+        Number of newest jobs trained on.
     """
 
     trees: int = 15
     leaf_jobs: int = 5
     feature_share: float = 1 / 3
     job_share: float = 0.6
-    most_jobs: int = 15_000
+    max_jobs: int = 15_000
     seed: int = 1
 
 
@@ -72,26 +70,26 @@ class Distributions:
     mass: Floats
 
     def quantiles(self, levels: Floats = LEVELS) -> Floats:
-        """Seconds below which the time lies with these probabilities; shape (n, levels), ascending."""
+        """Quantiles in seconds, shape (n, levels), ascending."""
         mass = np.ascontiguousarray(self.mass)
         result = np.empty((len(self.mean), len(levels)))
         for row in range(len(result)):
-            cut(mass[row], levels, EDGES, result[row])
+            fill_quantiles(mass[row], levels, EDGES, result[row])
         return result
 
 
 @compiled
-def cut(mass: Floats, levels: Floats, edges: Floats, out: Floats) -> None:
-    """Fill ``out`` with the seconds below which a time lies with each of ``levels`` (ascending).
+def fill_quantiles(mass: Floats, levels: Floats, edges: Floats, out: Floats) -> None:
+    """Write the quantiles of a histogram at ``levels`` (ascending) into ``out``, seconds.
 
     Parameters
     ----------
     mass : float64, shape (bins,)
         Probability of each bin; NaN gives NaN.
     levels, out : float64, shape (n,)
-        Probabilities and what is filled in.
+        Probabilities and their quantiles.
     edges : float64, shape (bins + 1,)
-        Seconds between the bins.
+        Edges of the bins, seconds.
     """
     if math.isnan(mass[0]):
         out[:] = np.nan
@@ -121,7 +119,7 @@ def walk(  # noqa: PLR0917 (compiled functions take positions only)
     mean: Floats,
     mass: Floats,
 ) -> None:
-    """Average the leaves each row falls into over the trees."""
+    """Average each row's leaves over the trees."""
     trees = len(roots)
     for i in range(len(rows)):
         mean[i] = 0.0
@@ -164,30 +162,19 @@ class DistributionForest:
 
     @classmethod
     def train(cls, features: Floats, seconds: Floats, settings: ForestSettings | None = None) -> Self:
-        """Grow a forest on jobs in the order they became known.
+        """Grow a forest on jobs in the order in which they became known.
 
-        Parameters
-        ----------
-        features : float64, shape (jobs, features)
-            Without NaN.
-        seconds : float64, shape (jobs,)
-            What happened; at least 0.
-        settings : ForestSettings, optional
-            How it is grown.
-
-        Raises
-        ------
-        ValueError
-            There is nothing to learn from.
+        ``features`` have shape (jobs, features), without NaN; ``seconds`` shape (jobs,), at least 0. Raises
+        ValueError without jobs.
         """
         from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 (training only)
 
         from advisor.predict.trees._sklearn_trees import flatten  # noqa: PLC0415 (as above)
 
         chosen = settings or ForestSettings()
-        x, y = features[-chosen.most_jobs :], seconds[-chosen.most_jobs :]
+        x, y = features[-chosen.max_jobs :], seconds[-chosen.max_jobs :]
         if len(y) == 0:
-            msg = "no job to learn from"
+            msg = "there are no jobs to learn from"
             raise ValueError(msg)
         model = RandomForestRegressor(
             chosen.trees,
@@ -230,7 +217,7 @@ class DistributionForest:
 
     @classmethod
     def joined(cls, forests: Sequence[Self]) -> Self:
-        """One forest of all trees; of forests with as many trees each, its mean is the mean of theirs."""
+        """One forest of all trees; where forests have equally many, its mean is the mean of theirs."""
         sizes = np.array([len(forest.feature) for forest in forests])
         leaves = np.array([len(forest.leaf_mean) for forest in forests])
         parts = list(zip(forests, np.cumsum(sizes) - sizes, np.cumsum(leaves) - leaves, strict=True))
@@ -238,7 +225,7 @@ class DistributionForest:
             roots=np.concatenate([part.roots + nodes for part, nodes, _ in parts]).astype(np.int32),
             feature=np.concatenate([part.feature for part in forests]),
             threshold=np.concatenate([part.threshold for part in forests]),
-            # leaves have no children; what stands there is never looked at
+            # the children of leaves are never read
             children=np.concatenate([part.children + nodes for part, nodes, _ in parts]).astype(np.int32),
             leaf=np.concatenate([part.leaf + first for part, _, first in parts]).astype(np.int32),
             leaf_mean=np.concatenate([part.leaf_mean for part in forests]),
@@ -252,28 +239,25 @@ class DistributionForest:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild what :meth:`to_arrays` gave, and check that no walk can leave the arrays or go in a circle.
+        """Rebuild the forest from :meth:`to_arrays`, checked so that no walk leaves the arrays or loops.
 
-        Raises
-        ------
-        BadInput
-            Incomplete, damaged or of another format.
+        Raises BadInput for incomplete or damaged arrays and for other formats.
         """
         try:
             forest = cls(**{field.name: arrays[field.name] for field in fields(cls)})
-            sound = int(arrays["format"][0]) == FORMAT and forest._is_sound()
+            is_consistent = int(arrays["format"][0]) == FORMAT and forest._is_consistent()
         except (KeyError, ValueError, IndexError, TypeError):
-            sound = False
-        if not sound:
+            is_consistent = False
+        if not is_consistent:
             raise BadInput(
-                "damaged trees",
+                "the forest's arrays are damaged",
                 where="distribution forest",
-                mend="Take the model away; `advisor control` grows new forests",
+                mend="Delete the model; `advisor control` grows new forests.",
                 code="distribution.arrays",
             )
         return forest
 
-    def _is_sound(self) -> bool:
+    def _is_consistent(self) -> bool:
         nodes, leaves = len(self.feature), len(self.leaf_mean)
         inner = np.flatnonzero(self.feature >= 0)
         if self.children.shape != (nodes, 2) or self.leaf_mass.shape != (leaves, BINS):
@@ -290,16 +274,10 @@ class DistributionForest:
 def _leaf_tables(
     nodes: NDArray[np.int64], seconds: Floats, count: int
 ) -> tuple[Integers, Floats, NDArray[np.float32]]:
-    """Mean and histogram of every leaf that a training job falls into.
+    """Node to leaf, and mean (seconds) and histogram of every leaf with a training job.
 
-    Parameters
-    ----------
-    nodes : int64, shape (jobs, trees)
-        Leaf of each job in each tree, as number of a node.
-    seconds : float64, shape (jobs,)
-        What happened.
-    count : int
-        Nodes of all trees.
+    ``nodes`` are the leaf of each job in each tree, as node numbers, shape (jobs, trees); ``seconds`` have
+    shape (jobs,); ``count`` is the number of nodes of all trees.
     """
     bins = np.clip(np.searchsorted(EDGES, seconds, side="right") - 1, 0, BINS - 1)
     used, index = np.unique(nodes, return_inverse=True)

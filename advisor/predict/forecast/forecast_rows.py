@@ -1,4 +1,4 @@
-"""A log's jobs forecast by distribution forests, each by a forest grown only on what was known before it."""
+"""Forecasts of a log's jobs, each by forests grown only on what was known before it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class ForecastColumns:
     quantiles : float64, shape (n, 20)
         Equally likely values, seconds.
     mass : float64, shape (n, bins)
-        Probabilities of `advisor.predict.forecast.distribution.EDGES`, not capped; NaN where there are none.
+        Probabilities of `advisor.predict.forecast.distribution.EDGES`, without the limit by the request; NaN
+        before there is a forest.
     variance, lower, upper : float64, shape (n,)
-        Of the predictive distribution; 90 % of all truths lie from `lower` to `upper`.
+        Of the forecast; 90 % of all truths lie between `lower` and `upper`.
     calibration : IntervalCalibration
-        Where intervals are cut after the last row.
+        As after the last row.
     """
 
     rows: Rows
@@ -53,7 +54,7 @@ class ForecastColumns:
     calibration: IntervalCalibration = field(default_factory=IntervalCalibration)
 
     def estimate(self, index: int) -> Estimate:
-        """One forecast as the decision meets it."""
+        """One forecast as a record."""
         return Estimate(
             seconds=float(self.mean[index]),
             variance=float(self.variance[index]),
@@ -66,7 +67,7 @@ class ForecastColumns:
 
 
 def estimates_at(forecasts: Mapping[Target, ForecastColumns], index: int) -> Estimates | None:
-    """Both forecasts of one row as the decision meets them; None before there is a forest of each."""
+    """Both forecasts of one row as records; None before there is a forest of each."""
     wait, run = forecasts["wait"], forecasts["run"]
     if not (np.isfinite(wait.mean[index]) and np.isfinite(run.mean[index])):
         return None
@@ -82,53 +83,48 @@ def forecast_rows(
     rolling: RollingForests | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> dict[Target, ForecastColumns]:
-    """Forecast waits and run times of rows of a log, in submission order.
+    """Forecast waits and run times of rows of a log.
 
     Parameters
     ----------
-    table : JobTable
-        The whole log.
     rows : int64
         Rows that ran, in submission order; the first `options.first` get no forecast.
-    options : ForecastOptions
-        How forecasts are made.
     features : float64, optional
         Of every row (`features_of`); computed when not given.
     rolling : RollingForests, optional
-        Grown on the way; to be had by the caller.
+        Receives the grown forests, for the caller.
     tick : callable, optional
-        Told now and then how many rows were done.
+        Called now and then with the number of rows done since.
 
     Returns
     -------
     dict
-        ``"wait"`` and ``"run"``, one forecast per row. Run times are capped by the requested time: no job
-        runs longer than it may.
+        ``"wait"`` and ``"run"``, one forecast per row. Run times are limited by the requested time.
     """
     if features is None:
         features = features_of(table, stop=int(rows.max()) + 1 if len(rows) else 0)
     forests = rolling if rolling is not None else RollingForests(options)
     known = {target: Known.of(table, target) for target in TARGETS}
-    found = {target: _Found.of(len(rows)) for target in TARGETS}
+    partial = {target: _PartialForecasts.of(len(rows)) for target in TARGETS}
     for begin in range(min(options.first, len(rows)), len(rows), options.retrain_jobs):
         part = slice(begin, min(begin + options.retrain_jobs, len(rows)))
         now = float(table.submit[rows[begin]])
         for target in forests.grow(known, features, now=now, number=begin):
-            found[target].fill(part, forests.predict(target, features[rows[part]]))
+            partial[target].fill(part, forests.predict(target, features[rows[part]]))
         if tick is not None:
             tick(part.stop - part.start)
-    return {target: found[target].columns(table, rows, target, features[rows]) for target in TARGETS}
+    return {target: partial[target].columns(table, rows, target, features[rows]) for target in TARGETS}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """Distributions while they are being made; NaN where there is none."""
+class _PartialForecasts:
+    """Distributions of the rows forecast so far; NaN for the others."""
 
     mean: Floats
     mass: Floats
 
     @classmethod
-    def of(cls, count: int) -> _Found:
+    def of(cls, count: int) -> _PartialForecasts:
         return cls(np.full(count, np.nan), np.full((count, BINS), np.nan))
 
     def fill(self, part: slice, distributions: Distributions) -> None:
@@ -137,11 +133,11 @@ class _Found:
 
     def columns(self, table: JobTable, rows: Rows, target: Target, features: Floats) -> ForecastColumns:
         limit = np.full(len(rows), np.inf) if target == "wait" else table.requested_time[rows]
-        most = np.where(np.isnan(limit), np.inf, limit)
-        mean = np.minimum(self.mean, most)
+        longest = np.where(np.isnan(limit), np.inf, limit)
+        mean = np.minimum(self.mean, longest)
         distributions = Distributions(mean=self.mean, mass=self.mass)
-        quantiles = np.minimum(distributions.quantiles(), most[:, None])
-        intervals = _Intervals.of(table, rows, target, most)
+        quantiles = np.minimum(distributions.quantiles(), longest[:, None])
+        intervals = _Intervals.of(table, rows, target, longest)
         for index in range(len(rows)):
             intervals.cut(index, self.mass[index], features[index])
         return ForecastColumns(
@@ -158,43 +154,41 @@ class _Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Intervals:
-    """Intervals of one target's forecasts, each cut by what was known of the earlier ones at its submission.
+    """Intervals of one target, each calibrated by what was known at its submission about earlier ones.
 
     Attributes
     ----------
-    target : Target
-        Whose.
-    submit, begin, labels, most : float64, shape (n,)
-        Seconds: submission, when what is forecast begins, how long it took, how long was asked for.
+    submit, begin, labels, longest : float64, shape (n,)
+        Seconds: submission, begin of the wait or run, its length, and the requested time.
     bounds : float64, shape (n, 2)
-        Filled in; NaN where there is no forecast.
+        The intervals; NaN where there is no forecast.
     calibration : IntervalCalibration
-        In force.
+        In its present state.
     due : list
-        Heap of what will be known: when, whether only that an interval was exceeded, index.
+        Heap of what becomes known: when, whether only that an interval was exceeded, index.
     judged : ndarray of bool, shape (n,)
-        Whether a row's interval has been found to have held or not.
+        Whether the row's interval has been judged.
     """
 
     target: Target
     submit: Floats
     begin: Floats
     labels: Floats
-    most: Floats
+    longest: Floats
     bounds: Floats
     calibration: IntervalCalibration
     due: list[tuple[float, bool, int]]
     judged: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, table: JobTable, rows: Rows, target: Target, most: Floats) -> _Intervals:
+    def of(cls, table: JobTable, rows: Rows, target: Target, longest: Floats) -> _Intervals:
         submit, is_wait = table.submit[rows], target == "wait"
         return cls(
             target,
             submit,
             submit if is_wait else table.start[rows],
             (table.first_wait if is_wait else table.whole_run)[rows],
-            most,
+            longest,
             np.full((len(rows), 2), np.nan),
             IntervalCalibration(),
             [],
@@ -202,7 +196,7 @@ class _Intervals:
         )
 
     def cut(self, index: int, mass: Floats, features: Floats) -> None:
-        """Cut the next row's interval."""
+        """Compute the interval of the next row."""
         while self.due and self.due[0][0] < self.submit[index]:
             _, is_exceeded, past = heapq.heappop(self.due)
             self._learn(past, is_exceeded=is_exceeded)
@@ -210,7 +204,7 @@ class _Intervals:
             return
         where = np.array(self.calibration.cut)
         target = TARGETS.index(self.target)
-        cut_interval(mass, features, target, self.most[index], where, self.bounds[index])
+        cut_interval(mass, features, target, self.longest[index], where, self.bounds[index])
         label = self.labels[index]
         if label >= 0:
             known, exceeded = self.begin[index] + label, self.begin[index] + self.bounds[index, 1]
@@ -225,4 +219,4 @@ class _Intervals:
             lower, upper = self.bounds[index].tolist()
             self.calibration.learn(inside=holds(lower, label, upper))
         if self.target == "run" and not is_exceeded:
-            self.calibration.learn_overrun(label, float(self.most[index]))
+            self.calibration.learn_overrun(label, float(self.longest[index]))

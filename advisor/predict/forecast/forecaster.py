@@ -1,7 +1,7 @@
-"""One submission's wait and run time as distributions, in tens of microseconds: the submit path's side.
+"""Forecast of one submission's wait and run time, in tens of microseconds, for the submit path.
 
-What a replay computes a column at a time (``forecast_rows``) for one job: all trees of a target in one pass,
-quantiles (of run times, none above the request), the interval where the calibration cuts it.
+It computes for one job what ``forecast_rows`` computes for a log: all trees of a target in one pass,
+quantiles (of run times, none above the request), and the calibrated interval.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from advisor.compiled import compiled
 from advisor.model.estimate import Estimate
 from advisor.predict.forecast.calibration import COVERAGE, IntervalCalibration, cut_interval
-from advisor.predict.forecast.distribution import BINS, EDGES, LEVELS, DistributionForest, cut
+from advisor.predict.forecast.distribution import BINS, EDGES, LEVELS, DistributionForest, fill_quantiles
 from advisor.predict.forecast.rolling import TARGETS, RollingForests
 from advisor.predict.forecast.submission_features import FEATURES
 from advisor.predict.knn.fitness import Target
@@ -25,14 +25,14 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
 
 Bounds = Mapping[Target, tuple[float, float]]
-"""Per target, where its interval is cut (:attr:`IntervalCalibration.cut`)."""
+"""Where each target's interval is cut (:attr:`IntervalCalibration.cut`)."""
 
 _MEAN, _VARIANCE, _LOWER, _UPPER = range(4)
 _QUANTILES: Final = 4  # first of them, in a row of what is forecast
 
 
 class Trees(NamedTuple):
-    """All trees of the waits, then all of the run times, a node in 16 bytes: few cache lines are met.
+    """All trees of the waits, then of the run times, with 16 bytes per node so that few cache lines are read.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Trees(NamedTuple):
     nodes : int32, shape (nodes, 4)
         Feature, the threshold's bits, left and right child; a child below 0 is a leaf, as in `roots`.
     thresholds : float32, shape (nodes, 4)
-        The same memory; column 1 is the threshold, rounded down: a feature of single precision compares with
-        it as with the exact one.
+        The same memory; column 1 is the threshold, rounded down, which gives the same comparison for features
+        of single precision.
     leaf_means : float64, shape (leaves,)
         Mean training time, seconds.
     leaf_begins : int64, shape (leaves + 1,)
-        Where the histogram of each leaf begins in the next two; only bins with jobs are in it.
+        Begin of each leaf's histogram in the next two, which have only bins with jobs.
     bins : uint8, shape (n,)
-        Which bins of `EDGES`.
+        Bin numbers of `EDGES`.
     masses : float32, shape (n,)
         Probability of each.
     """
@@ -83,13 +83,7 @@ class Trees(NamedTuple):
 
 
 class Forecaster:
-    """Forecasts of single jobs.
-
-    Parameters
-    ----------
-    forests : RollingForests
-        At least one of each target.
-    """
+    """Forecasts single jobs; ``forests`` has at least one forest of each target."""
 
     def __init__(self, forests: RollingForests) -> None:
         self._use(forests.joined("wait"), forests.joined("run"))
@@ -100,7 +94,7 @@ class Forecaster:
 
     @classmethod
     def warm(cls) -> None:
-        """Compile everything that a forecast needs, or load it from the cache."""
+        """Compile, or load from the cache, all code that a forecast needs."""
         one_leaf = DistributionForest(
             roots=np.zeros(1, np.int32),
             feature=np.full(1, -1, np.int32),
@@ -117,16 +111,9 @@ class Forecaster:
     def forecast(
         self, features: Floats, requested_time: float | None, bounds: Bounds
     ) -> dict[Target, Estimate]:
-        """Forecast one job.
+        """Forecast one job from its features, shape (features,), as `PlacementFeatures` gives them.
 
-        Parameters
-        ----------
-        features : float64, shape (features,)
-            As `PlacementFeatures` gives them.
-        requested_time : float or None
-            Seconds; no job runs longer.
-        bounds : mapping
-            Where the intervals are cut.
+        ``requested_time`` is in seconds: no run time forecast is longer.
         """
         asked = math.inf if requested_time is None else requested_time
         cuts = np.array((bounds["wait"], bounds["run"]))
@@ -156,16 +143,12 @@ def forecast_row(
 
     Parameters
     ----------
-    trees : Trees
-        Those of the waits first.
     of_waits : int
-        How many those are.
-    features : float64, shape (features,)
-        Of the job.
+        Number of trees of the waits, which come first.
     requested_time : float
-        Seconds; infinite or NaN where it is not known.
+        Seconds; infinite or NaN where unknown.
     cuts : float64, shape (2, 2)
-        Where the interval of the wait, and that of the run time, is cut.
+        Where the intervals of wait and run time are cut.
     found : float64, shape (2, 4 + levels)
         Written, the wait first: mean, variance, lower and upper end of the interval, quantiles. Seconds.
     """
@@ -181,34 +164,34 @@ def forecast_row(
 
 @compiled
 def _leaves_of(trees: Trees, row: NDArray[np.float32]) -> Integers:
-    """Leaf of every tree that a row falls into.
+    """Leaf of every tree for a row.
 
-    All trees go down one level at a time, so that their loads from memory do not wait for each other.
+    All trees go down one level at a time, so that their memory loads overlap.
     """
-    places = trees.roots.copy()
-    under_way = np.empty(len(places), np.int32)  # trees not at a leaf yet
-    moving = 0
-    for tree in range(len(places)):
-        if places[tree] >= 0:
-            under_way[moving] = tree
-            moving += 1
-    while moving > 0:
-        still = 0
-        for index in range(moving):
-            tree = under_way[index]
-            node = places[tree]
+    nodes = trees.roots.copy()
+    active = np.empty(len(nodes), np.int32)  # trees not at a leaf yet
+    count = 0
+    for tree in range(len(nodes)):
+        if nodes[tree] >= 0:
+            active[count] = tree
+            count += 1
+    while count > 0:
+        remaining = 0
+        for index in range(count):
+            tree = active[index]
+            node = nodes[tree]
             left = 1 if row[trees.nodes[node, 0]] <= trees.thresholds[node, 1] else 0
             child = trees.nodes[node, 3 - left]
-            places[tree] = child
-            under_way[still] = tree
-            still += 1 if child >= 0 else 0  # without a branch that depends on the row
-        moving = still
-    return ~places
+            nodes[tree] = child
+            active[remaining] = tree
+            remaining += 1 if child >= 0 else 0  # without a branch that depends on the row
+        count = remaining
+    return ~nodes
 
 
 @compiled
 def _average(trees: Trees, leaves: Integers, mass: Floats) -> float:
-    """Fill ``mass`` with the probability of each bin, the average over the leaves; returns their mean."""
+    """Average the leaves' histograms into ``mass`` (probability of each bin); returns the mean, seconds."""
     count = len(leaves)
     mean = 0.0
     for leaf in leaves:
@@ -222,8 +205,8 @@ def _average(trees: Trees, leaves: Integers, mass: Floats) -> float:
 
 @compiled
 def _summarise(mean: float, mass: Floats, longest: float, numbers: Floats, quantiles: Floats) -> None:
-    """Fill ``numbers`` (mean, variance) and ``quantiles``. Nothing above ``longest``."""
-    cut(mass, LEVELS, EDGES, quantiles)
+    """Write mean and variance into ``numbers``, and ``quantiles``; none above ``longest``."""
+    fill_quantiles(mass, LEVELS, EDGES, quantiles)
     numbers[0] = min(mean, longest)
     total = 0.0
     for index in range(len(quantiles)):

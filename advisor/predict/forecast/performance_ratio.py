@@ -1,14 +1,14 @@
-"""s(c) = o*c + i learned from jobs that ran on both sides (Cunha et al. 2017, section V-C).
+"""s(c) = o*c + i learned from work that ran on both sides (Cunha et al. 2017, section V-C).
 
-Runs of the same work (one user, application and number of processors) on-premise and in the cloud give one
+Runs of the same work (user, application and number of processors) on-premise and in the cloud give one
 observation: the log of the ratio of their median run times. Observations follow
 
     log ratio = log(o*c + i) + partition + application + noise
 
-with o and i drawn to the configured ones, and each partition and application to 0, that is to the site's
-value. How far partitions and applications lie apart is learned with them, so that one that was seen little
-stays near the site's value (a random-effects model, solved as Henderson's mixed-model equations). Medians,
-and Huber's weights on what remains, keep single odd runs from counting. No I/O.
+with o and i shrunk towards the configured ones, and the effects of partitions and applications towards 0. The
+variances of the effects are learned too, so that rarely seen partitions and applications stay near the site's
+value (a random-effects model, solved as Henderson's mixed-model equations). Medians, and Huber's weights on
+the residuals, limit the influence of single odd runs.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from advisor.model.site import PerformanceRatios, Ratio
 Floats: TypeAlias = NDArray[np.float64]
 
 MIN_JOBS: Final = 3
-"""Cloud runs from which on anything is learned, and a partition or application has a value of its own."""
+"""Minimum of cloud runs to learn anything, and for a value of a partition or application."""
 _ROUNDS: Final = 25
 _HUBER: Final = 1.345
 _MEDIAN_SHARE: Final = math.pi / 2.0  # its variance beside a mean's, for normal noise
 _MAD: Final = 1.4826
 _WITHIN: Final = 0.3
-"""Deviation of the log of run times of the same work, until runs have shown it; counts as four runs."""
+"""Prior deviation of the log of run times of the same work; counts as four runs."""
 _WITHIN_WEIGHT: Final = 4.0
-_APART: Final = 0.2
-"""Deviation of applications from each other, until they have shown it; counts as two of them."""
-_APART_WEIGHT: Final = 2.0
+_EFFECT_DEVIATION: Final = 0.2
+"""Prior deviation of the applications' effects; counts as two applications."""
+_EFFECT_WEIGHT: Final = 2.0
 _BASELINE: Final = 0.5
-"""Deviation of the log of the configured i from the truth: it is believed to within a factor of 1.6 or so."""
+"""Prior deviation of the log of the configured i: a factor of about 1.6."""
 _OVERHEAD: Final = 0.05
-"""Deviation of the configured o, at least; o itself, where that is more."""
+"""Minimum prior deviation of the configured o; otherwise o itself."""
 _MAX_EFFECTS: Final = 400
 
 
@@ -53,7 +53,7 @@ class BothSides:
     processors : int
         c.
     partition, application : hashable
-        Where its user had submitted it, and what it is; None: not known.
+        Partition of the submission and application; None: unknown.
     here, cloud : sequence of float
         Run times on-premise and in the cloud, seconds, at least one of each.
     """
@@ -66,33 +66,23 @@ class BothSides:
 
 
 def learn_ratios(work: Sequence[BothSides], overhead: float, baseline: float) -> PerformanceRatios | None:
-    """Learn o and i, and by how much partitions and applications differ.
+    """Learn o, i and the effects of partitions and applications; None where too little ran on both sides.
 
-    Parameters
-    ----------
-    work : sequence of BothSides
-        What ran on both sides.
-    overhead, baseline : float
-        o and i as configured: where the site's value is drawn to.
-
-    Returns
-    -------
-    PerformanceRatios or None
-        None where too little ran on both sides.
+    ``overhead`` and ``baseline`` are the configured o and i, towards which the site's values are shrunk.
     """
-    if sum(len(one.cloud) for one in work) < MIN_JOBS:
+    if sum(len(group.cloud) for group in work) < MIN_JOBS:
         return None
-    sight = _Sight.of(work)
-    partitions = _effects([one.partition for one in work])
-    if len(partitions) < 2:  # the one there is cannot be told from the site
+    observations = _Observations.of(work)
+    partitions = _effects([group.partition for group in work])
+    if len(partitions) < 2:  # a single partition's effect is the site's
         partitions = {}
-    applications = _effects([one.application for one in work])
-    return _fit(sight, work, partitions, applications, overhead, baseline)
+    applications = _effects([group.application for group in work])
+    return _fit(observations, work, partitions, applications, overhead, baseline)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """Observations: log ratios with their variances."""
+class _Observations:
+    """Log ratios with their variances."""
 
     log_ratio: Floats
     variance: Floats
@@ -100,36 +90,39 @@ class _Sight:
     jobs: Floats
 
     @classmethod
-    def of(cls, work: Sequence[BothSides]) -> _Sight:
+    def of(cls, work: Sequence[BothSides]) -> _Observations:
         here, cloud = ([np.log(np.maximum(side, 1.0)) for side in sides] for sides in _sides(work))
         steps = [np.concatenate([_steps(a), _steps(b)]) for a, b in zip(here, cloud, strict=True)]
-        # how much runs of the same work differ, drawn to what they do on the whole
+        # variance of runs of the same work, shrunk towards that of all work
         pooled = _variance(np.concatenate(steps), _WITHIN**2, _WITHIN_WEIGHT)
         within = [_variance(own, pooled, _WITHIN_WEIGHT) for own in steps]
         return cls(
             log_ratio=np.array([np.median(b) - np.median(a) for a, b in zip(here, cloud, strict=True)]),
             variance=np.array(
-                [one * (_share(a) + _share(b)) for one, a, b in zip(within, here, cloud, strict=True)]
+                [
+                    variance * (_share(a) + _share(b))
+                    for variance, a, b in zip(within, here, cloud, strict=True)
+                ]
             ),
-            processors=np.array([float(one.processors) for one in work]),
-            jobs=np.array([float(len(one.cloud)) for one in work]),
+            processors=np.array([float(group.processors) for group in work]),
+            jobs=np.array([float(len(group.cloud)) for group in work]),
         )
 
 
 def _sides(work: Sequence[BothSides]) -> tuple[list[Floats], list[Floats]]:
     return (
-        [np.asarray(one.here, dtype=np.float64) for one in work],
-        [np.asarray(one.cloud, dtype=np.float64) for one in work],
+        [np.asarray(group.here, dtype=np.float64) for group in work],
+        [np.asarray(group.cloud, dtype=np.float64) for group in work],
     )
 
 
 def _steps(runs: Floats) -> Floats:
-    """From one run to the next: as far apart as runs are from their mean, whatever that is."""
+    """Differences of successive runs, scaled to the deviation of single runs from their mean."""
     return np.diff(runs) / math.sqrt(2.0)
 
 
 def _variance(steps: Floats, expected: float, weight: float) -> float:
-    """Robust variance of runs, drawn to an expected one that counts as `weight` of them."""
+    """Robust variance of runs, shrunk towards an expected one that counts as ``weight`` runs."""
     if not len(steps):
         return expected
     seen = (_MAD * float(np.median(np.abs(steps)))) ** 2
@@ -137,12 +130,12 @@ def _variance(steps: Floats, expected: float, weight: float) -> float:
 
 
 def _share(runs: Floats) -> float:
-    """Variance of the median, as a share of that of one run."""
+    """Variance of the median as a share of the variance of one run."""
     return (_MEDIAN_SHARE if len(runs) > 2 else 1.0) / len(runs)
 
 
 def _effects(names: Sequence[Hashable]) -> dict[Hashable, int]:
-    """The commonest names, numbered."""
+    """The most frequent names, numbered."""
     counts: dict[Hashable, int] = {}
     for name in names:
         if name is not None:
@@ -154,91 +147,96 @@ def _effects(names: Sequence[Hashable]) -> dict[Hashable, int]:
 def _design(
     work: Sequence[BothSides], partitions: Mapping[Hashable, int], applications: Mapping[Hashable, int]
 ) -> Floats:
-    """Which effects each observation has; the first two columns are those of o and log i, filled in later."""
-    found = np.zeros((len(work), 2 + len(partitions) + len(applications)))
-    for row, one in enumerate(work):
-        if one.partition in partitions:
-            found[row, 2 + partitions[one.partition]] = 1.0
-        if one.application in applications:
-            found[row, 2 + len(partitions) + applications[one.application]] = 1.0
-    return found
+    """Design matrix; its first two columns, of o and log i, are filled in later."""
+    design = np.zeros((len(work), 2 + len(partitions) + len(applications)))
+    for row, group in enumerate(work):
+        if group.partition in partitions:
+            design[row, 2 + partitions[group.partition]] = 1.0
+        if group.application in applications:
+            design[row, 2 + len(partitions) + applications[group.application]] = 1.0
+    return design
 
 
 def _fit(
-    sight: _Sight,
+    observations: _Observations,
     work: Sequence[BothSides],
     partitions: Mapping[Hashable, int],
     applications: Mapping[Hashable, int],
     overhead: float,
     baseline: float,
 ) -> PerformanceRatios:
-    """Gauss-Newton on o, log i and the effects together; the effects' deviations by EM between the steps."""
+    """Gauss-Newton steps on o, log i and the effects; the variances of the effects by EM between them."""
     prior = np.array([overhead, math.log(baseline)])
     prior_variance = np.array([max(overhead, _OVERHEAD) ** 2, _BASELINE**2])
     design = _design(work, partitions, applications)
     kinds = [slice(2, 2 + len(partitions)), slice(2 + len(partitions), design.shape[1])]
-    apart = [_APART**2, _APART**2]
-    found = np.concatenate([prior, np.zeros(design.shape[1] - 2)])
+    effect_variances = [_EFFECT_DEVIATION**2, _EFFECT_DEVIATION**2]
+    solution = np.concatenate([prior, np.zeros(design.shape[1] - 2)])
     weights = np.ones(len(work))
-    covariance = np.eye(len(found))
+    covariance = np.eye(len(solution))
     for _ in range(_ROUNDS):
-        line = found[0] * sight.processors + math.exp(found[1])
-        design[:, 0], design[:, 1] = sight.processors / line, math.exp(found[1]) / line
-        left = sight.log_ratio - np.log(line) - design[:, 2:] @ found[2:]
-        scaled = left / np.sqrt(sight.variance)
+        line = solution[0] * observations.processors + math.exp(solution[1])
+        design[:, 0], design[:, 1] = observations.processors / line, math.exp(solution[1]) / line
+        residual = observations.log_ratio - np.log(line) - design[:, 2:] @ solution[2:]
+        scaled = residual / np.sqrt(observations.variance)
         spread = max(1.0, _MAD * float(np.median(np.abs(scaled)))) if len(work) > 4 else 1.0
         weights = np.minimum(1.0, _HUBER / np.maximum(np.abs(scaled) / spread, 1e-9))
-        precision = weights / (sight.variance * spread**2)
-        draw = np.concatenate(
+        precision = weights / (observations.variance * spread**2)
+        prior_precision = np.concatenate(
             [
                 1.0 / prior_variance,
-                *(np.full(k.stop - k.start, 1.0 / a) for k, a in zip(kinds, apart, strict=True)),
+                *(np.full(k.stop - k.start, 1.0 / a) for k, a in zip(kinds, effect_variances, strict=True)),
             ]
         )
-        pulled = np.concatenate([prior - found[:2], -found[2:]])
-        covariance = np.linalg.inv((design.T * precision) @ design + np.diag(draw))
-        found = found + covariance @ (design.T @ (precision * left) + draw * pulled)
-        found[0] = max(0.0, found[0])
-        apart = [
-            (_APART_WEIGHT * _APART**2 + float((found[kind] ** 2 + np.diag(covariance)[kind]).sum()))
-            / (_APART_WEIGHT + kind.stop - kind.start)
+        prior_residual = np.concatenate([prior - solution[:2], -solution[2:]])
+        covariance = np.linalg.inv((design.T * precision) @ design + np.diag(prior_precision))
+        solution = solution + covariance @ (
+            design.T @ (precision * residual) + prior_precision * prior_residual
+        )
+        solution[0] = max(0.0, solution[0])
+        effect_variances = [
+            (
+                _EFFECT_WEIGHT * _EFFECT_DEVIATION**2
+                + float((solution[kind] ** 2 + np.diag(covariance)[kind]).sum())
+            )
+            / (_EFFECT_WEIGHT + kind.stop - kind.start)
             for kind in kinds
         ]
-    return _told(sight, work, found, covariance, partitions, applications, apart)
+    return _ratios_of(observations, work, solution, covariance, partitions, applications, effect_variances)
 
 
-def _told(
-    sight: _Sight,
+def _ratios_of(
+    observations: _Observations,
     work: Sequence[BothSides],
-    found: Floats,
+    solution: Floats,
     covariance: Floats,
     partitions: Mapping[Hashable, int],
     applications: Mapping[Hashable, int],
-    apart: Sequence[float],
+    effect_variances: Sequence[float],
 ) -> PerformanceRatios:
-    """What is told of it: a value where there are enough jobs, with the deviation of its logarithm."""
-    between_partitions = apart[0] if partitions else 0.0
+    """The result: a value where there are enough jobs, with the deviation of its logarithm."""
+    between_partitions = effect_variances[0] if partitions else 0.0
 
     def deviation(rows: Floats, effects: Sequence[int], more: float) -> float:
         """Of the log ratio of a job of the usual size there."""
-        usual = float(np.median(sight.processors[rows]))
-        line = found[0] * usual + math.exp(found[1])
-        wanted = np.zeros(len(found))
-        wanted[0], wanted[1] = usual / line, math.exp(found[1]) / line
-        wanted[list(effects)] = 1.0
-        return math.sqrt(max(0.0, float(wanted @ covariance @ wanted)) + more)
+        median_processors = float(np.median(observations.processors[rows]))
+        line = solution[0] * median_processors + math.exp(solution[1])
+        direction = np.zeros(len(solution))
+        direction[0], direction[1] = median_processors / line, math.exp(solution[1]) / line
+        direction[list(effects)] = 1.0
+        return math.sqrt(max(0.0, float(direction @ covariance @ direction)) + more)
 
-    def told(
+    def named_ratios(
         names: Mapping[Hashable, int], first: int, of: Sequence[Hashable], more: float
     ) -> dict[str, Ratio]:
         ratios = {}
         for name, number in names.items():
-            rows = np.array([one == name for one in of])
-            jobs = int(sight.jobs[rows].sum())
+            rows = np.array([group == name for group in of])
+            jobs = int(observations.jobs[rows].sum())
             if jobs >= MIN_JOBS:
                 effect = first + number
                 ratios[str(name)] = Ratio(
-                    factor=math.exp(found[effect]),
+                    factor=math.exp(solution[effect]),
                     deviation=deviation(rows, [effect], more),
                     jobs=jobs,
                 )
@@ -246,12 +244,12 @@ def _told(
 
     everywhere = np.ones(len(work), dtype=bool)
     return PerformanceRatios(
-        overhead=float(found[0]),
-        baseline=math.exp(found[1]),
-        deviation=deviation(everywhere, [], between_partitions + apart[1]),
-        jobs=int(sight.jobs.sum()),
-        partitions=told(partitions, 2, [one.partition for one in work], apart[1]),
-        applications=told(
-            applications, 2 + len(partitions), [one.application for one in work], between_partitions
+        overhead=float(solution[0]),
+        baseline=math.exp(solution[1]),
+        deviation=deviation(everywhere, [], between_partitions + effect_variances[1]),
+        jobs=int(observations.jobs.sum()),
+        partitions=named_ratios(partitions, 2, [group.partition for group in work], effect_variances[1]),
+        applications=named_ratios(
+            applications, 2 + len(partitions), [group.application for group in work], between_partitions
         ),
     )

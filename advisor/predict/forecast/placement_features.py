@@ -1,8 +1,7 @@
-"""What the placement forests look at: the request, the queue as this job meets it, and the user's history.
+"""Features for the placement forests: the request, the queue at submission, and the user's history.
 
-One object fed with submissions, starts and ends in the order they become known; a replay feeds it from a
-log (``placement_replay``), a live site may feed it from snapshots. Nothing of the future can get in: a
-feature is computed at the submission from what the object was told before.
+One object receives submissions, starts and ends in the order in which they become known, from a log
+(``placement_replay``) or live. Features of a submission use only events that it received before.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 
 from advisor.predict.forecast._placement_lags import (
     Lags,
+    LiveJobs,
     Numbers,
-    Rows,
-    alike_runs,
     last_and_mean,
     last_two,
     recent_means,
+    similar_runs,
     user_runs,
 )
 from advisor.predict.forecast.submission_features import (
@@ -36,17 +35,17 @@ from advisor.predict.forecast.submission_features import (
 Floats = NDArray[np.float64]
 
 DEFAULT_REQUEST_SECONDS: Final = 86_400.0
-"""A job without a time limit is taken to ask for a day."""
+"""A job without a time limit counts as requesting one day."""
 
 _ALL: Final = None
-"""The one category of waits of whatever job."""
+"""The single category of all waits."""
 
 
 class EventKind(enum.IntEnum):
-    """What happens to a job, in the order in which it does at equal times.
+    """Events of a job, in their order at equal times.
 
-    ``CUT_SHORT``: it ended, but not by itself. ``START_AGAIN``: of a job whose first start was told before,
-    or of which nobody knows it.
+    ``CUT_SHORT``: its run was ended from outside. ``START_AGAIN``: a start of a job whose first start is
+    already reported, or unknown.
     """
 
     CUT_SHORT = -1
@@ -61,18 +60,16 @@ class EventKind(enum.IntEnum):
 
 
 class Submission(NamedTuple):
-    """What a submission says; codes are numbers that stand for names.
+    """The request of a submission.
 
     Attributes
     ----------
     time : float
         Seconds.
-    processors : int
-        Requested.
     request : float
         Requested seconds; NaN when not given.
     user, group, queue, executable : int
-        Codes, -1 when unknown.
+        Codes of names, -1 when unknown.
     """
 
     time: float
@@ -84,14 +81,14 @@ class Submission(NamedTuple):
     executable: int
 
 
-class _Live:
-    """A job that waits or runs or has just ended."""
+class _LiveJob:
+    """A job that waits, runs or has just ended."""
 
     __slots__ = ("before", "end", "start", "submission")
 
-    def __init__(self, submission: Submission, before: _Live | None = None) -> None:
+    def __init__(self, submission: Submission, before: _LiveJob | None = None) -> None:
         self.submission = submission
-        self.before = before  # the user's last job until now, for a submission that is taken back
+        self.before = before  # the user's previous job, in case this submission is withdrawn
         self.start = math.nan
         self.end = math.nan
 
@@ -101,57 +98,49 @@ class PlacementFeatures:
 
     Parameters
     ----------
-    total_processors : int
-        Of the machine.
     clock_offset_seconds : float
         Added to times to get the users' wall clock (start of the log plus the site's offset from UTC).
 
     Attributes
     ----------
     total_processors : float
-        May change: nodes are drained and come back.
+        Of the machine; may be changed when nodes are drained or come back.
     """
 
     def __init__(self, total_processors: int, *, clock_offset_seconds: float = 0.0) -> None:
         self.total_processors = float(total_processors)
         self._offset = clock_offset_seconds
-        self._jobs: dict[Hashable, _Live] = {}
-        self._waiting, self._running = Rows(), Rows()
+        self._jobs: dict[Hashable, _LiveJob] = {}
+        self._waiting, self._running = LiveJobs(), LiveJobs()
         self._runs = {
             "user": Lags(8, user_runs),
             "size": Lags(8, last_two),
             "request": Lags(8, last_two),
             "executable": Lags(8, last_two),
-            "alike": Lags(8, alike_runs),
+            "similar": Lags(8, similar_runs),
         }
         self._waits = {name: Lags(4, last_and_mean) for name in ("queue", "user", "queue_size")}
         self._recent_waits = Lags(20, recent_means)
-        self._last: dict[int, _Live] = {}
+        self._last: dict[int, _LiveJob] = {}
 
     def submit(self, key: Hashable, submission: Submission) -> Floats:
-        """Give the features of a job and put it into the queue.
-
-        Returns
-        -------
-        float64, shape (features,)
-            In the order of `submission_features.FEATURES`.
-        """
+        """Add a job to the queue and return its features, shape (features,), in the order of `FEATURES`."""
         features = self.features(submission)
         self.join(key, submission)
         return features
 
     def join(self, key: Hashable, submission: Submission) -> None:
-        """Put a job into the queue without asking for its features."""
+        """Add a job to the queue without computing its features."""
         before = self._last.get(submission.user)
-        job = self._jobs[key] = _Live(submission, before)
+        job = self._jobs[key] = _LiveJob(submission, before)
         if before is None or submission.time >= before.submission.time:
             if before is not None:
-                before.before = None  # no chain of all jobs
+                before.before = None  # otherwise all jobs of the user stay in memory
             self._last[submission.user] = job
         self._waiting.add(key, _queue_row(submission, submission.time))
 
     def withdraw(self, key: Hashable) -> None:
-        """Take a job back as if it had never been submitted."""
+        """Remove a job as if it had never been submitted."""
         job = self._jobs.pop(key, None)
         if job is None:
             return
@@ -165,25 +154,25 @@ class PlacementFeatures:
                 self._last[user] = job.before
 
     def occupy(self, key: Hashable, time: float) -> None:
-        """Take a waiting job for started, without learning a wait from it: nobody has seen it start."""
+        """Move a waiting job to the machine without learning a wait, because its start was not observed."""
         job = self._jobs.get(key)
         if job is not None:
             self._waiting.remove(key)
             self._running.add(key, _queue_row(job.submission, time))
 
     def would_start(self, processors: int) -> bool:
-        """Whether a job of that size would start now: nobody waits, and so many processors are free."""
+        """Whether a job of that size would start now: the queue is empty and so many processors are free."""
         if len(self._waiting):
             return False
         return self.total_processors - float(self._running.table[:, PROCESSORS].sum()) >= processors
 
     def submission_of(self, key: Hashable) -> Submission | None:
-        """What a job that waits or runs said; None when there is no such job."""
+        """Request of a job that waits or runs; None when there is no such job."""
         job = self._jobs.get(key)
         return None if job is None else job.submission
 
     def leave(self, key: Hashable) -> None:
-        """Take a job that is gone off the queue or the machine; when it ended is told later (`finish`)."""
+        """Remove a job from queue and machine; its end is reported later (`finish`)."""
         self._waiting.remove(key)
         self._running.remove(key)
 
@@ -192,21 +181,21 @@ class PlacementFeatures:
         return key in self._jobs
 
     def start(self, key: Hashable, time: float) -> None:
-        """Move a waiting job to the machine; its wait is known now."""
+        """Move a waiting job to the machine and learn its wait."""
         job = self._jobs.get(key)
         if job is not None:
             self.start_again(key, time)
-            self._remember_wait(job.submission, time)
+            self._learn_wait(job.submission, time)
 
     def start_again(self, key: Hashable, time: float) -> None:
-        """Move a waiting job that has run before to the machine: that is no wait to learn from."""
+        """Move a requeued job to the machine; no wait is learned."""
         job = self._jobs.get(key)
         if job is not None:
             job.start = time
             self._waiting.remove(key)
             self._running.add(key, _queue_row(job.submission, time))
 
-    def _remember_wait(self, submission: Submission, start: float) -> None:
+    def _learn_wait(self, submission: Submission, start: float) -> None:
         wait = max(0.0, start - submission.time)
         self._recent_waits.add(_ALL, wait)
         self._waits["queue"].add(submission.queue, wait)
@@ -214,7 +203,7 @@ class PlacementFeatures:
         self._waits["queue_size"].add((submission.queue, submission.processors.bit_length()), wait)
 
     def finish(self, key: Hashable, time: float) -> None:
-        """Take a job off the machine; its run time is known now."""
+        """Remove a job from the machine and learn its run time."""
         job = self._jobs.pop(key, None)
         if job is None:
             return
@@ -223,14 +212,14 @@ class PlacementFeatures:
         self._waiting.remove(key)
         if math.isnan(job.start):
             return
-        self._remember_run(job.submission, time - job.start)
+        self._learn_run(job.submission, time - job.start)
 
-    def _remember_run(self, submission: Submission, seconds: float) -> None:
+    def _learn_run(self, submission: Submission, seconds: float) -> None:
         for name, category in self._categories(submission).items():
             self._runs[name].add(category, seconds)
 
     def requeue(self, key: Hashable) -> None:
-        """Put a job that runs back into the queue: it waits since its submission."""
+        """Move a running job back to the queue; it waits since its submission."""
         job = self._jobs.get(key)
         if job is None or math.isnan(job.start):
             return
@@ -239,13 +228,13 @@ class PlacementFeatures:
         self._waiting.add(key, _queue_row(job.submission, job.submission.time))
 
     def cut_short(self, key: Hashable) -> None:
-        """Take a job off the machine that did not end by itself: how long it runs nobody knows yet."""
+        """Remove a job whose run was ended from outside; no run time is learned."""
         self.requeue(key)
         self.leave(key)
         self._jobs.pop(key, None)
 
-    def tell(self, kind: EventKind, key: Hashable, time: float) -> None:
-        """Take in what happened to a job that was submitted before."""
+    def apply_event(self, kind: EventKind, key: Hashable, time: float) -> None:
+        """Apply an event of a job that was submitted before."""
         match kind:
             case EventKind.END:
                 self.finish(key, time)
@@ -271,28 +260,25 @@ class PlacementFeatures:
             "size": (user, processors),
             "request": (user, request),
             "executable": (user, submission.executable),
-            "alike": (user, processors, request, submission.queue),
+            "similar": (user, processors, request, submission.queue),
         }
 
     def features(self, submission: Submission, *, before: float = math.inf) -> Floats:
         """Features of a job if it were submitted now, as :meth:`submit` gives them.
 
-        Parameters
-        ----------
-        submission : Submission
-            What it says.
-        before : float
-            Only jobs submitted before this moment seem to wait: for a job that waits itself.
+        Only jobs submitted before the time ``before`` count as waiting, for a job that itself waits already.
         """
         waiting = self._waiting.table
         if before < math.inf:
             waiting = waiting[waiting[:, SINCE] < before]
         out = np.empty(len(FEATURES))
-        fill_features(self._asked(submission), waiting, self._running.table, self._running.order, out)
-        out[HISTORY_AT:] = self._past_of(submission)
+        fill_features(
+            self._submission_row(submission), waiting, self._running.table, self._running.order, out
+        )
+        out[HISTORY_AT:] = self._history_of(submission)
         return out
 
-    def _asked(self, submission: Submission) -> Floats:
+    def _submission_row(self, submission: Submission) -> Floats:
         now, processors, requested, user, group, queue, executable = submission
         request, clock = _request(submission), now + self._offset
         return np.array(
@@ -311,7 +297,7 @@ class PlacementFeatures:
             np.float64,
         )
 
-    def _past_of(self, submission: Submission) -> Numbers:
+    def _history_of(self, submission: Submission) -> Numbers:
         runs, waits = self._runs, self._waits
         size = submission.processors.bit_length()
         own = [number for name, key in self._categories(submission).items() for number in runs[name].of(key)]

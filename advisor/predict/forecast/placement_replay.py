@@ -1,4 +1,4 @@
-"""Placement features of a log: an observer is told what happened to its jobs, as it became known."""
+"""Placement features of a log: its events are applied in the order in which they became known."""
 
 from __future__ import annotations
 
@@ -17,24 +17,11 @@ Floats = NDArray[np.float64]
 def features_of(
     table: JobTable, *, stop: int | None = None, tick: Callable[[int], None] | None = None
 ) -> Floats:
-    """Features of a log's submissions, each from what was known then.
+    """Features of a log's submissions, each from what was known then; shape (rows, features).
 
     At equal times ends come first, then starts, then submissions; a job that starts at once starts after its
-    own submission.
-
-    Parameters
-    ----------
-    table : JobTable
-        The log; rows that never ran take no part.
-    stop : int, optional
-        First row that is not needed.
-    tick : callable, optional
-        Told now and then how many rows were done.
-
-    Returns
-    -------
-    float64, shape (rows, features)
-        NaN for rows that never ran and rows from `stop` on.
+    own submission. Rows that never ran, and rows from ``stop`` on, are NaN. ``tick`` is called now and then
+    with the number of rows done since.
     """
     count = len(table) if stop is None else min(stop, len(table))
     observer = observer_of(table)
@@ -42,7 +29,7 @@ def features_of(
     done = 0
     for kind, row, time in _events(table, count):
         if kind is not EventKind.SUBMIT:
-            observer.tell(kind, row, time)
+            observer.apply_event(kind, row, time)
             continue
         features[row] = observer.submit(row, _submission(table, row))
         done += 1
@@ -52,35 +39,35 @@ def features_of(
 
 
 def observer_of(table: JobTable) -> PlacementFeatures:
-    """An observer of a log's machine that has seen nothing yet."""
+    """Features of a log's machine before any event."""
     machine = table.total_processors or int(table.processors.max(initial=1))
     return PlacementFeatures(machine, clock_offset_seconds=table.start_of_log + table.utc_offset_seconds)
 
 
 def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
-    """An observer that has seen a whole log, as `features_of` leaves it behind.
+    """Features after a whole log, as `features_of` leaves them.
 
     Parameters
     ----------
     table : JobTable
-        A job that still waits has an infinite wait and run time, one that runs an infinite run time.
+        A waiting job has an infinite wait and run time, a running one an infinite run time.
     keys : sequence
-        Under which each row is to be found afterwards.
+        Key of each row in the result.
     """
     observer = observer_of(table)
     for kind, row, time in _events(table, len(table)):
         if kind is EventKind.SUBMIT:
             observer.join(keys[row], _submission(table, row))
         else:
-            observer.tell(kind, keys[row], time)
+            observer.apply_event(kind, keys[row], time)
     return observer
 
 
 def _events(table: JobTable, count: int) -> Iterator[tuple[EventKind, int, float]]:
-    """What happened to the first rows of a log: kind, row and seconds, in order; nothing that is to come.
+    """Past events of the first rows of a log, in order: kind, row and seconds.
 
-    A requeued job is on the machine from its first start on: when its runs in between ended a log does not
-    say. Where the first start is not known, either, from its last.
+    A requeued job occupies the machine from its first start on, because a log does not say when its earlier
+    runs ended; where the first start is unknown, from its last.
     """
     ran = np.flatnonzero(table.run[:count] > 0)
     wait = np.maximum(table.wait, 0.0)

@@ -1,8 +1,7 @@
-"""What happens to the jobs of a live site, as rows of numbers that go from one process to another.
+"""Events of a live site's jobs, as rows of numbers that pass from one process to another.
 
-The control process says what happened (:class:`advisor.service.learn.queue_following.QueueStream`); it and
-the
-submit server tell it to a `PlacementFeatures` each, and so both know what a replay would know at that moment.
+The control process writes them (:class:`advisor.service.learn.queue_following.QueueStream`). It and the
+submit server each apply them to `PlacementFeatures`, so both know what a replay would know at that time.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ _MAX_TOGETHER: Final = 65_536
 
 
 class Codes:
-    """Numbers that stand for names, by column; a number once given keeps its meaning.
+    """Codes of names, by column; a code never changes its meaning.
 
-    The forests split on these numbers, so that a forest of last week and today's queue must agree on them.
+    The forests split on codes, so last week's forest and today's queue must agree on them.
 
     Parameters
     ----------
     codes : mapping, optional
-        By column, numbers given before.
+        Existing codes by column.
     following : mapping of str to int, optional
-        By column, the next number to give.
+        The next code to give, by column.
     """
 
     def __init__(
@@ -56,19 +55,19 @@ class Codes:
             )
             for column in CODED
         }
-        # the numbers of names that come together, of new ones those they were given (True) or would be given
-        # (False): looked up in one step, until a name is put
-        self._together: dict[bool, dict[Names, tuple[int, int, int, int]]] = {True: {}, False: {}}
+        # Codes of the names of one job, cleared when a name is added. New names have been given codes in the
+        # memo of True, and would be given those in the memo of False.
+        self._memo: dict[bool, dict[Names, tuple[int, int, int, int]]] = {True: {}, False: {}}
 
     def code(self, column: str, name: str | None) -> int:
-        """Number of a name; a new name is given a new one."""
+        """Code of a name; a new name gets a new one."""
         found = self.look_up(column, name)
         if name is not None and found == self._next[column]:
             self.put(column, name, found)
         return found
 
     def look_up(self, column: str, name: str | None) -> int:
-        """Number of a name, of a new one the number it would be given; nothing is changed."""
+        """Code of a name, or the one that a new name would get; nothing is changed."""
         if name is None:
             return UNKNOWN_CODE
         found = self._codes[column].get(name)
@@ -77,27 +76,27 @@ class Codes:
         return self._next[column] if len(self._codes[column]) < _MAX_NAMES else UNKNOWN_CODE
 
     def put(self, column: str, name: str, code: int) -> None:
-        """Take over a number that somebody else has given."""
+        """Add a name with a code given by another process."""
         if self._codes[column].get(name) != code:
-            for kept in self._together.values():
-                kept.clear()
+            for memo in self._memo.values():
+                memo.clear()
         self._codes[column][name] = code
         self._next[column] = max(self._next[column], code + 1)
 
     def copy(self) -> Codes:
-        """The same, to be changed by itself."""
+        """An independent copy."""
         return Codes(self._codes, self._next)
 
     def only(self, used: Mapping[str, Container[int]]) -> Codes:
-        """Without the names whose numbers are not in use; those numbers are never given again."""
-        kept = {
+        """The codes in use; the others are never given again."""
+        memo = {
             column: {name: code for name, code in codes.items() if code in used[column]}
             for column, codes in self._codes.items()
         }
-        return Codes(kept, self._next)
+        return Codes(memo, self._next)
 
     def new_since(self, before: Codes) -> list[tuple[str, str, int]]:
-        """Column, name and number of each name that the other did not know."""
+        """Column, name and code of each name that ``before`` lacks."""
         return [
             (column, name, code)
             for column, codes in self._codes.items()
@@ -106,22 +105,22 @@ class Codes:
         ]
 
     def as_plain(self) -> dict[str, Any]:
-        """What JSON can hold: ``Codes(**codes.as_plain())`` is the same."""
+        """Values for JSON: ``Codes(**codes.as_plain())`` is equal."""
         return {"codes": self._codes, "following": self._next}
 
     def submission(self, job: Job, time: float, *, learn: bool = True) -> Submission:
-        """A job as the placement features meet it, submitted at ``time``; ``learn``: new names stay."""
+        """A job's submission at ``time`` in codes; with ``learn``, new names are added."""
         names = (job.user, job.group, job.queue, job.name)
-        together = self._together[learn]
-        codes = together.get(names)
+        memo = self._memo[learn]
+        codes = memo.get(names)
         if codes is None:
             codes = self._codes_of(names, learn=learn)
-            if len(together) >= _MAX_TOGETHER:
-                together.clear()
-            together[names] = codes
+            if len(memo) >= _MAX_TOGETHER:
+                memo.clear()
+            memo[names] = codes
         request = job.requested_time
-        said = (time, job.processors, math.nan if request is None else request, *codes)
-        return tuple.__new__(Submission, said)  # its own __new__ is a function more
+        fields = (time, job.processors, math.nan if request is None else request, *codes)
+        return tuple.__new__(Submission, fields)  # faster than the named tuple's own __new__
 
     def _codes_of(self, names: Names, *, learn: bool) -> tuple[int, int, int, int]:
         user, group, queues, executable = names
@@ -135,13 +134,13 @@ class Codes:
 
 
 def event(kind: EventKind, key: int, time: float, submission: Submission | None = None) -> tuple[float, ...]:
-    """One event as a row; a submission's own time is the event's."""
-    said: tuple[float, ...] = (0.0,) * (COLUMNS - PROCESSORS) if submission is None else submission[1:]
-    return (time, float(kind), float(key), *map(float, said))
+    """One event as a row; a submission's time is the event's."""
+    fields: tuple[float, ...] = (0.0,) * (COLUMNS - PROCESSORS) if submission is None else submission[1:]
+    return (time, float(kind), float(key), *map(float, fields))
 
 
 def submission_in(row: Floats) -> Submission:
-    """The submission in an event of that kind."""
+    """The submission of a SUBMIT event."""
     return Submission(
         time=float(row[TIME]),
         processors=int(row[PROCESSORS]),
@@ -153,11 +152,11 @@ def submission_in(row: Floats) -> Submission:
     )
 
 
-def tell(observer: PlacementFeatures, row: Floats) -> None:
-    """Tell an observer of one event."""
+def apply_event(observer: PlacementFeatures, row: Floats) -> None:
+    """Apply one event to the features."""
     kind, key = EventKind(int(row[KIND])), int(row[KEY])
     if kind is EventKind.SUBMIT:
         if key not in observer:
             observer.join(key, submission_in(row))
     else:
-        observer.tell(kind, key, float(row[TIME]))
+        observer.apply_event(kind, key, float(row[TIME]))

@@ -1,7 +1,7 @@
-"""Distribution forests that roll along with the jobs: a new one now and then, the newest few averaged.
+"""Rolling distribution forests: a new one is grown now and then, and the newest few are averaged.
 
-The same for a replay, which grows them as it walks through a log, and for a live site, whose control process
-grows them from its history: both call :meth:`RollingForests.grow`, and both forecast with what is in it.
+A replay grows them as it walks through a log, and the live control process from its history; both call
+:meth:`RollingForests.grow`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastOptions:
-    """How forecasts are made.
+    """Parameters of the forecasts.
 
     Attributes
     ----------
     first : int
-        Jobs that are only learned from.
+        Number of first jobs without a forecast.
     retrain_jobs : int
-        A new forest after so many submissions.
+        Submissions between two forests.
     forests : int
-        The newest so many are averaged: as steady as one large forest, and grown bit by bit.
-    forest : ForestSettings
-        How each is grown.
+        Number of newest forests that are averaged: as stable as one large forest, but grown in steps.
     """
 
     first: int = 1_000
@@ -50,7 +48,7 @@ class ForecastOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Known:
-    """What a log teaches one estimator, in the order it becomes known.
+    """What a log teaches about one target, in the order in which it becomes known.
 
     Attributes
     ----------
@@ -68,9 +66,9 @@ class Known:
 
     @classmethod
     def of(cls, table: JobTable, target: Target) -> Self:
-        """Every job that ran, with a label that is not below 0 (clocks that disagreed) nor still to come.
+        """Every job that ran and whose label is known and not negative (from clocks that disagreed).
 
-        Of a requeued job the wait for its first start; no run time of one that was cut short.
+        A requeued job has the wait for its first start; one that was cut short has no run time.
         """
         labels = table.first_wait if target == "wait" else table.whole_run
         times = table.submit + labels if target == "wait" else table.end
@@ -80,18 +78,7 @@ class Known:
 
 
 class RollingForests:
-    """The newest forests of waits and of run times.
-
-    Parameters
-    ----------
-    options : ForecastOptions
-        How they are grown, and how many are kept.
-
-    Attributes
-    ----------
-    options : ForecastOptions
-        As given.
-    """
+    """The newest forests of waits and of run times."""
 
     def __init__(self, options: ForecastOptions) -> None:
         self.options = options
@@ -100,28 +87,28 @@ class RollingForests:
     def grow(
         self, known: Mapping[Target, Known], features: Floats, *, now: float, number: int
     ) -> Iterator[Target]:
-        """Grow one more forest per target, on the newest jobs known before ``now``; one a step.
+        """Grow one more forest per target on the newest jobs known before ``now``; one per step.
 
         Parameters
         ----------
         known : mapping
             What the log teaches, per target.
         features : float64, shape (rows, features)
-            Of every row of that log; NaN: the row is not learned from.
+            Of every row of that log; rows with NaN are left out.
         now : float
-            Seconds, the log's clock.
+            Seconds on the log's clock.
         number : int
-            Added to the seed, so that forests differ in more than their jobs.
+            Added to the seed, so that forests also differ in their random choices.
 
         Yields
         ------
         Target
-            Each target with a forest, when it has been grown.
+            Each target after its forest was grown.
         """
         forest = self.options.forest
         for target in TARGETS:
             past = known[target].rows[: np.searchsorted(known[target].times, now, side="left")]
-            past = past[np.isfinite(features[past, 0])][-forest.most_jobs :]
+            past = past[np.isfinite(features[past, 0])][-forest.max_jobs :]
             if len(past):
                 settings = replace(forest, seed=forest.seed + number)
                 labels = known[target].labels[past]
@@ -130,10 +117,10 @@ class RollingForests:
 
     def predict(self, target: Target, rows: Floats) -> Distributions:
         """Predict jobs; rows of shape (n, features) without NaN."""
-        each = [forest.predict(rows) for forest in self._newest[target]]
+        predictions = [forest.predict(rows) for forest in self._newest[target]]
         return Distributions(
-            mean=np.mean([found.mean for found in each], axis=0),
-            mass=np.mean([found.mass for found in each], axis=0),
+            mean=np.mean([one.mean for one in predictions], axis=0),
+            mass=np.mean([one.mass for one in predictions], axis=0),
         )
 
     def joined(self, target: Target) -> DistributionForest:
@@ -155,13 +142,7 @@ class RollingForests:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], options: ForecastOptions) -> Self:
-        """Rebuild what :meth:`to_arrays` gave.
-
-        Raises
-        ------
-        BadInput
-            Incomplete, damaged or of other features.
-        """
+        """Rebuild the forests from :meth:`to_arrays`; raises BadInput for damage or other features."""
         rolling = cls(options)
         for target, forests in rolling._newest.items():
             for index in range(options.forests):
@@ -177,9 +158,9 @@ class RollingForests:
 def _checked(forest: DistributionForest) -> DistributionForest:
     if len(forest.feature) and int(forest.feature.max()) >= len(FEATURES):
         raise BadInput(
-            "trees of features nobody knows",
+            "the forest was grown on other features than this release has",
             where="distribution forest",
-            mend="Take the model away; `advisor control` grows new forests",
+            mend="Delete the model; `advisor control` grows new forests.",
             code="distribution.features",
         )
     return forest

@@ -1,7 +1,7 @@
-"""Features of a submission that the forests split on: their names, and compiled code that works them out.
+"""Names of the features of a submission, and the compiled code for those of request and queue.
 
-The queue is one pass over everything that waits and runs. What the past says of such a job is worked out
-beside it (`PlacementFeatures`, in ``placement_features``), as it changes with events only.
+One pass over all waiting and running jobs gives the queue's features. Those of the history change only with
+events and are kept up by `PlacementFeatures` (``placement_features``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLUMNS: Final = 5
 REQUESTED, GROUP, EXECUTABLE, CLOCK, TOTAL = range(COLUMNS, COLUMNS + 5)
 
 UNKNOWN: Final = -1.0
-"""Stands for what is not known; every feature is 0 or more where it is known (`slack_processors` aside)."""
+"""Value of unknown features; known ones are 0 or more (except `slack_processors`)."""
 
 _REQUEST_FEATURES: Final = (
     "requested_time",
@@ -43,10 +43,10 @@ _HISTORY_FEATURES: Final = (
     *(f"user_size_run_{lag}" for lag in (1, 2)),
     *(f"user_request_run_{lag}" for lag in (1, 2)),
     *(f"user_executable_run_{lag}" for lag in (1, 2)),
-    "alike_run_1",
-    "alike_run_mean",
-    "alike_run_max",
-    "alike_runs",
+    "similar_run_1",
+    "similar_run_mean",
+    "similar_run_max",
+    "similar_runs",
     "recent_wait_mean_5",
     "recent_wait_mean_20",
     "queue_wait_1",
@@ -56,7 +56,7 @@ _HISTORY_FEATURES: Final = (
     "queue_size_wait_1",
     "queue_size_wait_mean",
     "since_last_submission",
-    "last_is_alike",
+    "last_is_similar",
     "last_state",
     "last_elapsed",
     "last_wait",
@@ -80,7 +80,7 @@ _QUEUE_FEATURES: Final = (
     "not_larger_age_max",
     "not_larger_nor_longer_jobs",
     "not_larger_nor_longer_age_max",
-    "alike_age_max",
+    "similar_age_max",
     "running_jobs",
     "running_work",
     "running_age_mean",
@@ -95,21 +95,21 @@ FEATURES: Final = (*_REQUEST_FEATURES, *_QUEUE_FEATURES, *_HISTORY_FEATURES)
 
 _QUEUE_AT: Final = len(_REQUEST_FEATURES)
 HISTORY_AT: Final = _QUEUE_AT + len(_QUEUE_FEATURES)
-"""Column from which on the past says what the features are."""
+"""First column of the history's features."""
 
 
 @compiled
 def fill_features(
     asked: Floats, waiting: Floats, running: Floats, order: NDArray[np.int64], out: Floats
 ) -> None:
-    """Fill in the features of a submission, those of the past left out.
+    """Write the features of a submission, except those of the history.
 
     Parameters
     ----------
     asked : float64, shape (10,)
-        Processors, requested seconds (with a default), time of the submission, codes of queue and user; then
-        requested seconds as given (NaN: not given), codes of group and executable, the users' wall clock in
-        seconds, processors of the machine.
+        Processors, requested seconds (with a default), time of submission, codes of queue and user; then
+        requested seconds as given (or NaN), codes of group and executable, the users' wall clock in seconds,
+        processors of the machine.
     waiting, running : float64, shape (n, 5)
         Jobs that wait (``SINCE``: submission) and run (``SINCE``: start).
     order : int64, shape (n,)
@@ -138,7 +138,7 @@ def _queue_features(
     order: NDArray[np.int64],
     out: Floats,
 ) -> None:
-    """Fill ``out`` with one number per `_QUEUE_FEATURES`."""
+    """Write one number per `_QUEUE_FEATURES`."""
     out[:] = 0.0
     _count_waiting(now, job, waiting, out)
     busy = _count_running(now, job, running, out)
@@ -153,7 +153,7 @@ def _queue_features(
 
 @compiled
 def _count_waiting(now: float, job: Floats, waiting: Floats, out: Floats) -> None:
-    """Count, work and oldest age: of all, of the same queue and user, of jobs that may go first."""
+    """Count, work and highest age of waiting jobs: all, same queue, same user, likely to go first."""
     for i in range(len(waiting)):
         other = waiting[i]
         age = now - other[SINCE]
@@ -185,7 +185,7 @@ def _count_waiting(now: float, job: Floats, waiting: Floats, out: Floats) -> Non
 
 @compiled
 def _count_running(now: float, job: Floats, running: Floats, out: Floats) -> float:
-    """Count, remaining work and age. Returns busy processors."""
+    """Count, remaining work and age of running jobs; returns the busy processors."""
     busy = 0.0
     for i in range(len(running)):
         other = running[i]
@@ -204,11 +204,11 @@ def _count_running(now: float, job: Floats, running: Floats, out: Floats) -> flo
 
 @compiled
 def _room_in(now: float, needed: float, free: float, running: Floats, order: NDArray[np.int64]) -> float:
-    """Seconds until so many processors are free, if every running job takes all the time it asked for."""
-    room, at = free, 0.0
+    """Seconds until ``needed`` processors are free, if every running job uses its whole requested time."""
+    room, wait = free, 0.0
     for i in order:
         if room >= needed:
             break
         room += running[i, PROCESSORS]
-        at = max(0.0, running[i, SINCE] + running[i, REQUEST] - now)
-    return at
+        wait = max(0.0, running[i, SINCE] + running[i, REQUEST] - now)
+    return wait

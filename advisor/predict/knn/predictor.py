@@ -22,7 +22,7 @@ FORMAT: Final = 1
 
 
 class SizeClassifier(Protocol):
-    """The methods of :class:`advisor.predict.size.size.SizeModel` that a predictor needs."""
+    """The methods of :class:`advisor.predict.size.size_model.SizeModel` that a predictor needs."""
 
     def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
         """Small or large, by the share of the forest's votes."""
@@ -181,7 +181,7 @@ class Predictor:
         try:
             if meta["format"] != FORMAT:
                 msg = f"format {meta['format']}, not {FORMAT}"
-                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+                raise ValueError(msg)  # noqa: TRY301 (every damage becomes one message below)
             schema = FeatureSchema(str(meta["schema"]["name"]), tuple(meta["schema"]["features"]))
             encoder = Encoder(
                 schema,

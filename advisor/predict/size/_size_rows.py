@@ -1,4 +1,4 @@
-"""Features of the size classifier, from the state of :mod:`advisor.predict.size._size_state`."""
+"""Compiled features of the size classifier, from the state of :mod:`advisor.predict.size._size_state`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ADVISOR_NAMES: Final = (
 )
 _OWN: Final = len(OWN_NAMES)
 _PER_CATEGORY: Final = len(CATEGORY_NAMES)
-_WAITS: Final = -100.0  # `newest` of a job that still waits: nothing is known of it
+_WAITS: Final = -100.0  # `newest` of a job that still waits
 
 
 @compiled
@@ -104,9 +104,9 @@ def advisor_row(
     divider: float,
     row: NDArray[np.float32],
 ) -> None:
-    """Our features: Table 4's ideas on everything known at this moment; NaN is unknown.
+    """Our features: Table 4's ideas on everything known at ``time``; NaN where unknown.
 
-    ``numbers`` as in :func:`replay`. A job with neither queue nor name has no category of such jobs.
+    ``numbers`` as in :func:`replay`. A job with neither queue nor name has no USER_WORK category.
     """
     request, processors, labelled = numbers[0], numbers[1], numbers[3] > 0
     row[:] = np.nan
@@ -127,10 +127,10 @@ def advisor_row(
 def live_row(
     state: State, names: NDArray[np.uint64], asked: NDArray[np.float64], row: NDArray[np.float32]
 ) -> None:
-    """Fill in the `advisor_row` of a submission.
+    """Write the `advisor_row` of a submission into ``row``.
 
     ``names`` are hashes of user, queue and name; ``asked`` are the time, requested seconds, processors, the
-    time by the site's own clock and the divider.
+    site's local time and the divider.
     """
     time, request, processors, local, divider = asked
     days = local // 86400.0
@@ -153,7 +153,7 @@ def _own(
     divider: float,
     row: NDArray[np.float32],
 ) -> None:
-    """The request, alone and beside the user's previous submission and usual share of the request."""
+    """The request, alone and relative to the user's previous submission and usual share of the request."""
     asked = math.log(request) if request > 0 else np.nan
     log_divider = math.log(divider)
     row[0] = asked
@@ -181,7 +181,7 @@ def _own(
 def _history(
     category: NDArray[np.float64], time: float, log_divider: float, part: NDArray[np.float32]
 ) -> None:
-    """What the finished jobs of one category say."""
+    """Features of one category's finished jobs."""
     finished = int(category[s.FINISHED])
     part[0] = finished
     part[7] = category[s.LIVE]
@@ -203,10 +203,10 @@ def _history(
 
 @compiled
 def _newest(state: State, index: int, time: float, divider: float, part: NDArray[np.float32]) -> None:
-    """What the newest submissions of a category say, finished or not.
+    """Features of one category's newest submissions, finished or not.
 
-    A job that has run for the divider is known to be large before it ends: the finished jobs alone are
-    biased towards short ones.
+    A job that has run for the divider is known to be large before it ends. The finished jobs alone are biased
+    towards short ones.
     """
     category = state.stats[index]
     submitted = int(category[s.SUBMITTED])
@@ -218,7 +218,7 @@ def _newest(state: State, index: int, time: float, divider: float, part: NDArray
         if slot[s.SLOT_NUMBER] != number:
             continue
         run = slot[s.SLOT_RUN]
-        newest = _WAITS if np.isnan(run) else np.nan  # unknown: it never ran
+        newest = _WAITS if np.isnan(run) else np.nan  # NaN: it never ran
         if run >= 0:
             known += 1
             if run < divider:
@@ -228,7 +228,7 @@ def _newest(state: State, index: int, time: float, divider: float, part: NDArray
             age = time - slot[s.SLOT_START]
             if age >= divider:
                 known += 1
-            newest = -math.log(max(age, 1.0))  # below 0: it still runs, and for how long
+            newest = -math.log(max(age, 1.0))  # below 0: minus the log of its age so far
         if lag == 0:
             part[8] = newest
     if known > 0:
@@ -251,11 +251,10 @@ def replay(
     rows: NDArray[np.float32],
     submissions: NDArray[np.int64],
 ) -> None:
-    """Play events in their order; fill one row of features at each submission.
+    """Process events in order and write one row of features at each submission.
 
-    ``events`` are what, when, which job, and the divider in force; ``numbers`` each job's request,
-    processors, run time (below 0: it never ran) and whether it has a queue or a name. Each job's submission
-    number is noted in ``submissions``.
+    ``events`` are kind, time, job and divider; ``numbers`` each job's request, processors, run time (below 0:
+    it never ran) and whether it has a queue or a name. ``submissions`` receives each job's submission number.
     """
     what, when, which, dividers = events
     keys = np.empty(s.KINDS, np.uint64)

@@ -1,10 +1,10 @@
-"""What the size classifier remembers of waiting, running and finished jobs, in a few arrays.
+"""The size classifier's memory of waiting, running and finished jobs, in a few arrays.
 
-One set of compiled functions serves the daemon (a job at a time) and the replay of a log (all of it): what an
-admin sees in a replay is what the cluster would have done.
+The same compiled functions serve the daemon (one job at a time) and the replay of a log, so a replay shows
+what the cluster would have done.
 
-A *category* is a set of similar jobs (Zrigui et al., section 4.1), named by a 64-bit hash of its kind and its
-values. Each has one row of ``stats``; each submission one row of ``slots``, which are reused in a circle.
+A *category* is a set of similar jobs (Zrigui et al., section 4.1), identified by a 64-bit hash of its kind
+and values. Each category has one row of ``stats``; each submission one row of the ring ``slots``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from advisor.compiled import compiled
 # Kinds of category. The first three are the paper's, the others ours.
 USER_REQUEST: Final = 0
 USER_PROCESSORS: Final = 1
-USER_DAY: Final = 2  # the day of the week: a calendar day would have no job of an earlier week
+USER_DAY: Final = 2  # day of the week: a calendar day would have no jobs of an earlier week
 USER: Final = 3
 USER_SHAPE: Final = 4  # same user, requested time and processors
 USER_WORK: Final = 5  # same user, queue and job name
-SHAPE: Final = 6  # same requested time and processors, whoever asks
+SHAPE: Final = 6  # same requested time and processors, all users
 KINDS: Final = 7
 
 # Columns of `stats`.
@@ -33,9 +33,9 @@ SMALL: Final = 1  # finished jobs that were small by the divider in force when t
 LAST_END: Final = 2
 LAST_SUBMIT: Final = 3
 LIVE: Final = 4  # submitted and not ended
-MEAN_LOG: Final = 5  # forgetting mean of the logarithm of run times
-MEAN_SHARE: Final = 6  # forgetting mean of run time / requested time
-BURST: Final = 7  # submissions in a row, each less than BURST_GAP_SECONDS after the one before
+MEAN_LOG: Final = 5  # exponentially decaying mean of the logarithm of run times
+MEAN_SHARE: Final = 6  # exponentially decaying mean of run time / requested time
+BURST: Final = 7  # submissions in a row, each less than BURST_GAP_SECONDS after the previous
 SUBMITTED: Final = 8
 RUNS: Final = 9  # ring: logarithms of the last RING run times, in the order of their ends
 RING: Final = 10
@@ -44,22 +44,22 @@ RECENT_JOBS: Final = 8
 STATS: Final = RECENT + RECENT_JOBS
 
 # Columns of `slots`.
-SLOT_NUMBER: Final = 0  # which submission holds the row now
+SLOT_NUMBER: Final = 0  # number of the submission in this row
 SLOT_START: Final = 1  # NaN while it waits
 SLOT_RUN: Final = 2  # NaN until it has ended; below 0: it never ran
 SLOT_REQUEST: Final = 3
 SLOT_PROCESSORS: Final = 4
-SLOT_CATEGORY: Final = 5  # its categories' rows of `stats`, one a kind
+SLOT_CATEGORY: Final = 5  # rows of its categories in `stats`, one per kind
 SLOTS: Final = SLOT_CATEGORY + KINDS
 
 BURST_GAP_SECONDS: Final = 60.0
-FORGETTING: Final = 0.2
+DECAY: Final = 0.2
 REMEMBERED_SUBMISSIONS: Final = 65_536
-"""A job older than so many submissions is no longer followed while it waits or runs."""
+"""Jobs older than this number of submissions are no longer followed."""
 
 
 class State(NamedTuple):
-    """The arrays. ``index_*`` find a category's row; ``counters``: categories and submissions so far."""
+    """The arrays: ``index_*`` map a category to its row; ``counters`` are categories and submissions."""
 
     index_keys: NDArray[np.uint64]
     index_rows: NDArray[np.int64]
@@ -70,10 +70,10 @@ class State(NamedTuple):
 
 def empty_state(categories: int = 1024, submissions: int = REMEMBERED_SUBMISSIONS) -> State:
     """Room for ``categories`` categories and for following the last ``submissions`` submissions."""
-    places = 1 << max(4, int(2 * categories - 1).bit_length())
+    entries = 1 << max(4, int(2 * categories - 1).bit_length())
     return State(
-        index_keys=np.zeros(places, np.uint64),
-        index_rows=np.full(places, -1, np.int64),
+        index_keys=np.zeros(entries, np.uint64),
+        index_rows=np.full(entries, -1, np.int64),
         stats=np.zeros((categories, STATS)),
         slots=np.full((submissions, SLOTS), -1.0),
         counters=np.zeros(2, np.int64),
@@ -81,7 +81,7 @@ def empty_state(categories: int = 1024, submissions: int = REMEMBERED_SUBMISSION
 
 
 def with_room(state: State, categories: int) -> State:
-    """The same state with room for ``categories`` more; the very same object where it has it."""
+    """The state with room for ``categories`` more; the same object where it has that."""
     used = int(state.counters[0])
     if used + categories <= len(state.stats):
         return state
@@ -91,8 +91,8 @@ def with_room(state: State, categories: int) -> State:
     return grown._replace(slots=state.slots, counters=state.counters)
 
 
-def indexed_anew(state: State) -> State:
-    """The same with an index of the size that its categories need; a replayed log leaves a far larger one."""
+def reindexed(state: State) -> State:
+    """The state with an index of the size that its categories need; a replay leaves a far larger one."""
     fresh = empty_state(max(1024, len(state.stats)), submissions=0)
     _insert_all(fresh, state.index_keys, state.index_rows)
     return state._replace(index_keys=fresh.index_keys, index_rows=fresh.index_rows)
@@ -100,31 +100,31 @@ def indexed_anew(state: State) -> State:
 
 @compiled
 def insert(state: State, key: np.uint64, row: int) -> None:
-    """Put a category into the index."""
+    """Add a category to the index."""
     mask = np.uint64(len(state.index_keys) - 1)
-    place = key & mask
-    while state.index_rows[place] >= 0:
-        place = (place + np.uint64(1)) & mask
-    state.index_keys[place] = key
-    state.index_rows[place] = row
+    entry = key & mask
+    while state.index_rows[entry] >= 0:
+        entry = (entry + np.uint64(1)) & mask
+    state.index_keys[entry] = key
+    state.index_rows[entry] = row
 
 
 @compiled
 def _insert_all(state: State, keys: NDArray[np.uint64], rows: NDArray[np.int64]) -> None:
-    for place in range(len(keys)):
-        if rows[place] >= 0:
-            insert(state, keys[place], rows[place])
+    for entry in range(len(keys)):
+        if rows[entry] >= 0:
+            insert(state, keys[entry], rows[entry])
 
 
 @compiled
 def find(state: State, key: np.uint64) -> int:
-    """Row of a category; -1 when it was never seen."""
+    """Row of a category, or -1."""
     mask = np.uint64(len(state.index_keys) - 1)
-    place = key & mask
-    while state.index_rows[place] >= 0:
-        if state.index_keys[place] == key:
-            return int(state.index_rows[place])
-        place = (place + np.uint64(1)) & mask
+    entry = key & mask
+    while state.index_rows[entry] >= 0:
+        if state.index_keys[entry] == key:
+            return int(state.index_rows[entry])
+        entry = (entry + np.uint64(1)) & mask
     return -1
 
 
@@ -143,11 +143,11 @@ def mix(first: np.uint64, second: np.uint64) -> np.uint64:
 def categories_of(
     names: NDArray[np.uint64], request: float, processors: float, day: float, keys: NDArray[np.uint64]
 ) -> None:
-    """Fill ``keys`` (one a kind) with a job's categories; ``names``: hashes of user, queue and job name."""
+    """Write a job's categories into ``keys``, one per kind; ``names``: hashes of user, queue and job name."""
     user, queue, name = names[0], names[1], names[2]
-    asked, width = np.uint64(request), np.uint64(processors)
-    shape = mix(mix(np.uint64(SHAPE + 1), asked), width)
-    keys[USER_REQUEST] = mix(mix(np.uint64(USER_REQUEST + 1), user), asked)
+    requested, width = np.uint64(request), np.uint64(processors)
+    shape = mix(mix(np.uint64(SHAPE + 1), requested), width)
+    keys[USER_REQUEST] = mix(mix(np.uint64(USER_REQUEST + 1), user), requested)
     keys[USER_PROCESSORS] = mix(mix(np.uint64(USER_PROCESSORS + 1), user), width)
     keys[USER_DAY] = mix(mix(np.uint64(USER_DAY + 1), user), np.uint64(day))
     keys[USER] = mix(np.uint64(USER + 1), user)
@@ -158,7 +158,7 @@ def categories_of(
 
 @compiled
 def _row_of(state: State, key: np.uint64) -> int:
-    """Row of a category, made when it is new; the caller has seen to the room."""
+    """Row of a category, which is added where it is new; the caller provides the room."""
     row = find(state, key)
     if row >= 0:
         return row
@@ -178,7 +178,7 @@ def _row_of(state: State, key: np.uint64) -> int:
 
 @compiled
 def submit(state: State, keys: NDArray[np.uint64], time: float, request: float, processors: float) -> int:
-    """Note a submission. Returns its number, by which it is started and ended."""
+    """Note a submission; returns the number by which it is started and ended."""
     number = state.counters[1]
     state.counters[1] += 1
     slot = state.slots[number % len(state.slots)]
@@ -202,7 +202,7 @@ def submit(state: State, keys: NDArray[np.uint64], time: float, request: float, 
 
 @compiled
 def start(state: State, number: int, time: float) -> None:
-    """Note that a job runs (again, when it was requeued)."""
+    """Note a job's start; NaN: it waits again."""
     slot = state.slots[number % len(state.slots)]
     if slot[SLOT_NUMBER] == number:
         slot[SLOT_START] = time
@@ -210,7 +210,7 @@ def start(state: State, number: int, time: float) -> None:
 
 @compiled
 def end(state: State, number: int, time: float, run: float, divider: float) -> None:
-    """Note that a job has ended after ``run`` seconds; below 0: it never ran, and teaches nothing."""
+    """Note that a job ended after ``run`` seconds; below 0: it never ran, and teaches nothing."""
     slot = state.slots[number % len(state.slots)]
     if slot[SLOT_NUMBER] != number or not np.isnan(slot[SLOT_RUN]):
         return
@@ -227,13 +227,13 @@ def end(state: State, number: int, time: float, run: float, divider: float) -> N
         category[LAST_END] = time
         if run < divider:
             category[SMALL] += 1.0
-        category[MEAN_LOG] = _forget(category[MEAN_LOG], logarithm)
-        category[MEAN_SHARE] = _forget(category[MEAN_SHARE], share)
+        category[MEAN_LOG] = _decayed_mean(category[MEAN_LOG], logarithm)
+        category[MEAN_SHARE] = _decayed_mean(category[MEAN_SHARE], share)
 
 
 @compiled
-def _forget(mean: float, value: float) -> float:
-    """Exponentially forgetting mean; an unknown value changes nothing."""
+def _decayed_mean(mean: float, value: float) -> float:
+    """Exponentially decaying mean; an unknown value changes nothing."""
     if np.isnan(value):
         return mean
-    return value if np.isnan(mean) else mean + FORGETTING * (value - mean)
+    return value if np.isnan(mean) else mean + DECAY * (value - mean)

@@ -3,13 +3,13 @@
 Two flavours:
 
 ``paper``
-    Table 4 as printed; lag and aggregation features know only jobs that had finished by the week's start.
+    Table 4 as printed; lag and aggregation features use only jobs that had finished by the week's start.
 ``advisor``
-    Table 4's ideas on everything known at the moment of submission: the most recent *finished* jobs, how long
-    the newest ones have already run, what the user has live, bursts, equal names.
+    Table 4's ideas on everything known at the submission: the most recent *finished* jobs, the ages of the
+    newest ones, the user's live jobs, bursts, equal names.
 
-At equal times a submission comes before a start and a start before an end: a job that ends in the very second
-of a submission is not yet known to it.
+At equal times submissions come before starts, and starts before ends: a job that ends in the second of a
+submission is not yet known to it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.predict.size import _size_rows as kernel
 from advisor.predict.size import _size_state
-from advisor.predict.size._size_state import KINDS, State, empty_state, indexed_anew, with_room
+from advisor.predict.size._size_state import KINDS, State, empty_state, reindexed, with_room
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers, hashes_of
 
 Flavour: TypeAlias = Literal["paper", "advisor"]
 NO_DIVIDER: Final = 1e9
-"""Stands for the divider while there is none: every job is shorter, so that all classes seen are equal."""
+"""Divider in seconds while there is none: every job is shorter, so all classes are equal."""
 
 _NAMES = {"paper": kernel.PAPER_NAMES, "advisor": kernel.ADVISOR_NAMES}
 _EVENTS_AT_ONCE = 20_000
 
 
 def feature_names(flavour: Flavour) -> tuple[str, ...]:
-    """Names of a row's columns, in their order."""
+    """Names of a row's columns, in order."""
     return _NAMES[flavour]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
-    """A history played through: features at each submission, and what is remembered at its end."""
+    """A replayed history: features at each submission, shape (jobs, features), and the state at its end."""
 
     rows: NDArray[np.float32]
     state: State
@@ -52,9 +52,9 @@ class Replayed:
 
 
 def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Flavour) -> Replayed:
-    """Features of every job of a history, each from what was known when it was submitted."""
+    """Features of every job of a history, each from what was known at its submission."""
     ends = history.end
-    if flavour == "paper":  # an end is known from the next week's start on
+    if flavour == "paper":  # ends become known at the start of the next week
         weeks = np.ceil((ends - dividers.origin) / WEEK_SECONDS)
         ends = np.where(np.isfinite(ends), dividers.origin + weeks * WEEK_SECONDS, ends)
     count = len(history)
@@ -84,12 +84,12 @@ def replay_features(history: SizeHistory, dividers: WeeklyDividers, flavour: Fla
 
 
 class LiveFeatures:
-    """The ``advisor`` features kept up job by job: the same functions, one event at a time.
+    """The ``advisor`` features, kept up one event at a time by the same functions as in a replay.
 
     Parameters
     ----------
     state : State, optional
-        What is remembered so far, e.g. a replayed history's.
+        Initial state, e.g. of a replayed history.
     start_of_log : float
         Epoch seconds of time 0; 0 when times are epoch seconds.
     utc_offset_seconds : float
@@ -122,23 +122,23 @@ class LiveFeatures:
         return int(_size_state.submit(self._state, keys, job.submit_time, request, processors))
 
     def start(self, number: int, time: float) -> None:
-        """Note that the job with that number runs."""
+        """Note that the job with this number runs since ``time``; NaN: it waits again."""
         _size_state.start(self._state, number, time)
 
     def runs_since(self, number: int) -> float:
-        """When the job with that number started; NaN where it waits, or was submitted long ago."""
+        """When the job with this number started; NaN where it waits or is no longer followed."""
         slot = self._state.slots[number % len(self._state.slots)]
         return float(slot[_size_state.SLOT_START]) if slot[_size_state.SLOT_NUMBER] == number else math.nan
 
     def end(self, number: int, time: float, run_seconds: float, divider: float) -> None:
-        """Note that it has ended; ``run_seconds`` below 0: it never ran."""
+        """Note that the job ended; ``run_seconds`` below 0: it never ran."""
         _size_state.end(self._state, number, time, run_seconds, divider)
 
     def _day_of_week(self, job: Job) -> float:
         return ((job.submit_time + self._clock) // 86400.0 + 3) % 7
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, no longer than what is in use."""
+        """Plain arrays, no longer than the part in use."""
         used = int(self._state.counters[0])
         followed = min(int(self._state.counters[1]), len(self._state.slots))
         return {
@@ -153,12 +153,9 @@ class LiveFeatures:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild what :meth:`to_arrays` gave, checked so that no index can leave an array.
+        """Rebuild the features from :meth:`to_arrays`, checked so that no index leaves an array.
 
-        Raises
-        ------
-        BadInput
-            Incomplete or damaged.
+        Raises BadInput for incomplete or damaged arrays.
         """
         try:
             state = _checked_state(arrays)
@@ -179,25 +176,25 @@ def _checked_state(arrays: Mapping[str, NDArray[Any]]) -> State:
     index_keys = np.array(arrays["index_keys"], np.uint64)
     index_rows = np.array(arrays["index_rows"], np.int64)
     stats = np.array(arrays["stats"], np.float64)
-    kept = np.array(arrays["slots"], np.float64)
-    places = len(index_keys)
-    sound = (
+    stored = np.array(arrays["slots"], np.float64)
+    entries = len(index_keys)
+    is_consistent = (
         0 < capacity <= 2**24
         and 0 <= categories == len(stats)
-        and places >= 16
-        and places & (places - 1) == 0
-        and places > categories
+        and entries >= 16
+        and entries & (entries - 1) == 0
+        and entries > categories
         and index_rows.shape == index_keys.shape
         and stats.shape == (categories, _size_state.STATS)
-        and kept.shape == (min(submissions, capacity), _size_state.SLOTS)
+        and stored.shape == (min(submissions, capacity), _size_state.SLOTS)
         and np.array_equal(np.sort(index_rows[index_rows >= 0]), np.arange(categories))
-        and bool(np.all(kept[:, _size_state.SLOT_CATEGORY :] < max(categories, 1)))
-        and bool(np.all(kept[:, _size_state.SLOT_CATEGORY :] >= 0))
+        and bool(np.all(stored[:, _size_state.SLOT_CATEGORY :] < max(categories, 1)))
+        and bool(np.all(stored[:, _size_state.SLOT_CATEGORY :] >= 0))
     )
-    if not sound:
+    if not is_consistent:
         msg = "its arrays do not fit together"
         raise ValueError(msg)
     slots = np.full((capacity, _size_state.SLOTS), -1.0)
-    slots[: len(kept)] = kept
+    slots[: len(stored)] = stored
     counters = np.array([categories, submissions], np.int64)
-    return indexed_anew(State(index_keys, index_rows, stats, slots, counters))
+    return reindexed(State(index_keys, index_rows, stats, slots, counters))

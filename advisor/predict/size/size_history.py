@@ -1,4 +1,4 @@
-"""The past as the size classifier needs it (Zrigui et al. 2022): jobs in order, a divider each week."""
+"""The history that the size classifier learns from (Zrigui et al. 2022): jobs in order, weekly dividers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEEK_SECONDS: Final = 7 * 86400.0
 
 @lru_cache(maxsize=65_536)
 def _hash(value: str | None) -> int:
-    """64 bits of a nominal value: the same in every process, unlike Python's own hash."""
+    """64 bits of a nominal value, the same in every process (unlike Python's hash)."""
     if value is None:
         return 0
     return int.from_bytes(hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=8).digest(), "big")
@@ -28,7 +28,7 @@ def _hash(value: str | None) -> int:
 def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:
     """Hour, day of week (Monday 0), day of month, month, week of the year, quarter; shape (n, 6).
 
-    ``local`` is the site's own clock in seconds since the epoch.
+    ``local`` is the site's local time in seconds since the epoch.
     """
     days = np.floor(local / 86400.0)
     date = days.astype(np.int64).astype("datetime64[D]")
@@ -48,22 +48,22 @@ def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizeHistory:
-    """Jobs as the classifier needs them, in submission order, all columns of length n.
+    """Jobs in submission order, all columns of length n.
 
     Attributes
     ----------
     submit, start, end : float64
-        Seconds on one clock; ``start`` and ``end`` infinite for a job that still waits or runs.
+        Seconds on one clock; ``start`` and ``end`` are infinite while unknown.
     request, processors : float64
         Requested time in seconds (0 where unknown) and processors.
     names : uint64, shape (n, 3)
         Hashes of user, queue and job name.
     labelled : bool
-        The job has a queue or a name.
+        Whether the job has a queue or a name.
     calendars : float64, shape (n, 6)
         See ``CALENDAR`` in :mod:`advisor.predict.size._size_rows`.
     order : int64
-        Which row of what it was made from each row is.
+        Row of the source from which each row was made.
     """
 
     submit: NDArray[np.float64]
@@ -88,11 +88,11 @@ class SizeHistory:
 
     @property
     def ran(self) -> NDArray[np.bool_]:
-        """Jobs that have run and ended: only these teach."""
+        """Whether each job has run and ended; only these teach."""
         return self.run > 0
 
     def until(self, now: float) -> Self:
-        """What was known at ``now``: jobs submitted before it, without the starts and ends still to come."""
+        """The history as known at ``now``: jobs submitted before, without later starts and ends."""
         rows = self.submit < now
         columns = {column.name: getattr(self, column.name)[rows] for column in fields(self)}
         for name in ("start", "end"):
@@ -101,7 +101,7 @@ class SizeHistory:
 
     @classmethod
     def from_table(cls, table: JobTable) -> Self:
-        """Jobs of a log. A wait below 0 counts as 0: nothing starts before it was submitted."""
+        """The jobs of a log. A wait below 0 counts as 0."""
         order = np.argsort(table.submit, kind="stable")
         start = table.submit + np.maximum(np.nan_to_num(table.wait), 0.0)
         names = np.column_stack([_hashes(codes) for codes in (table.user, table.queue, table.executable)])
@@ -121,7 +121,7 @@ class SizeHistory:
     def from_outcomes(
         cls, outcomes: Iterable[JobOutcome], *, start_of_log: float = 0.0, utc_offset_seconds: float = 0.0
     ) -> Self:
-        """Finished jobs in any order; those that never ran or were cut short are passed over."""
+        """Finished jobs in any order; those that never ran or were cut short are left out."""
         times: list[tuple[float, float, float, float, float]] = []
         names: list[tuple[int, int, int]] = []
         for outcome in outcomes:
@@ -149,23 +149,23 @@ class SizeHistory:
         )
 
     def numbers(self) -> NDArray[np.float64]:
-        """Numbers that `_size_rows.replay` takes besides names and calendars, shape (n, 4).
+        """The numbers that `_size_rows.replay` needs, shape (n, 4).
 
-        Requested seconds, processors, run time in seconds (-1: never ran; NaN: not known yet), label flag.
+        Requested seconds, processors, run time in seconds (-1: never ran; NaN: unknown), labelled or not.
         """
         run = np.where(self.run <= 0, -1.0, self.run)
         return np.column_stack([self.request, self.processors, run, self.labelled])
 
 
 def _hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hashes of a table's nominal codes: those of their decimal text, as ``iter_outcomes`` gives it."""
-    values, places = np.unique(codes, return_inverse=True)
+    """Hashes of a table's nominal codes by their decimal text, as ``iter_outcomes`` gives it."""
+    values, index = np.unique(codes, return_inverse=True)
     hashed = [_hash(str(value) if value >= 0 else None) for value in values.tolist()]
-    return np.array(hashed, np.uint64)[places]
+    return np.array(hashed, np.uint64)[index]
 
 
 def hashes_of(job: Job) -> tuple[int, int, int]:
-    """Hashes of a job's user, queue and name (its counters left out); 0 where unknown."""
+    """Hashes of a job's user, queue and name (without its counters); 0 where unknown."""
     return _hash(job.user), _hash(job.queue), _hash(family(job.name))
 
 
@@ -176,9 +176,9 @@ class WeeklyDividers:
     Attributes
     ----------
     origin : float
-        Time of the first submission, where weeks begin.
+        Time of the first submission, at which the weeks begin.
     seconds : float64
-        One a week: the median run time of all jobs that had *finished before that week*; NaN while none had.
+        One per week: the median run time of the jobs *finished before that week*; NaN while there were none.
         The paper's Table 2 takes the whole log's median, which looks ahead.
     """
 

@@ -1,4 +1,4 @@
-"""Training of the size classifier: off the submit path, scikit-learn in, arrays out."""
+"""Training of the size classifier with scikit-learn, off the submit path."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from advisor.predict.size.size_history import SizeHistory, WeeklyDividers
 from advisor.predict.trees.forest import TreeEnsemble
 
 MIN_JOBS: Final = 100
-"""With fewer finished jobs there is no forest: everything stays large."""
+"""With fewer finished jobs there are no trees, and every job is large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeTraining:
-    """How a classifier is trained. The defaults are the product's; no log has its own.
+    """Parameters of the training. The defaults are the product's; no log has its own.
 
     Attributes
     ----------
     flavour : {"paper", "advisor"}
-        ``paper``: a random forest on Table 4's features (section 4.2). ``advisor``: gradient boosting on
-        ours; shallow, slow and strongly regularised, because a week's classes are noisy and drift.
+        ``paper``: a random forest on Table 4's features (section 4.2). ``advisor``: gradient boosting on our
+        features; shallow, slow and strongly regularised, because a week's classes are noisy and drift.
     window_jobs : int
-        Newest jobs trained on: bounds time and memory, and forgets what the site no longer does.
+        Number of newest jobs trained on: bounds time and memory, and drops obsolete jobs.
     trees : int
         Trees of the forest, or rounds of boosting.
     forest_sample : int
-        Jobs each tree of the forest draws (with replacement, from all in the window).
-    learning_rate, leaves, least_leaf_jobs, l2, feature_share
-        Of boosting: step, leaves a tree, jobs a leaf, penalty, share of the features tried for each split.
+        Jobs that each tree of the forest draws (with replacement, from the window).
+    learning_rate, leaves, min_leaf_jobs, l2, feature_share
+        Of boosting: step, leaves per tree, minimum of jobs per leaf, penalty, share of the features tried for
+        each split.
     threads : int
-        Processors used at the most.
-    seed : int
-        Of every random choice.
+        Maximum number of processors.
     """
 
     flavour: Flavour = "advisor"
@@ -48,7 +47,7 @@ class SizeTraining:
     forest_sample: int = 5_000
     learning_rate: float = 0.06
     leaves: int = 15
-    least_leaf_jobs: int = 40
+    min_leaf_jobs: int = 40
     l2: float = 5.0
     feature_share: float = 0.3
     threads: int = 1
@@ -61,17 +60,17 @@ ADVISOR: Final = SizeTraining()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSet:
-    """Jobs to train on at one moment: their rows of the history, and which were small."""
+    """The training jobs of one moment: their rows of the history, and which were small."""
 
     jobs: NDArray[np.int64]
     small: NDArray[np.bool_]
 
 
 def training_set(history: SizeHistory, now: float, divider: float, parameters: SizeTraining) -> TrainingSet:
-    """Jobs whose class is known at ``now``: those that ended before, or have run for the divider.
+    """Jobs whose class is known at ``now``: those that have ended, or have run for the divider.
 
-    The second kind is large whatever becomes of it. Leaving it out would bias the newest weeks, which matter
-    most, towards small jobs. (The paper trains on finished jobs only, and so does ``paper``.)
+    The second kind is large in any case; without it the newest weeks, which matter most, would be biased
+    towards small jobs. (The paper trains on finished jobs only, and so does ``paper``.)
     """
     known = history.ran & (history.end < now)
     if parameters.flavour == "advisor":
@@ -84,7 +83,7 @@ def training_set(history: SizeHistory, now: float, divider: float, parameters: S
 
 
 def fit(rows: NDArray[np.float32], small: NDArray[np.bool_], parameters: SizeTraining) -> TreeEnsemble | None:
-    """Train on rows (n, features) and classes (n,); None where there are too few jobs to learn from.
+    """Train on rows (n, features) and classes (n,); None where there are too few jobs.
 
     With one class only, the ensemble is that class.
     """
@@ -92,7 +91,7 @@ def fit(rows: NDArray[np.float32], small: NDArray[np.bool_], parameters: SizeTra
         return None
     if small.all() or not small.any():
         return constant(float(small[0]), rows.shape[1])
-    # a feature nobody has: scikit-learn 1.9 cannot bin it, and a constant is never split on
+    # scikit-learn 1.9 cannot bin a feature that is always NaN; a constant is never split on
     known = np.where(np.isnan(rows).all(axis=0), np.float32(0.0), rows)
     with threadpool_limits(limits=parameters.threads):
         model = _forest(parameters, len(rows)) if parameters.flavour == "paper" else _boosting(parameters)
@@ -114,7 +113,7 @@ def _boosting(parameters: SizeTraining) -> HistGradientBoostingClassifier:
         max_iter=parameters.trees,
         learning_rate=parameters.learning_rate,
         max_leaf_nodes=parameters.leaves,
-        min_samples_leaf=parameters.least_leaf_jobs,
+        min_samples_leaf=parameters.min_leaf_jobs,
         l2_regularization=parameters.l2,
         max_features=parameters.feature_share,
         max_bins=127,
@@ -124,7 +123,7 @@ def _boosting(parameters: SizeTraining) -> HistGradientBoostingClassifier:
 
 
 def constant(probability: float, features: int) -> TreeEnsemble:
-    """One leaf: the same answer for every row."""
+    """An ensemble of one leaf: the same answer for every row."""
     return TreeEnsemble(
         roots=np.zeros(1, np.int32),
         feature=np.full(1, -1, np.int32),
@@ -141,7 +140,7 @@ def constant(probability: float, features: int) -> TreeEnsemble:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """What a training gives; no trees where there was too little to learn from."""
+    """Result of a training; ``trees`` is None where there were too few jobs."""
 
     trees: TreeEnsemble | None
     divider_seconds: float
@@ -150,7 +149,7 @@ class Trained:
 
 
 def train(history: SizeHistory, *, now: float, parameters: SizeTraining | None = None) -> Trained:
-    """Replay a history up to ``now`` and train on it, as the replay of a log does at a week's start."""
+    """Replay a history up to ``now`` and train on it, like the replay of a log at the start of a week."""
     chosen = parameters if parameters is not None else ADVISOR
     known = history.until(now)
     dividers = WeeklyDividers.of(known)

@@ -331,14 +331,14 @@ class PlacementLoop:
             self._ended_since = int(loaded.meta.get("ended_since", 0))
         self._position = self._store.last_position()
         if origin is None:
-            first = self._store.recent(self._most_jobs)
+            first = self._store.recent(self._max_jobs)
             origin = math.floor(first[0].job.submit_time if first else self._clock.wall())
         self._known_jobs = self._store.count()
         self._stream = QueueStream(self._settings, codes, float(origin))
 
     @property
-    def _most_jobs(self) -> int:
-        return max(self._record_jobs, self._options.forest.most_jobs) + _LEAD_JOBS
+    def _max_jobs(self) -> int:
+        return max(self._record_jobs, self._options.forest.max_jobs) + _LEAD_JOBS
 
     def _take_outcomes(self) -> None:
         """What was added to the history becomes events at the next look; a whole log becomes none."""
@@ -387,7 +387,7 @@ class PlacementLoop:
         """The newest finished jobs, exactly those taken in so far, with the stream's numbers and clock."""
         while True:
             self._take_outcomes()
-            recent = self._store.recent(self._most_jobs)
+            recent = self._store.recent(self._max_jobs)
             table = self._store.table(
                 recent[0].end_time if recent else math.inf,
                 utc_offset_seconds=self._settings.cluster.utc_offset_seconds,

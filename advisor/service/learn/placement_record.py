@@ -27,7 +27,7 @@ from advisor.model.site import Earned, TrackRecord
 from advisor.predict.forecast.calibration import IntervalCalibration
 from advisor.predict.forecast.forecaster import Forecaster
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
-from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Floats, submission_in, tell
+from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Floats, apply_event, submission_in
 from advisor.predict.forecast.rolling import TARGETS
 from advisor.predict.knn.fitness import Target
 from advisor.service.learn.hedge_price import HedgePrice
@@ -182,7 +182,7 @@ class PlacementRecord:
         if kind is EventKind.SUBMIT and forecaster is not None and key not in observer:
             submission = submission_in(row)
             self._forecast(key, submission, observer.features(submission), forecaster)
-        tell(observer, row)
+        apply_event(observer, row)
         opened = self._open.get(key)
         if opened is None:
             return

@@ -10,7 +10,7 @@ import structlog
 from advisor.history.models import ModelStore
 from advisor.model.errors import BadInput, UseFallback
 from advisor.model.job import JobOutcome
-from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_model import SizeModel
 from advisor.service.running.clock import Clock
 from advisor.service.submit.models import SIZE_KIND
 from advisor.slurm.protocol import QueuedJob

@@ -26,7 +26,7 @@ from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.predict.forecast.forecaster import Bounds, Forecaster
 from advisor.predict.forecast.placement_features import PlacementFeatures, Submission
-from advisor.predict.forecast.queue_events import Codes, Floats, tell
+from advisor.predict.forecast.queue_events import Codes, Floats, apply_event
 from advisor.predict.forecast.rolling import ForecastOptions
 from advisor.predict.knn.fitness import Target
 from advisor.service.exchange import placement_store, queue_stream
@@ -101,7 +101,7 @@ class LivePlacement:
 
     def take(self, row: Floats) -> None:
         """One event."""
-        tell(self._observer, row)
+        apply_event(self._observer, row)
         self._kept.clear()
         self._applied += 1
 

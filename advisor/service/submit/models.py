@@ -10,7 +10,7 @@ import structlog
 from advisor.history.models import ModelStore
 from advisor.model.errors import AdvisorError
 from advisor.predict.knn.predictor import Predictor
-from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_model import SizeModel
 from advisor.service.submit.state_holder import LoadedModel, LoadModel
 
 PREDICTOR_KIND: Final = "predictor"

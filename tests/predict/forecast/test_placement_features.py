@@ -55,7 +55,7 @@ def test_a_small_site_by_hand() -> None:
     assert found["same_queue_jobs"] == 1
     assert found["same_user_jobs"] == 1
     assert found["same_user_age_max"] == 40
-    assert found["alike_age_max"] == 40
+    assert found["similar_age_max"] == 40
     assert found["not_larger_jobs"] == 2
     assert found["not_larger_nor_longer_jobs"] == 1
     assert found["running_jobs"] == 2
@@ -70,7 +70,7 @@ def test_a_small_site_by_hand() -> None:
     assert found["queue_wait_1"] == 50
     assert found["user_wait_1"] == 0
     assert found["user_run_1"] == -1
-    assert found["last_is_alike"] == 1
+    assert found["last_is_similar"] == 1
     assert found["last_state"] == 3
     assert found["last_elapsed"] == 0
     assert found["since_last_submission"] == 40
@@ -88,8 +88,8 @@ def test_run_times_are_known_when_jobs_have_ended() -> None:
     found = named(site.submit("c", submission(200.0)))
     assert [found[f"user_run_{lag}"] for lag in (1, 2, 3)] == [120, 40, -1]
     assert found["user_run_max"] == 120
-    assert found["alike_run_mean"] == found["user_run_median"] == 80
-    assert found["alike_runs"] == 2
+    assert found["similar_run_mean"] == found["user_run_median"] == 80
+    assert found["similar_runs"] == 2
     assert found["last_state"] == 1
     assert found["last_elapsed"] == 120
     assert found["running_jobs"] == found["waiting_jobs"] == 0
@@ -188,14 +188,14 @@ def test_a_run_cut_short_is_no_run_time_and_a_second_start_no_wait() -> None:
     for kind, time in (("START", 40.0), ("CUT_SHORT", 50.0)):
         if kind == "START":
             site.join(1, job)
-        site.tell(EventKind[kind], 1, time)
+        site.apply_event(EventKind[kind], 1, time)
     asked = submission(60.0, user=1)
     first = named(site.features(asked))
     assert (first["running_jobs"], first["user_run_1"], first["user_wait_1"]) == (0.0, -1.0, 30.0)
     site.join(1, submission(50.0, user=1))
-    site.tell(EventKind.START_AGAIN, 1, 55.0)
+    site.apply_event(EventKind.START_AGAIN, 1, 55.0)
     assert named(site.features(asked))["running_jobs"] == 1.0
-    site.tell(EventKind.END, 1, 655.0)
+    site.apply_event(EventKind.END, 1, 655.0)
     asked = submission(700.0, user=1)
     last = named(site.features(asked))
     assert (last["user_run_1"], last["user_run_2"]) == (600.0, -1.0)

@@ -7,13 +7,13 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.forecast._placement_lags import Lags, back, mean, median
+from advisor.predict.forecast._placement_lags import Lags, lagged, mean, median
 
 LENGTH = 3
 
 
 def _summary(lags: tuple[float, ...]) -> tuple[float, ...]:
-    return back(lags, 1), back(lags, 2), mean(lags), mean(lags, 2), median(lags) if lags else -2.0
+    return lagged(lags, 1), lagged(lags, 2), mean(lags), mean(lags, 2), median(lags) if lags else -2.0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.floats(0, 1e6)), max_size=40))

@@ -28,7 +28,7 @@ from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
 from advisor.predict.forecast.placement_replay import retrace
-from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Codes, tell
+from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Codes, apply_event
 from advisor.predict.forecast.rolling import TARGETS
 from advisor.predict.forecast.submission_features import FEATURES
 from advisor.service.exchange import queue_stream
@@ -255,7 +255,7 @@ def test_who_comes_back_has_waited_since_he_was_submitted(stream: QueueStream, *
     look(stream, 405)
     observer = PlacementFeatures(64)
     for row in stream.since(0)[0]:
-        tell(observer, row)
+        apply_event(observer, row)
     table = JobTable(
         job_id=np.array([7]), submit=np.array([5.0]), wait=np.array([95.0]), run=np.array([300.0]),
         processors=np.array([2]), requested_time=np.array([600.0]), status=np.array([1]), total_processors=64,

@@ -12,7 +12,7 @@ from advisor.model import NO_SIZE, AdvisorError, Job
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
-from advisor.predict.size.size import SizeModel
+from advisor.predict.size.size_model import SizeModel
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND, model_loader
 from tests.service.site import make_cluster
 

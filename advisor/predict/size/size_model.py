@@ -1,4 +1,4 @@
-"""The size classifier in service: small or large, for one submission in well under 100 microseconds.
+"""The size classifier in service: small or large, for one submission.
 
 Zrigui et al. 2022, sections 3.3 to 5.3, with the history kept up to the second instead of to the last week.
 """
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 GONE_SECONDS: Final = 3600.0
-"""A job that left so long ago, and whose end nobody has told, was cancelled while it waited."""
+"""A job that is gone from snapshots for this long without an outcome was cancelled while it waited."""
 _FEATURES: Final = "features."
 _TREES: Final = "trees."
 
 
 @dataclass(slots=True)
 class _Followed:
-    """A live job: its submission number, whether its start is noted, since when it is not seen any more."""
+    """A live job: its submission number, whether its start is noted, and since when snapshots lack it."""
 
     number: int
     started: bool = False
@@ -41,26 +41,22 @@ class _Followed:
 
 
 class SizeModel:
-    """Divider, trees and the history they ask.
+    """Divider, trees and the history that gives their features.
 
     Before the first training (the first week) there is no divider and every job is large.
 
+    Pass the live jobs of each snapshot to :meth:`observe`, because a user's running jobs say much about the
+    next one, and every finished job once to :meth:`learn`. An instance belongs to one thread, or to the
+    holder of its owner's lock.
+
     Parameters
     ----------
-    features : LiveFeatures, optional
-        History so far; empty by default.
     trees : TreeEnsemble, optional
         Trained on the columns of ``feature_names("advisor")``.
     divider_seconds : float
         Run time that divides small from large; NaN while unknown.
     trained_at : float
-        When, in the jobs' clock; NaN when never.
-
-    Notes
-    -----
-    Feed the live jobs of each snapshot to :meth:`observe` and every finished job once to :meth:`learn`: what
-    a user has running says much about the next job. Without :meth:`observe` the model still works, on
-    finished jobs alone. An instance belongs to one thread, or to whoever holds its owner's lock.
+        Time of the training, on the jobs' clock; NaN before the first.
 
     Examples
     --------
@@ -79,7 +75,7 @@ class SizeModel:
     ) -> None:
         self.features = features if features is not None else LiveFeatures()
         if trees is not None and trees.features != len(feature_names("advisor")):
-            msg = f"trees of {trees.features} features"
+            msg = f"the trees have {trees.features} features, not {len(feature_names('advisor'))}"
             raise ValueError(msg)
         self.trees = trees
         self.divider_seconds = divider_seconds
@@ -87,14 +83,9 @@ class SizeModel:
         self._followed: dict[int, _Followed] = {}
 
     def classify(self, job: Job, probability_cut: float) -> SizeEstimate:
-        """Class a submission from what is known now; nothing is changed.
+        """Classify a submission from what is known at its ``submit_time``; nothing is changed.
 
-        Parameters
-        ----------
-        job : Job
-            As submitted; its ``submit_time`` is now.
-        probability_cut : float
-            Small from this probability on (``settings.size.probability_cut``).
+        A job is small from the probability ``probability_cut`` on (``settings.size.probability_cut``).
         """
         if self.trees is None or math.isnan(self.divider_seconds):
             return SizeEstimate(is_small=False, probability_small=0.0, divider_seconds=self.divider_seconds)
@@ -106,7 +97,7 @@ class SizeModel:
         )
 
     def submitted(self, job: Job) -> None:
-        """Note a submission, once; a job without an id (yet) is left out."""
+        """Note a submission, once; a job without an id is ignored."""
         if job.job_id <= 0 or job.job_id in self._followed:
             return
         self._followed[job.job_id] = _Followed(self.features.submit(job))
@@ -114,31 +105,32 @@ class SizeModel:
             del self._followed[next(iter(self._followed))]
 
     def started(self, job_id: int, time: float) -> None:
-        """Note that a job runs since ``time``; a job nobody submitted is left out.
+        """Note that a job has run since ``time``; jobs that are not followed are ignored.
 
-        One that had run for the divider before it was requeued has shown that it is large: it goes on as if
-        it had run since then, so that its user's next jobs are judged by that until it has ended.
+        A job that had run for the divider before it was requeued is known to be large. It counts as running
+        since its first start, so that its user's next jobs are judged by that until it has ended.
         """
         followed = self._followed.get(job_id)
-        if followed is not None and not self._has_shown(followed, time):
+        if followed is not None and not self._is_shown_large(followed, time):
             followed.started = True
             self.features.start(followed.number, time)
 
     def requeued(self, job_id: int, now: float = math.nan) -> None:
-        """Note that a job waits again; ``now`` tells whether it had run for the divider (see `started`)."""
+        """Note that a job waits again; ``now`` shows whether it had run for the divider (see `started`)."""
         followed = self._followed.get(job_id)
-        if followed is not None and followed.started and not self._has_shown(followed, now):
+        if followed is not None and followed.started and not self._is_shown_large(followed, now):
             followed.started = False
             self.features.start(followed.number, math.nan)
 
-    def _has_shown(self, followed: _Followed, now: float) -> bool:
-        """Whether a job that no longer runs as it did had run for the divider, and so is large."""
+    def _is_shown_large(self, followed: _Followed, now: float) -> bool:
+        """Whether a job that was requeued had run for the divider, and so is large."""
         return followed.started and now - self.features.runs_since(followed.number) >= self.divider_seconds
 
     def observe(self, live: Iterable[tuple[Job, float | None]], now: float = math.nan) -> None:
-        """Note the live jobs of one snapshot, each with its start time (None: it waits); idempotent.
+        """Note the live jobs of one snapshot, each with its start time (None while it waits); idempotent.
 
-        ``now`` is the snapshot's time; without it a job that waits again has shown nothing, and none is gone.
+        ``now`` is the snapshot's time; without it no requeued job is shown to be large, and none counts as
+        gone.
         """
         present = set[int]()
         for job, start_time in sorted(live, key=lambda pair: (pair[0].submit_time, pair[0].job_id)):
@@ -151,7 +143,7 @@ class SizeModel:
         self._forget_gone(present, now)
 
     def _forget_gone(self, present: Container[int], now: float) -> None:
-        """Accounting does not tell of jobs that never ran: their user has no such job under way any more."""
+        """Drop jobs that are gone: accounting does not report jobs that never ran."""
         for job_id, followed in list(self._followed.items()):
             if job_id in present:
                 followed.gone = math.nan
@@ -162,9 +154,9 @@ class SizeModel:
                 self.features.end(followed.number, now, -1.0, NO_DIVIDER)
 
     def learn(self, outcome: JobOutcome) -> None:
-        """Learn from a finished job, to be told once; one that never ran is only forgotten.
+        """Learn from a finished job, once; one that never ran is only dropped.
 
-        One that was cut short goes on as it is followed: it waits again, or is not seen any more.
+        A job that was cut short is still followed: it waits again, or is gone from the next snapshots.
         """
         if not outcome.is_whole:
             return
@@ -178,7 +170,7 @@ class SizeModel:
         self.features.end(number, outcome.end_time, run, divider)
 
     def warm(self) -> None:
-        """Compile, or load from the cache, everything :meth:`classify` needs."""
+        """Compile, or load from the cache, all code that :meth:`classify` needs."""
         job = Job(job_id=0, submit_time=0.0, processors=1, user="warm", requested_time=60.0)
         row = self.features.row(job, 60.0)
         if self.trees is not None:
@@ -194,23 +186,11 @@ class SizeModel:
         start_of_log: float = 0.0,
         utc_offset_seconds: float = 0.0,
     ) -> Self:
-        """Train on everything that had finished before ``now`` (section 4.2): seconds, off the submit path.
+        """Train on the jobs that finished before ``now`` (section 4.2), in seconds, off the submit path.
 
-        Parameters
-        ----------
-        history : SizeHistory
-            What the site ran; jobs submitted at ``now`` or later are left out.
-        now : float
-            Seconds, the history's clock.
-        training : SizeTraining, optional
-            The product's by default.
-        start_of_log, utc_offset_seconds : float
-            As of :class:`advisor.predict.size.size_features.LiveFeatures`.
-
-        Returns
-        -------
-        SizeModel
-            A new model, which remembers the history; untrained (all large) when it is too short.
+        ``now`` is in seconds on the history's clock; see
+        :class:`advisor.predict.size.size_features.LiveFeatures` for ``start_of_log``. The new model includes
+        the history; it is untrained (all jobs large) when that is too short.
         """
         from advisor.predict.size.size_training import train  # noqa: PLC0415 (scikit-learn: training only)
 
@@ -222,7 +202,7 @@ class SizeModel:
         return cls(features, trained.trees, divider_seconds=divider, trained_at=now)
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Plain arrays for the model store, and what JSON can hold."""
+        """Plain arrays for the model store, and metadata for JSON."""
         arrays = {_FEATURES + name: array for name, array in self.features.to_arrays().items()}
         if self.trees is not None:
             arrays |= {_TREES + name: array for name, array in self.trees.to_arrays().items()}
@@ -239,17 +219,11 @@ class SizeModel:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Self:
-        """Rebuild what :meth:`to_arrays` gave.
-
-        Raises
-        ------
-        BadInput
-            It is damaged, or made by a release with other features.
-        """
+        """Rebuild the model from :meth:`to_arrays`; raises BadInput for damage or other features."""
         try:
             if meta["format"] != FORMAT or tuple(meta["schema"]) != feature_names("advisor"):
-                msg = "another format or other features"
-                raise ValueError(msg)  # noqa: TRY301 (one place turns every kind of damage into one message)
+                msg = "it has another format or other features"
+                raise ValueError(msg)  # noqa: TRY301 (every damage becomes one message below)
             trees = TreeEnsemble.from_arrays(_part(arrays, _TREES)) if meta["trees"] else None
             model = cls(
                 LiveFeatures.from_arrays(_part(arrays, _FEATURES)),

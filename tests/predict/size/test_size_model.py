@@ -9,9 +9,9 @@ import pytest
 
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome, JobState
-from advisor.predict.size.size import GONE_SECONDS, SizeModel
 from advisor.predict.size.size_features import feature_names, replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
+from advisor.predict.size.size_model import GONE_SECONDS, SizeModel
 from advisor.predict.size.size_training import ADVISOR, constant, fit, train, training_set
 
 
