@@ -18,7 +18,7 @@ from advisor.history.store import HistoryStore
 from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
-from advisor.service.cloud.budget_records import Wish
+from advisor.service.cloud.budget_records import LaunchRequest
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport
 from advisor.service.cloud.interruption_record import InterruptionRecord
@@ -69,7 +69,7 @@ def report(tmp_path: Path) -> CloudReport:
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
     rig.cloud.budget.promise(
-        [Wish(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
+        [LaunchRequest(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
     )
     breakers = UnavailablePools(StateFile(tmp_path / "pools.json"), rig.hands.clock.wall)
     breakers.mark_unavailable(

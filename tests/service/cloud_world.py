@@ -56,10 +56,10 @@ from tests.service.cloud_rules import CLUSTER, GRACE_SECONDS, TICK_SECONDS, USD_
 
 Action = tuple[Any, ...]
 
-LOOPS: Final = ("look", "notices", "interruptions", "provision", "reconcile")
+LOOPS: Final = ("poll", "notices", "interruptions", "provision", "reconcile")
 ANY_STEP: Final = "any"
 FILE_STEP: Final = "file"
-ONLY_READ: Final = ("look", "notices")
+ONLY_READ: Final = ("poll", "notices")
 SETTLE_TICKS: Final = 120
 _IN_MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a rename costs 2 ms on a disk
 MIDNIGHT: Final = 1_800_000_000.0 - 1_800_000_000.0 % 86400.0

@@ -1,4 +1,4 @@
-"""Slurm is told where its cloud nodes are."""
+"""The addresses of cloud nodes, as Slurm is to know them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class Addresses:
-    """Tells Slurm each node's address, once an instance has one: before its slurmd registers."""
+    """Sets each node's address in Slurm as soon as its instance has one, before its slurmd registers."""
 
     def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
         self._is_loopback = settings.ec2.node_address == "loopback"
@@ -22,17 +22,14 @@ class Addresses:
     def tell(self, found: Iterable[tuple[str, str]]) -> set[str]:
         """Set NodeAddr of nodes whose address is known; returns those nodes.
 
-        Parameters
-        ----------
-        found : iterable of (node, private address)
-            An empty address is not known yet.
+        ``found`` holds pairs of node and private address; an empty address is not known yet.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take one.
+            slurmctld refused at least one address; the others are set.
         """
-        told = set()
+        reported = set()
 
         def tell_one(pair: tuple[str, str]) -> None:
             node, private_ip = pair
@@ -40,7 +37,7 @@ class Addresses:
             if address:
                 # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
                 self._slurm.update_node([node], address=address, hostname=node)
-                told.add(node)
+                reported.add(node)
 
         for_each(found, tell_one)
-        return told
+        return reported

@@ -1,7 +1,7 @@
-"""Which nodes of a hand-over are the advisor's: only those of the burst partition are ever started.
+"""The check that the nodes of a hand-over are of the burst partition; no others are ever started.
 
-ResumeProgram and SuspendProgram are one for all partitions of a cluster, and a group may write to the
-hand-over folder. A node of another partition must not get an instance because somebody asks for it.
+A cluster has one ResumeProgram and one SuspendProgram for all partitions, and every member of a group may
+write to the hand-over folder: a request alone must not give a node of another partition an instance.
 """
 
 from __future__ import annotations
@@ -23,23 +23,11 @@ from advisor.slurm.protocol import SlurmBackend
 log = structlog.get_logger(__name__)
 
 NOT_OURS: Final = "NotInBurstPartition"
-"""Code under which refused nodes are counted."""
+"""The code under which refused nodes are counted."""
 
 
 class AskedNodes:
-    """Tells the nodes of the burst partition from others, by what was last seen of Slurm.
-
-    Parameters
-    ----------
-    settings : Settings
-        The burst partition's name.
-    slurm : SlurmBackend
-        Told why a node of another partition gets no instance.
-    view : SharedView
-        What was seen.
-    clock : Clock
-        Time.
-    """
+    """Tells the nodes of the burst partition from others, by the last snapshot of Slurm."""
 
     def __init__(self, settings: Settings, slurm: SlurmBackend, view: SharedView, clock: Clock) -> None:
         self._settings = settings
@@ -49,19 +37,14 @@ class AskedNodes:
         self._members: frozenset[str] = frozenset()
         self._others: frozenset[str] = frozenset()
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
-        self._told: set[str] = set()  # hand-overs whose refused nodes have been said
+        self._reported: set[str] = set()  # hand-overs whose refusal has been logged
 
     def foreign(self, hand_over: HandOver) -> tuple[str, ...] | None:
-        """Nodes of a hand-over that are not of the burst partition.
+        """Nodes of a hand-over that are not of the burst partition; None while a newer poll must be awaited.
 
-        A node that was added a moment ago is on no look yet, so a node nobody knows is refused only by a look
-        that began after the hand-over was first heard of.
-
-        Returns
-        -------
-        tuple of str, or None
-            None: that look is still to come. While Slurm is not to be seen nothing is refused but a resume:
-            only an instance that EC2 calls ours can be ended.
+        A node that was added a moment ago is in no snapshot yet. A resume of an unknown node is therefore
+        refused only by a snapshot whose poll began after the hand-over was first seen. While Slurm does not
+        answer, other operations are refused nothing: they can only end instances that EC2 calls ours.
         """
         is_seen = self.look()
         unknown = tuple(node for node in hand_over.nodes if node not in self._members)
@@ -76,14 +59,14 @@ class AskedNodes:
         """Say, once, why nothing is done for nodes of other partitions; returns the reason.
 
         When ResumeTimeout has passed, slurmctld sets such a node down, requeues its job and calls
-        ResumeFailProgram: the Reason is set then. Of a node that powers up slurmctld (22.05) keeps none.
-        Nothing else is changed: it is not ours to power up or down.
+        ResumeFailProgram: only then is the node's Reason set, because slurmctld (22.05) keeps no Reason of a
+        node that powers up. Nothing else is changed: we do not power such nodes up or down.
         """
         partition = self._settings.cluster.burst_partition
         why = f"not a node of partition {partition}"
-        if hand_over.identity in self._told:
+        if hand_over.identity in self._reported:
             return why
-        self._told.add(hand_over.identity)
+        self._reported.add(hand_over.identity)
         mend = "Let a ResumeProgram of the site call this one for nodes of the burst partition only"
         log.warning(
             "cloud.not_ours", operation=hand_over.operation, nodes=fold(nodes), partition=partition, mend=mend
@@ -98,15 +81,15 @@ class AskedNodes:
         return why
 
     def done(self, hand_over: HandOver) -> None:
-        """It has been acted upon, or set aside."""
+        """Forget a hand-over that has been acted upon or set aside."""
         self._first_asked.pop(hand_over.identity, None)
-        self._told.discard(hand_over.identity)
+        self._reported.discard(hand_over.identity)
 
     def look(self) -> bool:
-        """Note which nodes there are; False when Slurm has not been seen lately."""
+        """Note which nodes there are; False when there is no fresh snapshot of Slurm."""
         try:
             snapshot = self._view.fresh()
-        except RetryLater:  # what was seen before still says which nodes there are
+        except RetryLater:  # the nodes of the previous snapshot stay valid
             return False
         self._members = frozenset(node.name for node in burst_nodes(snapshot, self._settings))
         self._others = frozenset(node.name for node in snapshot.nodes) - self._members

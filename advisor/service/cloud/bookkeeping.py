@@ -1,4 +1,4 @@
-"""What runs is added to the day's money; what was spent is rebuilt before a launch where it is in doubt."""
+"""Money of running instances, added to the day's budget; rebuilt before a launch where it is in doubt."""
 
 from __future__ import annotations
 
@@ -17,27 +17,11 @@ from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
 
 AskPaid = Callable[[float], Iterable[PaidTime]]
-"""Stretches of paid time beyond a moment, from the history."""
+"""Gives the paid stretches of time after a moment (epoch seconds), from the history."""
 
 
 class Bookkeeping:
-    """Keeps the budget.
-
-    Parameters
-    ----------
-    settings : Settings
-        Caps, reserved nodes.
-    budget : SpendingBudget
-        The day's money.
-    view : SharedView
-        Which jobs are on nodes.
-    prices : callable
-        Prices in force.
-    clock : Clock
-        Time.
-    paid_since : callable
-        What the history knows to be paid.
-    """
+    """Keeps the budget up to date."""
 
     def __init__(
         self,
@@ -57,12 +41,13 @@ class Bookkeeping:
         self._paid_since = paid_since
 
     def count(self, listed: Sequence[Instance]) -> None:
-        """Add what EC2 lists to the day's money, by the accounts that use it.
+        """Add the cost of the instances that EC2 lists to the day's money, by the accounts that use them.
 
         Raises
         ------
         AdvisorError
-            What was spent before is in doubt, and cannot be rebuilt yet; what runs was counted all the same.
+            Earlier spending is in doubt and cannot be rebuilt yet. Running instances were counted all the
+            same.
         """
         problem: AdvisorError | None = None
         if self._budget.doubt:
@@ -76,12 +61,12 @@ class Bookkeeping:
             raise problem
 
     def settle(self, instances: Callable[[], Sequence[Instance]]) -> None:
-        """Before a launch: what was spent today must be known.
+        """Before a launch: make sure that the day's spending is known.
 
         Raises
         ------
         AdvisorError
-            It is not, and cannot be rebuilt yet: nothing may be launched.
+            It is not known and cannot be rebuilt yet: nothing may be launched.
         """
         if self._budget.is_in_the_way(self._settings.waiting):
             self._rebuild(instances())
@@ -119,7 +104,7 @@ class Bookkeeping:
         reserved = reserved_in_force(self._settings.capacity, prices)
         alive = alive_by_node(listed, nodes)
         found = running_nodes(snapshot, nodes, alive, prices, reserved_nodes=reserved, boots=boots)
-        # nobody's instances, and second ones of a node, are soon given up: until then they cost all the same
+        # orphans and second instances of a node are soon terminated: until then they cost money, too
         return found + [
             RunningNode(
                 instance_id=item.instance_id,

@@ -1,16 +1,14 @@
-"""The day's money: what was spent, what is promised to nodes, and whether there is enough for another one.
+"""The day's money: what was spent, what is promised to nodes, and whether another node may start.
 
-Spent is counted from what runs, instance by instance, from its launch until it was ended or is seen to be
-gone: an advisor that was away for hours counts them when it is back. Each stretch that was counted is kept
-until the history has it (:meth:`SpendingBudget.paid`): every view adds up the same stretches
-(`advisor.model.bill`).
-By account the budget is for the caps alone, and errs on the dear side of the bill: a boot is on the account
-that it is for, and jobs are those that a look at the queue showed.
+Spent money is counted from running instances, from each launch until the instance is terminated or seen to
+be gone: after hours without an advisor, those hours are counted. Each counted stretch of time is stored until
+the history has it (:meth:`SpendingBudget.paid`), so that every report adds up the same stretches
+(`advisor.model.bill`). The split by account serves only the caps and errs on the expensive side: a boot is
+charged to the account that it is for, and jobs are those of the last snapshot of the queue.
 
-Promised is what launched nodes will still cost by what is predicted of their jobs; it is written to disk
-before the launch, so that a restart in between forgets nothing. A launch is allowed only while spent and
-promised and the new node stay under the caps: spending then passes a cap by no more than the jobs already
-running run longer than predicted.
+Promised money is what launched nodes will still cost by the forecasts of their jobs. It is written to disk
+before the launch, so that a restart forgets nothing. A launch is allowed only while spent, promised and the
+new node's money stay under the caps: a cap is exceeded only as far as running jobs exceed their forecasts.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ from advisor.service.cloud.budget_records import (
     Amounts,
     BudgetFile,
     Kept,
+    LaunchRequest,
     Promise,
     RunningNode,
     Seen,
-    Wish,
     in_all,
     of_history,
     share_out,
@@ -48,21 +46,14 @@ _MAX_PAID: Final = 100_000  # stretches kept for a history that cannot be writte
 
 
 class SpendingBudget:
-    """What may still be spent today. Safe to be used by several threads.
-
-    Parameters
-    ----------
-    state : StateFile
-        Where it is kept.
-    clock : Clock
-        Time; days are UTC's.
+    """What may still be spent today (UTC). Thread-safe.
 
     Attributes
     ----------
     doubt : str
-        Why what was spent today is not known until `rebuild`; empty where it is.
+        Why today's spending is unknown until `rebuild`; empty if it is known.
     is_damaged : bool
-        What was kept could not be used, and was set aside. Else nothing was kept, as at the first start.
+        Whether the stored record was unusable and was set aside. False also at the first start.
     """
 
     def __init__(self, state: StateFile, clock: Clock) -> None:
@@ -82,9 +73,9 @@ class SpendingBudget:
 
     @property
     def needs_history(self) -> bool:
-        """Whether what was spent today has to be taken from the history: no copy of it was left.
+        """Whether today's spending must be taken from the history, because no copy of it was left.
 
-        On another day than that of the loss all that counts was counted since.
+        On a later day than that of the loss, everything that counts was counted since.
         """
         return bool(self.doubt) and not self._is_known and day_of(self._doubted_at) == self._today()
 
@@ -94,20 +85,20 @@ class SpendingBudget:
         ended: Iterable[RunningNode],
         paid: Iterable[PaidTime] | None,
     ) -> None:
-        """Make up for what was lost, never for less than what was spent.
+        """Make up for lost records, never for less than what was spent.
 
-        What ran when it was counted last and runs no more is counted until now; so is what was launched since
-        then. What was counted while the doubt lasted is added to what the history knows. Whose that is, is
-        not known here: it counts for the cap of each account.
+        Instances that ran at the last count and are gone are counted until now, and so are those launched
+        since. Time counted while the doubt lasted is added to what the history knows. Its accounts are
+        unknown here: it counts against the cap of each account.
 
         Parameters
         ----------
         running : sequence of RunningNode
-            What costs money now, booting nodes with what their jobs will cost as well.
+            Instances that cost money now; for booting nodes, with the expected cost of their jobs.
         ended : iterable of RunningNode
-            What EC2 lists besides.
+            The other instances that EC2 lists.
         paid : iterable of PaidTime or None
-            Stretches of today, where `needs_history`.
+            Paid stretches of today, if `needs_history`.
         """
         with self._lock:
             if not self.doubt:
@@ -132,7 +123,7 @@ class SpendingBudget:
 
     @property
     def rebuilt_today(self) -> str:
-        """Why the day's spending had to be rebuilt; empty where it had not."""
+        """Why today's spending had to be rebuilt; empty if it was not."""
         time = self._rebuilt.get("time")
         is_today = isinstance(time, int | float) and day_of(time) == self._today()
         return str(self._rebuilt.get("why", "")) if is_today else ""
@@ -140,10 +131,10 @@ class SpendingBudget:
     # ------------------------------------------------------------------ spending
 
     def count(self, running: Sequence[RunningNode]) -> None:
-        """Add what these nodes have cost since they were counted last.
+        """Add what these nodes have cost since the last count.
 
-        A node's price is shared by the accounts whose jobs are on it, by their processors; a boot is on the
-        account that it is for, idle time on the site (account ``""``).
+        Accounts share a node's price by the processors of their jobs on it. A boot is charged to the account
+        that it is for, idle time to the site (account ``""``).
         """
         with self._lock:
             self._count(running)
@@ -156,7 +147,7 @@ class SpendingBudget:
             seen, usd = self._counted(item, last, now, most)
             self._seen[item.instance_id] = seen
             self._keep_promise(item, usd)
-        for instance_id, gone in before.items():  # when it went nobody says: it is counted until now
+        for instance_id, gone in before.items():  # its end is unknown: it is counted until now
             self._end(gone, now, most)
             self._close(gone.paid(instance_id))
         self._drop_stale({item.node for item in running}, now)
@@ -168,15 +159,15 @@ class SpendingBudget:
             log.warning("budget.not_saved", file=str(self._file.path), error=error.strerror)
 
     def _elapsed(self) -> tuple[float, float]:
-        """Now, and the longest time that can have gone by: a clock that was set invents no hours (F32)."""
+        """Wall time, and the longest time that can have passed: a clock that was set adds no hours (F32)."""
         now, steady = self._clock.wall(), self._clock.monotonic()
         last, self._last_count = self._last_count, (now, steady)
         return now, math.inf if last is None else steady - last[1]
 
     def _counted(self, item: RunningNode, last: Seen | None, now: float, most: float) -> tuple[Seen, float]:
-        """An instance counted until now, and what that has added, dollars."""
+        """An instance counted until now, and the dollars which that adds."""
         begin = last.until if last is not None else item.launch_time or now
-        # EC2 may list an instance a look later than it launched it
+        # EC2 may list an instance one poll later than it launched it
         since = _not_before(now - most - (MIN_SECONDS if last is None else 0.0), begin)
         until = max(since, now) if last is not None else max(now, begin + MIN_SECONDS)
         if begin > now + MIN_SECONDS:  # the clock was set back
@@ -224,39 +215,39 @@ class SpendingBudget:
 
     # ------------------------------------------------------------------ promising
 
-    def promise(self, wishes: Sequence[Wish], caps: WaitingSettings) -> dict[str, str]:
+    def promise(self, requests: Sequence[LaunchRequest], caps: WaitingSettings) -> dict[str, str]:
         """Set money aside for nodes that are about to be launched; on disk when this returns.
 
         Returns
         -------
         dict of str to str
-            Nodes that may not be launched, and which cap forbids it, in words.
+            Nodes that may not be launched, and the cap that forbids it, in words.
 
         Raises
         ------
         TellAdmin
-            There is a cap, and what was promised can't be written down, or what was spent today is not known:
-            nothing may be launched.
+            There is a cap, and promises cannot be written or today's spending is unknown: nothing may be
+            launched.
         """
         if self.is_in_the_way(caps):
             raise TellAdmin(
                 f"{self.doubt}: nothing is launched until what was spent today is known", code="budget.doubt"
             )
         with self._lock:
-            for wish in wishes:  # asked for again: what it was promised before is not added to it
-                self._promises.pop(wish.node, None)
+            for request in requests:  # a node asked for again: its earlier promise is replaced
+                self._promises.pop(request.node, None)
             total, by_account = self._exposure()
             refused: dict[str, str] = {}
-            for wish in wishes:
-                mine = by_account.get(wish.account, 0.0) + self._unattributed.get(self._today(), 0.0)
-                if why := wish.refusal(total, mine, caps):
-                    refused[wish.node] = why
+            for request in requests:
+                mine = by_account.get(request.account, 0.0) + self._unattributed.get(self._today(), 0.0)
+                if why := request.refusal(total, mine, caps):
+                    refused[request.node] = why
                     continue
-                self._promises[wish.node] = Promise(
-                    wish.account, wish.usd, self._clock.wall(), wish.usd_per_hour
+                self._promises[request.node] = Promise(
+                    request.account, request.usd, self._clock.wall(), request.usd_per_hour
                 )
-                total += wish.usd
-                by_account[wish.account] = by_account.get(wish.account, 0.0) + wish.usd
+                total += request.usd
+                by_account[request.account] = by_account.get(request.account, 0.0) + request.usd
             try:
                 self._save()
             except OSError as error:
@@ -268,14 +259,14 @@ class SpendingBudget:
         return refused
 
     def is_in_the_way(self, caps: WaitingSettings) -> bool:
-        """Whether nothing may be launched because what was spent today is in doubt."""
+        """Whether nothing may be launched because today's spending is in doubt."""
         return bool(self.doubt) and (self.is_damaged or has_caps(caps))
 
     def release(self, nodes: Iterable[str], *, launched: bool) -> None:
-        """Nothing will be spent on these nodes any more.
+        """Drop the promises of nodes that will cost nothing more.
 
-        What EC2 was told to end is paid for until now. One that lived too shortly to be counted has cost as
-        much as it can have.
+        Terminated instances are paid until now. One that lived too shortly to be counted is charged the most
+        that it can have cost.
         """
         with self._lock:
             now, steady = self._clock.wall(), self._clock.monotonic()
@@ -300,7 +291,7 @@ class SpendingBudget:
         self._close(PaidTime(instance_id=name, node=node, since=since, until=until, usd_per_hour=price))
 
     def paid(self) -> list[PaidTime]:
-        """Stretches of time counted that :meth:`noted` has not been told of, and those that still grow."""
+        """Counted stretches of time that the history has not confirmed (:meth:`noted`), or that grow."""
         with self._lock:
             return self._paid()
 
@@ -309,21 +300,21 @@ class SpendingBudget:
         return [*self._closed, *growing]
 
     def launched_at(self, node: str) -> float | None:
-        """When EC2 launched what the node is now, epoch seconds; None when that is not known."""
+        """When EC2 launched the node's present instance, epoch seconds; None if unknown."""
         with self._lock:
             found = [seen.launched for seen in self._seen.values() if seen.node == node and seen.launched]
         return max(found, default=None)
 
     def noted(self, paid: Iterable[PaidTime]) -> None:
-        """The history has these."""
+        """Forget stretches that the history has stored."""
         known = set(paid)
         with self._lock:
             self._closed = [piece for piece in self._closed if piece not in known]
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def exposure_today(self) -> tuple[Amounts, Amounts]:
-        """Dollars spent since midnight UTC, and dollars promised, as of the same moment."""
+        """Dollars spent since midnight UTC, and dollars promised, at the same moment."""
         with self._lock:
             return self._spent(), self._promised()
 
@@ -341,11 +332,11 @@ class SpendingBudget:
         """Whether the day's cap is reached, and which accounts have reached theirs."""
         with self._lock:
             total, by_account = self._exposure()
-            everybodys = self._unattributed.get(self._today(), 0.0)
+            unattributed = self._unattributed.get(self._today(), 0.0)
         accounts = {
             account
             for account, cap in caps.account_daily_cap_usd.items()
-            if cap and by_account.get(account, 0.0) + everybodys >= cap
+            if cap and by_account.get(account, 0.0) + unattributed >= cap
         }
         return bool(caps.daily_cap_usd and total >= caps.daily_cap_usd), frozenset(accounts)
 
@@ -353,19 +344,20 @@ class SpendingBudget:
         return in_all(self._days.get(self._today(), {}))
 
     def _promised(self) -> Amounts:
-        by_account = dict[str, float]()
-        for promise in self._promises.values():
-            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
-        return in_all(by_account)
+        return in_all(self._with_promises({}))
 
     def _exposure(self) -> tuple[float, dict[str, float]]:
-        by_account = dict(self._days.get(self._today(), {}))
-        for promise in self._promises.values():
-            by_account[promise.account] = by_account.get(promise.account, 0.0) + promise.usd
+        by_account = self._with_promises(self._days.get(self._today(), {}))
         return sum(by_account.values()), by_account
 
+    def _with_promises(self, by_account: Mapping[str, float]) -> dict[str, float]:
+        total = dict(by_account)
+        for promise in self._promises.values():
+            total[promise.account] = total.get(promise.account, 0.0) + promise.usd
+        return total
+
     def _spend(self, since: float, until: float, usd_per_hour: float, shares: Mapping[str, float]) -> float:
-        """Add what a stretch of time cost, to each day its own: yesterday's use up no cap of today's."""
+        """Add the cost of a stretch of time, to each day its own part."""
         costs = cost_by_day(since, until, usd_per_hour)
         for day, usd in costs.items():
             share_out(self._days.setdefault(day, {}), shares, usd)
@@ -376,7 +368,7 @@ class SpendingBudget:
 
     def _save(self) -> None:
         if self.doubt and not self._is_known:
-            return  # half of a day is no day: a restart would take it for the whole
+            return  # a restart would take a part of the day for the whole day
         self._saved_at = self._clock.wall()
         self._file.write(
             Kept(
@@ -392,10 +384,10 @@ class SpendingBudget:
 
 
 def _not_before(earliest: float, begin: float) -> float:
-    """Begin no earlier; less than a second is what lies between reading the two clocks, no jump."""
+    """Begin no earlier; a difference below one second comes from reading two clocks and is no jump."""
     return earliest if earliest - begin >= 1.0 else begin
 
 
 def has_caps(caps: WaitingSettings) -> bool:
-    """Whether spending is limited at all."""
+    """Whether any cap limits spending."""
     return bool(caps.daily_cap_usd or any(caps.account_daily_cap_usd.values()))

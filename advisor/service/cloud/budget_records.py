@@ -1,4 +1,4 @@
-"""The records that the budget reckons with, and the form in which it is kept in its file."""
+"""The records that the budget counts with, and their form in its file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GROWING_SECONDS: Final = 180.0  # what was counted so shortly before the last c
 
 
 Amounts = tuple[float, MappingProxyType[str, float]]
-"""US dollars in all, and by account; what is no account's is in the sum alone."""
+"""US dollars in total and by account; money without an account is in the total alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +27,12 @@ class RunningNode:
 
     Attributes
     ----------
-    instance_id, node : str
-        Its instance, its name.
-    usd_per_hour : float
-        Price.
     launch_time : float
-        When EC2 launched it, epoch seconds; 0 when unknown.
+        When EC2 launched it, epoch seconds; 0 if unknown.
     shares : mapping of account to float
-        Who pays which share; the rest (idle time) is nobody's.
+        The share of its price that each account pays; the rest is idle time.
     left_usd : float or None
-        What its jobs will still cost by what is predicted of them; None while it boots.
+        What its jobs will still cost by their forecasts; None while it boots.
     """
 
     instance_id: str
@@ -48,8 +44,8 @@ class RunningNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A node about to be launched: for which account, its predicted cost in dollars, and its price."""
+class LaunchRequest:
+    """A node about to be launched: its account, its expected cost and its price per hour, in dollars."""
 
     node: str
     account: str
@@ -57,14 +53,9 @@ class Wish:
     usd_per_hour: float
 
     def refusal(self, total: float, mine: float, caps: WaitingSettings) -> str:
-        """Which cap forbids it, in words; empty when none does.
+        """Which cap forbids it, in words; empty if none does.
 
-        Parameters
-        ----------
-        total, mine : float
-            US dollars that are spent or promised today: in all, for the wish's account.
-        caps : WaitingSettings
-            The caps.
+        ``total`` and ``mine`` are dollars spent or promised today: in total, and for the node's account.
         """
         cap = caps.daily_cap_usd
         if cap and total + self.usd > cap:
@@ -77,7 +68,7 @@ class Wish:
 
 @dataclass(slots=True)
 class Seen:
-    """An instance as it was counted last."""
+    """An instance at its last count."""
 
     until: float
     usd_per_hour: float
@@ -116,13 +107,13 @@ class Promise:
 
 
 def in_all(by_account: Mapping[str, float]) -> Amounts:
-    """The sum, and each account's part of it."""
+    """The total, and each account's part of it."""
     named = {account: usd for account, usd in by_account.items() if account}
     return sum(by_account.values()), MappingProxyType(named)
 
 
 def share_out(day: dict[str, float], shares: Mapping[str, float], usd: float) -> None:
-    """Add dollars to a day's accounts; what the shares leave is nobody's."""
+    """Add dollars to a day's accounts; what the shares leave is idle time."""
     named = {account: share for account, share in shares.items() if account}
     for account, share in named.items():
         day[account] = day.get(account, 0.0) + usd * share
@@ -186,7 +177,7 @@ class BudgetFile:
         self.doubt = ""
 
     def read(self) -> Kept | None:
-        """What was written last, or else the time before; None where neither can be used."""
+        """The last record written, else the one before it; None if neither can be used."""
         for file in (self._state, self._previous):
             try:
                 content = file.load()
@@ -203,12 +194,12 @@ class BudgetFile:
         return None
 
     def write(self, kept: Kept) -> None:
-        """Replace what is kept; after this returns it survives a power cut.
+        """Replace the record; when this returns, it survives a power cut.
 
         Raises
         ------
         OSError
-            It could not be written; what was kept before stays.
+            It could not be written; the previous record stays.
         """
         self._state.write_after(self._previous, asdict(kept))
 
@@ -301,14 +292,14 @@ def _promises(content: object) -> Iterable[tuple[str, Promise]]:
 def of_history(
     paid: Sequence[PaidTime], mine: Sequence[PaidTime], now: float
 ) -> tuple[float, dict[str, Seen], float]:
-    """What the history knows of the day, with what was counted in memory since.
+    """What the history knows of the day, together with what was counted in memory since.
 
     Parameters
     ----------
     paid : sequence of PaidTime
-        The history's.
+        Stretches that the history has.
     mine : sequence of PaidTime
-        Those in memory; the history may have some of them, and shorter ones of the same instances.
+        Stretches in memory; the history may have some of them, and shorter ones of the same instances.
     now : float
         Epoch seconds.
 
@@ -317,9 +308,9 @@ def of_history(
     float
         US dollars spent since midnight UTC.
     dict of str to Seen
-        Instances that the history alone knows and that may have run on.
+        Instances that only the history knows and that may still run.
     float
-        Until when the history's were counted, epoch seconds; 0 when nothing was.
+        The end of the history's last stretch, epoch seconds; 0 if it has none.
     """
     today = day_of(now)
     spans: dict[str, list[PaidTime]] = {}

@@ -1,4 +1,4 @@
-"""The caps at the launch and after it: question 3 asks first, but many jobs may be told yes at once."""
+"""The caps at the launch and after it: question 3 asks first, but many jobs may be answered at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.budget_records import Wish
+from advisor.service.cloud.budget_records import LaunchRequest
 from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import expected_seconds, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
@@ -30,21 +30,7 @@ _FALLBACK: Final = {
 
 
 class Caps:
-    """Holds spending under the caps.
-
-    Parameters
-    ----------
-    settings : Settings
-        The caps.
-    cloud : CloudRecord
-        Its budget, and how long boots take.
-    slurm : SlurmBackend
-        Told which nodes get no new job.
-    view : SharedView
-        What waits, what is up.
-    prices : callable
-        Prices in force.
-    """
+    """Keeps spending under the caps."""
 
     def __init__(
         self,
@@ -67,31 +53,31 @@ class Caps:
         jobs: Mapping[str, QueuedJob],
         capacity_of: Mapping[str, Capacity],
     ) -> dict[str, Failure]:
-        """Promise each node what its job will cost; returns nodes the caps forbid, and why.
+        """Promise each node what its job will cost; returns the nodes that the caps forbid, and why.
 
         Raises
         ------
         TellAdmin
-            There is a cap, and promises can't be written down: nothing may be launched.
+            There is a cap and promises cannot be written to disk: nothing may be launched.
         """
         prices = self._prices()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
-        wishes = []
+        requests = []
         for node in nodes:
             queued = jobs.get(node)
             option = capacity_of.get(node, Capacity.ON_DEMAND)
-            # what a launch may cost is the dearer of what is wished and what it may fall back to
+            # a launch may cost the dearer of the requested capacity and its fallback
             price = max(usd_per_hour(option, prices), usd_per_hour(_FALLBACK[option], prices))
             usd = price * (boot + expected_seconds(queued)) / 3600.0
             account = queued.job.account or "" if queued is not None else ""
-            wishes.append(Wish(node=node, account=account, usd=usd, usd_per_hour=price))
-        refused = self._cloud.budget.promise(wishes, self._settings.waiting)
+            requests.append(LaunchRequest(node=node, account=account, usd=usd, usd_per_hour=price))
+        refused = self._cloud.budget.promise(requests, self._settings.waiting)
         return {node: Failure(FailureClass.CAP, "DailyCap", why) for node, why in refused.items()}
 
     def keep(self) -> set[int]:
-        """When the day's money is spent or promised, let nothing more start; what runs ends in peace.
+        """Once the day's money is spent or promised, let nothing more start; running jobs go on.
 
-        Nodes take no new job and are powered down after the last one.
+        Nodes take no new job and are powered down after their last one.
 
         Returns
         -------

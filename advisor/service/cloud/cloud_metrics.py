@@ -1,4 +1,4 @@
-"""Prometheus metrics of the cloud side: every pool, launch, boot, interruption, orphan and dollar."""
+"""Prometheus metrics of the cloud: pools, launches, boots, interruptions, orphans and money."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from advisor.service.cloud.cloud_report import CloudReport
 
 
 class CloudCollector(Collector):
-    """Reads the report when somebody asks.
-
-    Parameters
-    ----------
-    report : CloudReport
-        What is shown.
-    """
+    """Reads the cloud report at each scrape."""
 
     def __init__(self, report: CloudReport) -> None:
         self._report = report
@@ -33,16 +27,20 @@ class CloudCollector(Collector):
 
 def _pools(rows: list[dict[str, Any]]) -> Iterable[Metric]:
     gauges = {
-        "open": GaugeMetricFamily("advisor_pool_open", "0: closed by its breaker.", labels=("pool",)),
-        "instances": GaugeMetricFamily("advisor_pool_instances", "Instances that cost.", labels=("pool",)),
+        "open": GaugeMetricFamily(
+            "advisor_pool_open", "0: closed by its breaker, 1: open.", labels=("pool",)
+        ),
+        "instances": GaugeMetricFamily(
+            "advisor_pool_instances", "Instances that cost money.", labels=("pool",)
+        ),
         "usd_per_hour": GaugeMetricFamily(
-            "advisor_pool_usd_per_hour", "Price of a node and hour.", labels=("pool",)
+            "advisor_pool_usd_per_hour", "Price of one node for one hour.", labels=("pool",)
         ),
         "boot_median_seconds": GaugeMetricFamily(
-            "advisor_pool_boot_median_seconds", "Of the boots remembered.", labels=("pool",)
+            "advisor_pool_boot_median_seconds", "Median of the last 50 boots.", labels=("pool",)
         ),
         "boot_p90_seconds": GaugeMetricFamily(
-            "advisor_pool_boot_p90_seconds", "Of the boots remembered.", labels=("pool",)
+            "advisor_pool_boot_p90_seconds", "90th percentile of the last 50 boots.", labels=("pool",)
         ),
     }
     launches = CounterMetricFamily("advisor_pool_launches", "Nodes launched.", labels=("pool",))
@@ -65,25 +63,27 @@ def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
     boots.add_metric(("succeeded",), counters["boots_succeeded"])
     boots.add_metric(("failed",), counters["boots_failed"])
     notices = CounterMetricFamily(
-        "advisor_interruptions", "What EC2 said about instances' end, and jobs it cost.", labels=("kind",)
+        "advisor_interruptions",
+        "Notices of EC2 about the end of instances, and the jobs lost.",
+        labels=("kind",),
     )
     for kind, number in counters["interruptions"].items():
         notices.add_metric((kind,), number)
     yield from (refused, boots, notices)
     yield CounterMetricFamily(
-        "advisor_orphans_collected", "Instances nobody claimed.", value=counters["orphans_collected"]
+        "advisor_orphans_collected", "Orphaned instances terminated.", value=counters["orphans_collected"]
     )
     yield CounterMetricFamily(
         "advisor_nodes_lost", "Nodes powered down after their instance ended.", value=counters["nodes_lost"]
     )
     yield CounterMetricFamily(
         "advisor_handovers_set_aside",
-        "Entries of the hand-over folder that nothing could be done with.",
+        "Unusable entries of the hand-over folder.",
         value=counters["handovers_set_aside"],
     )
     yield GaugeMetricFamily(
         "advisor_handovers_stuck",
-        "Entries of it that can neither be used nor removed.",
+        "Entries of the hand-over folder that can neither be used nor removed.",
         value=len(counters["handovers_stuck"]),
     )
 
@@ -91,7 +91,7 @@ def _counters(counters: dict[str, Any]) -> Iterable[Metric]:
 def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
     spent = GaugeMetricFamily(
         "advisor_spent_today_usd",
-        "Since midnight UTC, by row: account, no_account, idle. Together: what the nodes have cost.",
+        "Spent since midnight UTC, by row: account, no_account, idle. The sum is what the nodes have cost.",
         labels=("row", "account"),
     )
     if today is not None:
@@ -102,17 +102,19 @@ def _money(spend: dict[str, Any], today: Rows | None) -> Iterable[Metric]:
     yield spent
     yield GaugeMetricFamily(
         "advisor_promised_usd",
-        "What launched nodes are expected to cost still; not in what was spent.",
+        "Expected remaining cost of launched nodes, beyond what was spent.",
         value=spend["promised_usd"],
     )
     yield GaugeMetricFamily(
         "advisor_spending_in_doubt",
-        "1: nothing is launched until what was spent today is known.",
+        "1: today's spending is unknown; nothing is launched until it is known.",
         value=float(spend["launches_wait"]),
     )
     yield GaugeMetricFamily(
         "advisor_spending_rebuilt_today",
-        "1: the record of it was damaged today.",
+        "1: the record of today's spending was damaged and has been rebuilt.",
         value=float(spend["rebuilt_today"] is not None),
     )
-    yield GaugeMetricFamily("advisor_daily_cap_usd", "0: none.", value=float(spend["daily_cap_usd"] or 0.0))
+    yield GaugeMetricFamily(
+        "advisor_daily_cap_usd", "The site's daily cap; 0: none.", value=float(spend["daily_cap_usd"] or 0.0)
+    )

@@ -1,4 +1,4 @@
-"""The cloud side for people and machines: nodes, pools and money, from what the loops know. Asks nobody."""
+"""The cloud for people and machines: nodes, pools and money, from what the loops know. It does no calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from advisor.slurm.protocol import SlurmSnapshot
 _DAYS_SHOWN: Final = 31
 
 DescribeNode: TypeAlias = Callable[[Node | None], Mapping[str, Any]]
-"""Further columns of the nodes' table for a node; for None those of an instance without a node."""
+"""Further columns of a node in the table of nodes; with None, those of an instance without a node."""
 
 
 class CloudReport:
@@ -36,26 +36,8 @@ class CloudReport:
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    cloud : CloudRecord
-        Boots and money.
-    provision : ProvisionLoop
-        Launches.
-    reconcile : ReconcileLoop
-        Instances as EC2 last listed them.
-    record : InterruptionRecord
-        What EC2 said about their end.
-    breakers : UnavailablePools or None
-        Which pools are closed.
-    view : SharedView
-        Slurm's side.
-    prices : callable
-        Prices in force.
-    clock : Clock
-        Time.
     describe_node : callable
-        Further columns of the nodes' table.
+        Further columns of the table of nodes.
     today : callable, optional
         The day's bill as of the learn loop's last round; None before it.
     """
@@ -161,10 +143,10 @@ class CloudReport:
         return row
 
     def pools(self) -> list[dict[str, Any]]:
-        """Every pool a launch may go to, in the order of the options, and what is known of it."""
+        """Every pool that a launch may use, in the order of the purchase options, and what is known of it."""
         found: dict[str, Pool] = {}
-        for wish in (Capacity.RESERVED, Capacity.SPOT):
-            found |= {pool.key: pool for pool in pools_for(wish, self._settings.ec2)}
+        for requested in (Capacity.RESERVED, Capacity.SPOT):
+            found |= {pool.key: pool for pool in pools_for(requested, self._settings.ec2)}
         closed = self._breakers.unavailable() if self._breakers is not None else {}
         boots = self._cloud.boot_times()
         instances = self._instances_by_pool(found)
@@ -192,7 +174,7 @@ class CloudReport:
         return rows
 
     def _instances_by_pool(self, pools: dict[str, Pool]) -> Counter[str]:
-        """Living instances of each pool; with the default subnet EC2 names one that no setting names."""
+        """Living instances of each pool; in the default subnet, EC2 names a subnet that no setting names."""
         counted: Counter[str] = Counter()
         for item in self._reconcile.last_listed:
             if not item.may_cost:
@@ -203,7 +185,7 @@ class CloudReport:
         return counted
 
     def spend(self) -> dict[str, Any]:
-        """What the caps reckon with, and the last days; who used it is the bill's to say."""
+        """What the caps are compared with, and the last days; the bill says which jobs used it."""
         budget, caps = self._cloud.budget, self._settings.waiting
         (spent, _), (promised, promised_by_account) = budget.exposure_today()
         days = sorted(budget.days().items())[-_DAYS_SHOWN:]
@@ -227,11 +209,11 @@ class CloudReport:
         }
 
     def today(self) -> Rows | None:
-        """The day's bill; None while it is not known."""
+        """The day's bill; None while it is unknown."""
         return self._today()
 
     def counters(self) -> dict[str, Any]:
-        """What was counted: refusals by code, boots, interruptions, orphans."""
+        """Counters since the start: refusals by code, boots, interruptions, orphans."""
         succeeded, failed = self._cloud.boots_seen
         return {
             "refusals": dict(self._provision.refusals),

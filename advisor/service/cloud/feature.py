@@ -1,4 +1,4 @@
-"""Machines in EC2, as a feature of `advisor control`: launched, given back, interrupted, paid for."""
+"""Machines in EC2, as a feature of `advisor control`: launches, terminations, interruptions, prices."""
 
 from __future__ import annotations
 
@@ -37,28 +37,18 @@ class CloudFeature(Feature):
 
     Parameters
     ----------
-    settings, slurm, folder, view, cloud, clock
-        Shared with the other features.
-    fleet : CloudFleet
-        Launches and ends instances.
     spot : SpotParts or None
-        What EC2 says about the end of instances; None: only its list of instances is read.
+        Notices of EC2 about the end of instances; None: only its list of instances is read.
     breakers : UnavailablePools or None
         Which pools are closed.
     cache : PriceCache or None
-        Asks EC2 for prices now and then.
+        Asks EC2 for prices at intervals.
     prices : callable
-        Prices in force; asks nothing outside.
-    paid_since : callable
-        What the history knows to be paid.
+        The prices in force, without a call to EC2.
     kept_nodes : callable
-        Nodes that are started for no job in particular: they are spot.
-    describe_node : callable
-        What else the table of nodes shows of a node.
-    today : callable
-        The day's bill; None while it is not known.
-    registry : CollectorRegistry
-        Where the metrics of pools, launches and money go.
+        Nodes that are started for no particular job: they are spot.
+    describe_node, today
+        See :class:`CloudReport`.
     """
 
     def __init__(
@@ -135,11 +125,11 @@ class CloudFeature(Feature):
         return interruptions, notices
 
     def handed_over(self) -> None:
-        """Act on a hand-over file now."""
+        """Act on a new hand-over file at once."""
         self._provision_runner.wake()
 
     def listed(self) -> tuple[Sequence[Instance], float | None]:
-        """Our instances as EC2 last listed them, and when that was (epoch seconds; None: never)."""
+        """Our instances as EC2 last listed them, and when (epoch seconds; None: never)."""
         return self._reconcile.last_listed, self._reconcile.listed_at
 
     def status(self) -> Mapping[str, Any]:

@@ -1,9 +1,10 @@
-"""The interruption loop: EC2 takes a node back, and as little as can be is lost with it.
+"""The interruption loop: when EC2 takes a node back, as little work as possible is lost.
 
-At a warning the node gets no new job, and each job on it the signal it asked for (``--signal``). At a
-rebalance recommendation the node gets no new job either, but nobody is disturbed: the jobs on it end in
-peace, and the node after them. When the instance is gone the reconciler powers the node down, which requeues
-its jobs with their ids; here they are helped to their next place, which after two interruptions is not spot.
+After an interruption warning the node gets no new job, and each of its jobs gets the signal that it asked for
+(``--signal``). After a rebalance recommendation the node gets no new job either, but its jobs end undisturbed
+and then the node is powered down. When the instance is gone, the reconcile loop powers the node down, which
+requeues its jobs under their ids; this loop helps them to their next node, which is not spot after two
+interruptions.
 """
 
 from __future__ import annotations
@@ -36,62 +37,52 @@ from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-_SHUTDOWN_SECONDS: Final = 60.0  # from EC2's word that an instance goes to the end of its last process
-_LATE_WORD_SECONDS: Final = 15.0  # what EC2 lists may be so old
+_SHUTDOWN_SECONDS: Final = 60.0  # from EC2's notice to the end of the last process
+_LATE_WORD_SECONDS: Final = 15.0  # age that EC2's list may have
 _HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
 
 
 class JobWarnings(Protocol):
-    """What the loop asks of :class:`advisor.slurm.running_jobs.RunningJobs`."""
+    """What the loop uses of :class:`advisor.slurm.running_jobs.RunningJobs`."""
 
     def warn(self, job_id: int) -> str:
-        """Send the signal the job asked for; its name, or empty."""
+        """Send the signal that the job asked for; returns its name, or an empty text."""
         ...
 
     def excluded_nodes(self, job_id: int) -> str:
-        """Nodes the job must not get."""
+        """Nodes that the job excludes (``--exclude``)."""
         ...
 
     def node_constraints(self, job_id: int) -> NodeConstraints:
-        """Which nodes the job asks for, prefers and refuses."""
+        """Which nodes the job asks for, prefers and excludes."""
         ...
 
     def end_of(self, job_id: int) -> JobEnd | None:
-        """How the job has ended; None when nobody knows any more."""
+        """How the job has ended; None if slurmctld has forgotten it."""
         ...
 
     def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        """Jobs that have failed on these nodes and are still remembered, and all the nodes they had."""
+        """Jobs that failed on these nodes and that slurmctld still remembers, with all the nodes of each."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SpotParts:
-    """What the loop needs of the outside: EC2's word, and the means to warn jobs."""
+    """What the loop needs from outside: EC2's notices, and a way to warn jobs."""
 
     source: NoticeSource
     jobs: JobWarnings
 
 
 class InterruptionLoop:
-    """Acts on what EC2 has said.
+    """Acts on EC2's notices.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
     instances : callable
-        Our instances as the reconciler last read them: only nodes of ours are ever touched.
-    slurm : SlurmBackend
-        Told to give a node no new job.
-    jobs : JobWarnings
-        Signals jobs.
-    view : SharedView
-        Which jobs are on which node.
+        Our instances as the reconcile loop last listed them: no other machine's node is ever touched.
     record : InterruptionRecord
-        What has been heard and done; also read by the reconciler, as a second source.
-    clock : Clock
-        Time.
+        Notices and what was done; the reconcile loop reads it as its second source.
     """
 
     name = "interruptions"
@@ -131,7 +122,7 @@ class InterruptionLoop:
         )
 
     def _concerned(self, *kinds: NoticeKind) -> tuple[SlurmSnapshot, list[tuple[Instance, Node]]]:
-        """Nodes of ours that are up and about whose instance EC2 said one of these."""
+        """Our nodes that are up and whose instance has had a notice of one of these kinds."""
         said = [item for item in self._instances() if self._record.said(item.instance_id, *kinds)]
         if not said:
             return SlurmSnapshot(time=0.0, jobs=(), nodes=()), []
@@ -141,14 +132,14 @@ class InterruptionLoop:
         return snapshot, [
             (item, nodes[item.node])
             for item in said
-            # a younger instance may be that node by now, even one that is not listed yet
+            # the node may have a newer instance by now, even one that is not listed yet
             if item.node in nodes
             and alive.get(item.node) is item
             and self._record.concerns_its_node(item.instance_id)
         ]
 
     def empty_nodes(self) -> None:
-        """Give a node that goes no new job; when its jobs have ended it is powered down."""
+        """Give no new job to a node that EC2 takes back; after its last job it is powered down."""
         _, concerned = self._concerned(NoticeKind.INTERRUPTION, NoticeKind.REBALANCE)
         for_each(concerned, self._empty)
 
@@ -162,7 +153,7 @@ class InterruptionLoop:
             log.warning("cloud.node_emptied", node=node.name, instance=instance.instance_id, why=why)
 
     def warn_jobs(self) -> None:
-        """Send jobs on a node that EC2 takes back the signal they asked for, once."""
+        """Send each job on a node that EC2 takes back the signal that it asked for, once."""
         snapshot, concerned = self._concerned(NoticeKind.INTERRUPTION)
         on_node = jobs_by_node(snapshot)
         pairs = [
@@ -182,9 +173,9 @@ class InterruptionLoop:
     def requeue_what_failed_with_its_node(self) -> None:
         """Requeue jobs whose processes the machine's shutdown ended before Slurm lost the node (F25).
 
-        Such a job looks failed. Whether it is follows from its instance, not from its exit code: was it taken
-        in those seconds, the job is an interrupted one. slurmctld is asked, not what was seen of the node:
-        a job may begin and be lost between two looks.
+        Such a job looks failed. Its instance decides, not its exit code: if EC2 took the instance within
+        those seconds, the job was interrupted. slurmctld is asked and not the snapshot: a job may start and
+        be lost between two polls.
         """
         now = self._clock.wall()
         taken = {item.instance_id: item for item in self._instances() if self._was_taken(item)}
@@ -201,7 +192,7 @@ class InterruptionLoop:
                     self._requeue_if_taken(job_id, fresh[node])
 
     def _was_taken(self, instance: Instance) -> bool:
-        """Whether an instance has ended, and not by us: taken back, or stopped by whoever."""
+        """Whether an instance ended without us: EC2 took it back, or it was stopped."""
         if instance.is_alive:
             return False
         said = self._record.said(instance.instance_id, NoticeKind.INTERRUPTION)
@@ -209,20 +200,20 @@ class InterruptionLoop:
 
     def _requeue_if_taken(self, job_id: int, instance_id: str) -> None:
         if (job_id, instance_id) in self._requeued:
-            return  # what failed now is its next start, on a node of the same name
+            return  # this failure is of its next start, on a node of the same name
         end = self._jobs.end_of(job_id)
         if end is None or end.state != "FAILED" or not end.may_requeue:
             return
         before = self._gone_since[instance_id] - end.end_time  # EC2's list is read once a period
         if not -_SHUTDOWN_SECONDS <= before <= self._settings.loops.reconcile_seconds + _LATE_WORD_SECONDS:
-            return  # it failed by itself, before
+            return  # it failed by itself, earlier
         self._slurm.requeue([job_id])
         self._requeued.add((job_id, instance_id))
         self._record.interrupted([job_id], instance_id)
         log.warning("job.requeued", job=job_id, why="its machine was taken while it ran")
 
     def place_again(self) -> None:
-        """Help requeued jobs to their next place: at once, and off spot after too many interruptions."""
+        """Help requeued jobs to their next node: at once, and off spot after too many interruptions."""
         to_place = self._record.to_place()
         if not to_place and not self._instances():
             return
@@ -236,7 +227,7 @@ class InterruptionLoop:
             for item in self._instances()
             if item.is_alive and item.option is Capacity.SPOT and item.node is not None
         }
-        # those not there are on their way back into the queue, or gone: `forget` knows
+        # jobs that are not in the queue are being requeued or are gone; `forget` drops the latter
         known = [queued[job_id] for job_id in sorted(to_place) if job_id in queued]
         for job in known:
             if job.state == RUNNING:
@@ -265,7 +256,7 @@ class InterruptionLoop:
             log.info("job.placed_again", job=job_id, interruptions=job.interruptions, **changes)
 
     def _free(self, queued: QueuedJob) -> None:
-        """Let a job go home that Slurm would never start again, and its user would wait for ever (F20)."""
+        """Return and release a job that Slurm holds for ever, so that its user need not (F20)."""
         job_id = queued.job.job_id
         log.error("job.held_by_slurm", job=job_id, reason=queued.reason)
         moved = moved_by_us(queued)
@@ -279,7 +270,7 @@ class InterruptionLoop:
         return ",".join(filter(None, (self._own_exclusions[job_id], keep_off)))
 
     def forget(self) -> None:
-        """Drop what concerns nobody any more; only when both sides could be read."""
+        """Drop what concerns no instance and no job any more; only while both sides can be read."""
         instances = self._instances()
         if instances:
             jobs = {queued.job.job_id for queued in self._view.fresh().jobs}
@@ -293,7 +284,7 @@ def _reason(queued: QueuedJob) -> str:
 
 
 def _is_held_by_slurm(queued: QueuedJob) -> bool:
-    """Whether we moved a job and Slurm holds it since a launch failed, as when slurmctld was killed."""
+    """Whether Slurm holds a job that we moved since a launch failed, as after a kill of slurmctld."""
     return (
         queued.state == PENDING
         and _reason(queued) == "launch_failed_requeued_held"

@@ -1,4 +1,4 @@
-"""What EC2 has said about the end of nodes, and how often it cost each job its node. Kept on disk."""
+"""EC2's notices about the end of instances, and how often each job lost its node. Kept on disk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ _GIVEN_UP: Final = "given_up"  # not of EC2's: its node was powered down
 
 
 class InterruptionRecord:
-    """Notices by instance, interruptions by job. Safe to be used by several threads.
+    """Notices by instance, interruptions by job. Thread-safe.
 
-    Parameters
-    ----------
-    state : StateFile
-        Where it is kept; unreadable state counts as empty: at worst a job is signalled twice, or has one
-        more interruption before it gets stable capacity.
+    Unreadable state counts as empty: at worst a job is signalled twice, or is interrupted once more before it
+    gets on-demand capacity.
     """
 
     def __init__(self, state: StateFile) -> None:
@@ -41,7 +38,7 @@ class InterruptionRecord:
         }
 
     def note(self, notices: Iterable[Notice], now: float) -> list[Notice]:
-        """Remember notices; returns those that are news (messages come more than once)."""
+        """Remember notices; returns the new ones (EC2 sends messages more than once)."""
         news = []
         with self._lock:
             for notice in notices:
@@ -58,13 +55,13 @@ class InterruptionRecord:
         return news
 
     def said(self, instance_id: str, *kinds: NoticeKind) -> bool:
-        """Whether EC2 said one of these about an instance."""
+        """Whether EC2 sent a notice of one of these kinds about an instance."""
         with self._lock:
             known = self._notices.get(instance_id, {})
             return any(kind.value in known for kind in kinds)
 
     def given_up(self, instance_ids: Iterable[str], now: float) -> None:
-        """Instances of nodes that were powered down: what was said of them concerns no node any more."""
+        """Note that these instances' nodes were powered down: their notices concern no node any more."""
         with self._lock:
             known = [name for name in instance_ids if name in self._notices]
             for name in known:
@@ -73,13 +70,13 @@ class InterruptionRecord:
                 self._save()
 
     def concerns_its_node(self, instance_id: str) -> bool:
-        """Whether what EC2 said about an instance is still about its node, which may have a younger one."""
+        """Whether an instance's notices still concern its node, which may have a newer instance."""
         with self._lock:
             known = self._notices.get(instance_id, {})
             return _GIVEN_UP not in known and NoticeKind.ENDED.value not in known
 
     def notices(self) -> dict[str, dict[str, float]]:
-        """Instance to kind of notice to time, epoch seconds."""
+        """Instance to kind of notice to time (epoch seconds)."""
         with self._lock:
             return {instance: dict(kinds) for instance, kinds in self._notices.items()}
 
@@ -96,7 +93,7 @@ class InterruptionRecord:
             self._save()
 
     def interrupted(self, job_ids: Iterable[int], instance_id: str) -> None:
-        """Jobs have lost their node to EC2; each counts once for an instance, whoever notices it."""
+        """Count jobs that lost their node to EC2, each once for an instance, whichever loop notices it."""
         with self._lock:
             news = [job_id for job_id in job_ids if f"{instance_id}/{job_id}" not in self._counted]
             if not news:
@@ -119,7 +116,7 @@ class InterruptionRecord:
             return frozenset(self._to_place)
 
     def placed(self, job_ids: Collection[int]) -> None:
-        """They have a place again, or are no more."""
+        """Note jobs that have a node again, or have left."""
         with self._lock:
             if self._to_place & set(job_ids):
                 self._to_place -= set(job_ids)
@@ -132,9 +129,9 @@ class InterruptionRecord:
             return frozenset(int(job) for name, _, job in pairs if name == instance_id and job.isdigit())
 
     def forget(self, *, instances_left: Collection[str], jobs_left: Collection[int], now: float) -> None:
-        """Drop what concerns instances EC2 lists no more and jobs that have left the queue.
+        """Drop what concerns instances that EC2 no longer lists and jobs that have left the queue.
 
-        What was heard in the last minutes stays: EC2 may not list that instance yet (F06).
+        Notices of the last minutes stay: EC2 may not list their instances yet (F06).
         """
         instances, jobs = set(instances_left), set(jobs_left)
         with self._lock:

@@ -1,4 +1,4 @@
-"""What the control loops have learned of booting: how long it takes in each pool, how often it failed."""
+"""What the loops have learned of boots: how long they take in each pool, and how often they failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 _BOOTS: Final = 50
 _BOOTS_NEEDED: Final = 3
 _BOOT_QUANTILE: Final = 0.8
-"""Decisions expect a boot that 8 of 10 boots keep: the median would be exceeded by every second one."""
+"""Decisions expect a boot time that 8 of 10 boots keep; every second boot would exceed the median."""
 _FAILURES_UNTIL_PROTECTED: Final = 10
 
 
@@ -37,7 +37,7 @@ class _Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootTimes:
-    """Boots of one pool: how many are known, and quantiles of their length in seconds."""
+    """Boots of one pool: their number, and quantiles of their length in seconds."""
 
     boots: int
     median_seconds: float
@@ -45,21 +45,9 @@ class BootTimes:
 
 
 class CloudRecord:
-    """Kept in a small file, replaced atomically.
+    """The record of boots, in a small file, replaced atomically; the day's `budget` is stored beside it.
 
-    A file that cannot be read is set aside; then one boot may fail, and no more, as after a protection.
-
-    Parameters
-    ----------
-    path : Path
-        The file; the day's money (`budget`) is kept beside it.
-    clock : Clock
-        Time.
-
-    Attributes
-    ----------
-    budget : SpendingBudget
-        The day's money.
+    If the file cannot be read it is set aside. Then one more failed boot protects the cloud.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -70,13 +58,13 @@ class CloudRecord:
 
     @property
     def boot_seconds(self) -> float | None:
-        """Boot time to reckon with, over all pools; None until three boots were seen."""
+        """Boot time to expect over all pools, seconds; None until three boots were seen."""
         return self.boot_seconds_of("")
 
     def boot_seconds_of(self, option: str) -> float | None:
-        """Boot time to reckon with in the pools of one purchase option.
+        """Boot time to expect in the pools of one purchase option, seconds.
 
-        Over all pools where that option has not been seen often enough; None until three boots were seen.
+        It is taken over all pools if that option has had fewer than three boots; None until three were seen.
         """
         with self._lock:
             pools = dict(self._content.boots)
@@ -87,7 +75,7 @@ class CloudRecord:
         return quantile(boots, _BOOT_QUANTILE) if len(boots) >= _BOOTS_NEEDED else None
 
     def boot_times(self) -> dict[str, BootTimes]:
-        """What is known of each pool."""
+        """Boot times of each pool that has booted a node."""
         with self._lock:
             pools = {key: list(boots) for key, boots in self._content.boots.items() if boots}
         return {
@@ -99,7 +87,7 @@ class CloudRecord:
 
     @property
     def protected(self) -> str:
-        """Why nothing is sent to the cloud; empty when all is well."""
+        """Why no node is started in the cloud; empty if nodes may start."""
         with self._lock:
             failures = self._content.failures_in_a_row
         if failures < _FAILURES_UNTIL_PROTECTED:
@@ -114,12 +102,12 @@ class CloudRecord:
 
     @property
     def boots_seen(self) -> tuple[int, int]:
-        """Boots that succeeded and that failed, ever."""
+        """Boots that succeeded and boots that failed, since the record began."""
         with self._lock:
             return self._content.boots_seen, self._content.failures_seen
 
     def booted(self, seconds: float, pool: str = "") -> None:
-        """A node came up so long after it was asked for; protection ends."""
+        """Note that a node came up so many seconds after it was asked for; this ends protection."""
         with self._lock:
             known = self._content.boots.get(pool, [])
             self._content.boots[pool] = [*known, max(0.0, seconds)][-_BOOTS:]
@@ -128,14 +116,14 @@ class CloudRecord:
             self._save()
 
     def boot_failed(self, nodes: int) -> None:
-        """So many nodes did not come up."""
+        """Note that so many nodes did not come up."""
         with self._lock:
             self._content.failures_in_a_row += nodes
             self._content.failures_seen += nodes
             self._save()
 
     def try_one_boot(self) -> None:
-        """End protection for one boot: if that fails as well, it is back."""
+        """End protection for one boot; another failure brings it back."""
         with self._lock:
             self._content.failures_in_a_row = min(
                 self._content.failures_in_a_row, _FAILURES_UNTIL_PROTECTED - 1
@@ -146,7 +134,7 @@ class CloudRecord:
         content = {name: getattr(self._content, name) for name in _Content.__dataclass_fields__}
         try:
             replace_file(self._path, json.dumps(content).encode())
-        except OSError as error:  # known in memory still; a restart then begins with the older record
+        except OSError as error:  # memory still has it; a restart would begin with the older record
             log.warning("cloud_record.not_saved", file=str(self._path), error=error.strerror)
 
 
@@ -171,9 +159,9 @@ def _read(path: Path) -> _Content:
         )
     except (AdvisorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         file.set_aside(f"{type(error).__name__}: {error}")
-        # how many boots had failed is not known: one may try, and if that fails nothing else does
+        # the number of failed boots is unknown: one node may boot, and if it fails no other may
         return _Content(failures_in_a_row=_FAILURES_UNTIL_PROTECTED - 1)
 
 
 AskWhetherOpen = Callable[[], tuple[bool, bool]]
-"""Whether spot and on-demand capacity can be had at all now (the breakers of all pools)."""
+"""Whether spot and on-demand capacity can be launched now, by the breakers of all pools."""

@@ -1,4 +1,4 @@
-"""The notice loop: listens to what EC2 says about the end of instances, and writes it down."""
+"""The notice loop: receives EC2's notices about the end of instances, and writes them down."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _POLL_SECONDS: Final = 30.0
 
 
 class NoticeSource(Protocol):
-    """What the loop asks of :class:`advisor.ec2.interruptions.Interruptions`."""
+    """What the loop uses of :class:`advisor.ec2.interruptions.Interruptions`."""
 
     @property
     def has_queue(self) -> bool:
-        """Whether there is a queue to wait for."""
+        """Whether there is a queue to receive from."""
         ...
 
     def receive(self) -> list[Received]:
@@ -36,25 +36,19 @@ class NoticeSource(Protocol):
         ...
 
     def poll(self) -> list[Notice]:
-        """Ask the second source."""
+        """Ask the second source: the end of spot requests."""
         ...
 
 
 class NoticeLoop:
-    """Waits for messages in a loop of its own, for waiting is most of what it does.
+    """Receives notices, in a loop of its own because it mostly waits for messages.
 
     Parameters
     ----------
-    source : NoticeSource
-        What EC2 says.
     instances : callable
-        Our instances as the reconciler last read them.
-    record : InterruptionRecord
-        Where it is written down.
+        Our instances as the reconcile loop last listed them.
     heard : callable
-        Called after news, to wake the loop that acts.
-    clock : Clock
-        Time.
+        Called after new notices, to wake the loop that acts on them.
     """
 
     name = "notices"
@@ -84,7 +78,7 @@ class NoticeLoop:
         )
 
     def receive(self) -> None:
-        """Take what EC2 says; messages are deleted when what they say is on the disk."""
+        """Receive notices; a message is deleted once its notice is on disk."""
         if not self._source.has_queue:
             return
         received = self._source.receive()
@@ -93,14 +87,14 @@ class NoticeLoop:
             self._note(
                 item.notice
                 for item in received
-                # the end of anybody's instance is told; warnings are rare, and ours may not be listed yet
+                # ends of all the account's instances are sent; warnings are rare, ours may be unlisted yet
                 if item.notice is not None
                 and (item.notice.kind is not NoticeKind.ENDED or item.notice.instance_id in ours)
             )
             self._source.delete(received)
 
     def poll(self) -> None:
-        """Ask the second source, every half minute: notices are lost now and then (F24)."""
+        """Ask the second source every half minute: messages can be lost (F24)."""
         now = self._clock.monotonic()
         if self._polled is None or now - self._polled >= _POLL_SECONDS:
             self._note(self._source.poll())

@@ -1,4 +1,4 @@
-"""What nodes cost, who pays, and what their jobs will still cost: from queue and prices. Pure."""
+"""What nodes cost, which accounts pay, and what their jobs will still cost: from queue and prices. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day
 
 
 def usd_per_hour(option: Capacity, prices: Prices) -> float:
-    """Price of a node; reserved ones are paid for already."""
+    """Price of one node for one hour, dollars; reserved nodes are paid for already."""
     if option is Capacity.RESERVED:
         return 0.0
     return (prices.spot if option is Capacity.SPOT else prices.on_demand).usd_per_hour
 
 
 def reserved_in_force(settings: CapacitySettings, prices: Prices) -> int:
-    """Reserved instances that are paid for: what the setting says or what EC2 lists, whichever is more."""
+    """Reserved instances that are paid for: the setting or EC2's list, whichever is more."""
     found = prices.reserved.count if prices.reserved is not None else 0
     return max(settings.reserved_nodes, found)
 
@@ -35,25 +35,24 @@ def reserved_in_force(settings: CapacitySettings, prices: Prices) -> int:
 def reserved_free(reserved: int, nodes: Iterable[Node], spot_nodes: Collection[str]) -> int:
     """Reserved instances that no job uses.
 
-    EC2 applies a reservation to any running on-demand instance that matches it, so that the reserved ones in
-    use are ``min(reserved, busy on-demand nodes)``. Busy spot nodes use none up; an idle on-demand node is
-    there to be used. A node of which nobody knows yet what it is counts as on-demand: what is promised as
-    paid for then is.
+    EC2 applies a reservation to any running on-demand instance that matches it, so ``min(reserved, busy
+    on-demand nodes)`` are in use. Busy spot nodes use none; an idle on-demand node is free to use. A node
+    whose kind is unknown counts as on-demand, so that no reserved instance is promised twice.
 
     Parameters
     ----------
     reserved : int
         See `reserved_in_force`.
     nodes : iterable of Node
-        Of the burst partition.
+        All nodes of the burst partition.
     spot_nodes : collection of str
-        Those whose instance EC2 lists as spot.
+        Nodes whose instance EC2 lists as spot.
     """
     return max(0, reserved - sum(node.is_busy and node.name not in spot_nodes for node in nodes))
 
 
 def expected_seconds(queued: QueuedJob | None) -> float:
-    """How long a job will run in the cloud: as predicted at its submission, else its limit, else a day."""
+    """Expected run time in the cloud: the forecast at submission, else the time limit, else a day."""
     if queued is None:
         return _MAX_SECONDS
     predicted = predicted_cloud_seconds(queued)
@@ -70,10 +69,10 @@ def running_nodes(
     reserved_nodes: int = 0,
     boots: bool = False,
 ) -> list[RunningNode]:
-    """Every node that costs money now; the oldest on-demand ones use the reserved instances.
+    """Every node that costs money now; the oldest on-demand instances use the reservations.
 
-    How it is shared by the jobs on it: `advisor.model.bill`. ``boots``: what is promised to booting nodes is
-    not known, so it is what their jobs are expected to cost.
+    `advisor.model.bill` says how jobs share a node. ``boots``: promises to booting nodes are unknown, so they
+    get the expected cost of their jobs.
     """
     on_node = jobs_by_node(snapshot)
     on_demand = [item for item in alive.values() if item.option is not Capacity.SPOT]
@@ -100,7 +99,7 @@ def running_nodes(
 
 
 def alive_by_node(instances: Iterable[Instance], nodes: Mapping[str, Node]) -> dict[str, Instance]:
-    """The instance that each node has; of two, the one Slurm talks to."""
+    """The instance of each node; of two, the one that Slurm talks to."""
     alive: dict[str, Instance] = {}
     for item in instances:
         if not item.is_alive or item.node is None:

@@ -1,9 +1,9 @@
-"""Weights of nodes: ours are added to what slurm.conf says, and whose they are is never forgotten.
+"""Weights of nodes: ours are added to those of slurm.conf, and can always be told from them.
 
-``scontrol update nodename= weight=`` holds at once, and until the next ``scontrol reconfigure`` or restart of
-slurmctld, which bring slurm.conf's weights back. What we add is small (0 to `MAX_ADDED`): a weight seen
-within that much of a node's own is ours or its own, whichever of two looks came first and whether or not
-slurmctld took the last one; any other is what the site has set meanwhile.
+``scontrol update nodename= weight=`` takes effect at once and lasts until the next ``scontrol reconfigure``
+or restart of slurmctld, which restore slurm.conf's weights. We add little (0 to `MAX_ADDED`): a weight within
+that much of a node's own is ours or its own, whether or not slurmctld took our last change; any other weight
+was set by the site meanwhile.
 """
 
 from __future__ import annotations
@@ -26,13 +26,8 @@ MAX_ADDED: Final = 10
 class NodeWeights:
     """Gives nodes weights relative to their own. Used by one thread.
 
-    Parameters
-    ----------
-    slurm : SlurmBackend
-        Told.
-    state : StateFile
-        Where the nodes' own weights are kept while ours are in force; one that is lost costs the site an
-        order of nodes that is off by at most `MAX_ADDED` until the next ``scontrol reconfigure``.
+    ``state`` keeps the nodes' own weights while ours are in force. Losing it costs the site an order of nodes
+    that is wrong by at most `MAX_ADDED` until the next ``scontrol reconfigure``.
     """
 
     def __init__(self, slurm: SlurmBackend, state: StateFile) -> None:
@@ -46,16 +41,16 @@ class NodeWeights:
 
     @property
     def count(self) -> int:
-        """Nodes whose weight is ours now."""
+        """Number of nodes whose weight is ours now."""
         return len(self._own)
 
     def apply(self, nodes: Iterable[Node], added: Mapping[str, int]) -> None:
-        """Let each node weigh its own weight and what is added; those without an entry get their own back.
+        """Set each node's weight to its own plus ``added``; nodes without an entry get their own back.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take one; it is tried again with the next call.
+            slurmctld refused one; the next call tries it again.
         """
         before = dict(self._own)
         wanted: dict[int, list[str]] = {}
@@ -71,12 +66,12 @@ class NodeWeights:
             if weight != seen:
                 wanted.setdefault(weight, []).append(node.name)
             elif node.name not in added:
-                del self._own[node.name]  # it has its own again: nothing to remember
+                del self._own[node.name]  # it has its own weight again: nothing to remember
         if self._own != before:
-            self._save()  # before Slurm is told: a weight of ours must never be taken for the site's
-        for_each(sorted(wanted.items()), self._tell)
+            self._save()  # before Slurm changes: a weight of ours must never be taken for the site's
+        for_each(sorted(wanted.items()), self._set)
 
-    def _tell(self, group: tuple[int, list[str]]) -> None:
+    def _set(self, group: tuple[int, list[str]]) -> None:
         weight, names = group
         self._slurm.update_node(names, weight=weight)
         log.info("node.weight", nodes=names, weight=weight)

@@ -1,4 +1,4 @@
-"""The price loop: what nodes cost, asked now and then, never while a job waits for an answer."""
+"""The price loop: asks what nodes cost, at intervals, never while a job waits for an answer."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from advisor.ec2.prices import PriceCache, Prices
 from advisor.service.running.loops import Step
 
 AskPrices = Callable[[], Prices]
-"""Gives the prices in force, without asking anybody."""
+"""Gives the prices in force, without a call to EC2."""
 
 _PERIOD_SECONDS: Final = 900.0  # spot prices move within hours, the others within months
 
 
 class PriceLoop:
-    """Refreshes the prices; each source on its own, so that one that fails hides none.
-
-    Parameters
-    ----------
-    prices : PriceCache
-        Refreshed.
-    """
+    """Refreshes the prices; each source in a step of its own, so that a failure hides no other price."""
 
     name = "prices"
     period_seconds = _PERIOD_SECONDS
@@ -39,7 +33,7 @@ class PriceLoop:
 
 
 def price_table(prices: Prices, now: float) -> dict[str, Mapping[str, Any]]:
-    """What `advisor status` shows: dollars for a node and hour, and their age (None: from the settings)."""
+    """What `advisor status` shows: dollars for one node and hour, and their age (None: from the settings)."""
     quotes = {"spot": prices.spot, "on_demand": prices.on_demand}
     table: dict[str, Mapping[str, Any]] = {
         name: {

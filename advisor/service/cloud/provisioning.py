@@ -1,4 +1,4 @@
-"""The provision loop: what slurmctld handed over is done in EC2, and told back to Slurm."""
+"""The provision loop: does in EC2 what slurmctld handed over, and reports the result to Slurm."""
 
 from __future__ import annotations
 
@@ -41,46 +41,30 @@ log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 180
-"""As long as a pool without capacity is left alone at first."""
+"""The first pause of a pool without capacity (:mod:`advisor.ec2.pools`)."""
 _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureClass.TOKEN})
 
 
 class ProvisionLoop:
-    """Acts on hand-overs, oldest first; a file goes when what it asks has been done.
+    """Acts on hand-overs, oldest first; a file is deleted once its request is done.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    folder : HandoverFolder
-        What is waiting.
-    fleet : CloudFleet
-        EC2.
-    slurm : SlurmBackend
-        Told addresses and failures.
-    view : SharedView
-        Which job, with which advice, a node is for; which nodes have come up.
-    cloud : CloudRecord
-        Told how boots went.
-    clock : Clock
-        Time.
     prices : callable, optional
-        Prices in force; the settings' own without it.
+        The prices in force; by default those of the settings.
     interruptions : InterruptionRecord, optional
         How often each job has lost its node to EC2.
     kept : callable, optional
-        Nodes that the acquirer has asked for: spot, as they are for no job in particular.
+        Nodes that are kept for no particular job: they are spot.
     paid_since : callable, optional
-        What the history knows to be paid, should the budget have forgotten it.
+        Paid time in the history, should the budget have lost it.
 
     Attributes
     ----------
-    folder : HandoverFolder
-        As given.
     launches, refusals : Counter
-        Launches by pool, nodes that got no instance by code; since the start.
+        Launches by pool, and nodes without an instance by code, since the start.
     returning : set of int
-        Jobs whose nodes could not be had.
+        Jobs whose nodes could not be launched.
     """
 
     name = "provision"
@@ -138,9 +122,12 @@ class ProvisionLoop:
         )
 
     def act_on_handovers(self) -> None:
-        """Do what slurmctld asked; what fails for now stays, and holds up only what concerns its nodes."""
+        """Do what slurmctld asked.
+
+        A request that fails for now stays, and delays only those about its nodes.
+        """
         if self._unsettled:
-            # an answer of EC2 was lost: what came of it must be known before those nodes are asked for again
+            # an answer of EC2 was lost: its outcome must be known before those nodes are launched again
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
         self._asked_nodes.look()
@@ -150,7 +137,7 @@ class ProvisionLoop:
             nodes = behind.intersection(waiting[1].nodes)
             behind.update(waiting[1].nodes)
             if nodes:
-                # out of order, an old suspend would end the instance that a newer resume has found or made
+                # out of order, an old suspend would end the instance of a newer resume
                 raise RetryLater(f"{fold(nodes)}: an earlier hand-over is not done", code="cloud.in_order")
             if self._act(waiting):
                 behind.difference_update(waiting[1].nodes)
@@ -158,7 +145,7 @@ class ProvisionLoop:
         for_each(self.folder.waiting(), act)
 
     def _act(self, waiting: tuple[Path, HandOver]) -> bool:
-        """Do what a hand-over asks; False when it has to wait for the next look at Slurm."""
+        """Do what a hand-over asks; False if it must wait for the next poll of Slurm."""
         path, asked = waiting
         foreign = self._asked_nodes.foreign(asked)
         if foreign is None:
@@ -227,7 +214,7 @@ class ProvisionLoop:
         self._launch_failed(hand_over, report.failed)
 
     def _still_wanted(self, hand_over: HandOver) -> list[str]:
-        """Leave out nodes slurmctld has given up meanwhile: after its time-out nobody waits for them."""
+        """Leave out nodes that slurmctld has given up: after its time-out, no job waits for them."""
         try:
             snapshot = self._view.fresh()
         except RetryLater:
@@ -256,7 +243,7 @@ class ProvisionLoop:
             raise RetryLater(f"EC2: {code} for {len(for_now)} nodes", code="cloud.launch_later")
 
     def _boot_failed(self, hand_over: HandOver) -> None:
-        """Slurm's ResumeTimeout passed. The node is made usable again, the instance is not worth keeping.
+        """After Slurm's ResumeTimeout: make the node usable again and terminate its instance.
 
         A failed boot counts once, however often the hand-over must be tried.
         """
@@ -269,29 +256,31 @@ class ProvisionLoop:
         self._slurm.update_node(nodes, state="RESUME")
 
     def _capacities(self, jobs: Mapping[str, QueuedJob]) -> dict[str, Capacity]:
-        """What each node is to be: what its job was advised, but what its features promise comes first."""
+        """The capacity of each node: its job's advice, unless the node's features forbid spot."""
         if not jobs:
             return {}
         never_spot = {node.name for node in self._view.fresh().nodes if is_never_spot(node.features)}
-        wishes = {node: wish for node, job in jobs.items() if (wish := self._capacity_of(job)) is not None}
+        requested = {
+            node: capacity for node, job in jobs.items() if (capacity := self._capacity_of(job)) is not None
+        }
         return {
-            node: Capacity.ON_DEMAND if wish is Capacity.SPOT and node in never_spot else wish
-            for node, wish in wishes.items()
+            node: Capacity.ON_DEMAND if capacity is Capacity.SPOT and node in never_spot else capacity
+            for node, capacity in requested.items()
         }
 
     def _kept_capacities(self, nodes: Iterable[str], hand_over: HandOver) -> dict[str, Capacity]:
-        """Nodes to keep are spot if any is; one that slurmctld has given to a job is what its advice says.
+        """Kept nodes are spot if the site uses spot; a node that has a job follows the job's advice.
 
-        The hand-over itself says which have a job: no look need have shown it yet.
+        The hand-over itself says which nodes have a job: no snapshot need show it yet.
         """
         kept = set(self._kept()) - hand_over.jobs.keys()
         capacity = Capacity.SPOT if self._settings.capacity.use_spot else Capacity.ON_DEMAND
         return dict.fromkeys((node for node in nodes if node in kept), capacity)
 
     def _capacity_of(self, queued: QueuedJob) -> Capacity | None:
-        """Which capacity a job was advised, from its AdminComment; None leaves it to the fleet.
+        """The capacity that a job was advised, from its AdminComment; None leaves it to the fleet.
 
-        One that has lost its node to EC2 too often gets a stable one, whatever the advice was.
+        A job that has lost its node to EC2 too often gets on-demand, whatever its advice.
         """
         recorded = parse_admin_comment(queued.admin_comment)
         if recorded is None or recorded.capacity not in set(Capacity):
@@ -306,11 +295,11 @@ class ProvisionLoop:
         return capacity
 
     def keep_caps(self) -> None:
-        """When the day's money is spent or promised, no more starts (`advisor.service.cloud.capping`)."""
+        """Once the day's money is spent or promised, start nothing more (`advisor.service.cloud.capping`)."""
         self._give_back(self._caps.keep())
 
     def find_addresses(self) -> None:
-        """Ask EC2 for addresses it did not know yet when it launched (F06)."""
+        """Ask EC2 for addresses that it did not know at the launch (F06)."""
         if not self._no_address:
             return
         found = [
@@ -321,7 +310,7 @@ class ProvisionLoop:
         self._no_address -= self._addresses.tell(found)
 
     def watch_boots(self) -> None:
-        """Note how long nodes took to come up."""
+        """Measure how long nodes took to boot."""
         if not self._booting:
             return
         snapshot = self._view.fresh()
@@ -334,14 +323,14 @@ class ProvisionLoop:
                 self._cloud.booted(snapshot.time - self._booting.pop(node.name), pool)
 
     def _give_back(self, job_ids: Iterable[int]) -> None:
-        """Remember jobs to bring back on-premise: the cloud has no place for them now (F01)."""
+        """Remember jobs to bring back on-premise: the cloud has no capacity for them now (F01)."""
         self.returning.update(job_ids)
 
     def return_jobs(self) -> None:
-        """Bring jobs back that we moved and EC2 had no room for, once slurmctld has requeued them.
+        """Bring jobs back that we moved and EC2 had no capacity for, once slurmctld has requeued them.
 
-        A job that its user sent to the burst partition himself stays there, and waits a while: slurmctld
-        would give it a node again at once, and take it away again, every few seconds.
+        A job that its user sent to the burst partition stays there and waits a while: otherwise slurmctld
+        would give it a node and take it away again every few seconds.
         """
         if not self.returning:
             return

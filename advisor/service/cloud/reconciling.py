@@ -1,7 +1,7 @@
-"""The reconcile loop: Slurm's nodes against EC2's instances. Minimal, and never in a hurry to kill.
+"""The reconcile loop: compares Slurm's nodes with EC2's instances, and is slow to terminate.
 
-An instance or a node is only ever given up when both sides agree (docs/designs/0001, rule 4); an unreadable
-answer of either means that nothing is done.
+An instance or a node is only given up when both sides agree (docs/designs/0001, rule 4); if either cannot be
+read, nothing is done.
 """
 
 from __future__ import annotations
@@ -47,33 +47,23 @@ def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance 
 
 
 class ReconcileLoop:
-    """Looks for what hand-overs missed.
+    """Finds and repairs what hand-overs missed.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    fleet : CloudFleet
-        EC2's side.
-    slurm : SlurmBackend
-        Told what has changed.
-    view : SharedView
-        Slurm's side.
-    cloud : CloudRecord
-        Told what runs, for the day's bill.
-    clock : Clock
-        Time.
     prices : callable, optional
-        Prices in force; the settings' own without it.
+        The prices in force; by default those of the settings.
     interruptions : InterruptionRecord, optional
-        What EC2 said about the end of instances: the second source besides its list.
+        EC2's notices about the end of instances: the second source besides its list.
     paid_since : callable, optional
-        What the history knows to be paid, should the budget have forgotten it.
+        Paid time in the history, should the budget have lost it.
 
     Attributes
     ----------
-    instances, last_listed : tuple of Instance
-        What EC2 listed: in this round, nothing when it could not be read; and when it was last read.
+    instances : tuple of Instance
+        What EC2 listed in this round; empty if it could not be read.
+    last_listed : tuple of Instance
+        What EC2 listed when it was last read.
     listed_at : float or None
         When that was, epoch seconds.
     orphans_collected, nodes_lost : int
@@ -142,7 +132,7 @@ class ReconcileLoop:
         )
 
     def settle_launches(self) -> None:
-        """Find out what became of launches that a crash interrupted (F09)."""
+        """Settle launches that a crash interrupted (F09)."""
         nodes = burst_nodes(self._view.fresh(), self._settings)
         wanted = {node.name for node in nodes if node.power is NodePower.POWERING_UP}
         for launched in self._fleet.recover(wanted):
@@ -150,7 +140,7 @@ class ReconcileLoop:
         self._fleet.tag_unnamed()
 
     def read_instances(self) -> None:
-        """All our instances; when EC2 cannot be read, the steps after this one see none and do nothing."""
+        """List all our instances; if EC2 cannot be read, the later steps see none and do nothing."""
         self.instances, self._is_read = (), False
         listed = self._fleet.instances()
         self._young = self._fleet.unlisted_nodes(listed)
@@ -164,7 +154,7 @@ class ReconcileLoop:
         return snapshot, nodes, alive_by_node(self.instances, nodes)
 
     def set_addresses(self) -> None:
-        """A node that powers up must have the address of its own instance (F07: never matched by address)."""
+        """Give a node that powers up the address of its own instance (F07: never matched by address)."""
         if self._settings.ec2.node_address == "loopback":
             return
         _, nodes, alive = self._pairs()
@@ -184,8 +174,8 @@ class ReconcileLoop:
         Raises
         ------
         TellAdmin
-            Slurm shows no node of the burst partition: a wrong name or a partition that was taken out of
-            slurm.conf says nothing about instances, and none is given up.
+            Slurm shows no node of the burst partition. A wrong name, or a partition removed from slurm.conf,
+            says nothing about instances: none is terminated.
         """
         if not self.instances:
             self._orphans_since.clear()
@@ -217,8 +207,8 @@ class ReconcileLoop:
     def give_up_lost(self) -> None:
         """Power down nodes whose instance EC2 has ended, which requeues their jobs (F19, F24).
 
-        EC2's list alone is not believed: either Slurm cannot reach the node, or EC2 has said so elsewhere as
-        well, by a message or as the end of a spot request. That spares jobs Slurm's own time-out of minutes.
+        EC2's list alone is not enough: either Slurm cannot reach the node, or EC2 has also sent a notice or
+        ended the spot request. This spares the jobs Slurm's own time-out of minutes.
         """
         if not self.instances:
             return
@@ -253,7 +243,7 @@ class ReconcileLoop:
         for_each(ripe, give_up)
 
     def _is_said_gone(self, instance: Instance, node: Node) -> bool:
-        """Whether EC2 has told its end by another way than its list, about a node that was up."""
+        """Whether EC2 has also sent a notice of the instance's end, and the node was up."""
         return (
             self._interruptions is not None
             and node.power is NodePower.UP
@@ -261,7 +251,7 @@ class ReconcileLoop:
         )
 
     def _count_interruption(self, instance: Instance, snapshot: SlurmSnapshot) -> None:
-        """Note which jobs lose their node to EC2; Slurm may have requeued them by itself a moment ago."""
+        """Count jobs that lose their node to EC2; Slurm may have requeued them a moment ago."""
         record, node = self._interruptions, instance.node
         if record is None or node is None:
             return
@@ -285,7 +275,7 @@ class ReconcileLoop:
             self._slurm.update_node(broken, state="RESUME")
 
     def tell_misfits(self) -> None:
-        """Tell the admin of nodes that slurmd reports smaller than slurm.conf declares them (F27).
+        """Report nodes that slurmd finds smaller than slurm.conf declares them (F27).
 
         Raises
         ------
@@ -302,11 +292,11 @@ class ReconcileLoop:
             )
 
     def end_protection(self) -> None:
-        """After half an hour of protection let one more boot try, but only from a clean start (F17).
+        """After half an hour of protection let one more node boot, but only from a clean start (F17).
 
-        Nodes that still power up or down belong to the time of the failures: what becomes of them says
-        nothing. Nodes that run jobs do not count: a job of a week would keep the cloud shut for a week. One
-        more failed boot protects again.
+        Nodes that still power up or down belong to the time of the failures, so their outcome says nothing.
+        Nodes that run jobs do not count: a job of a week would otherwise keep the cloud closed for a week.
+        One more failed boot protects again.
         """
         now = self._clock.monotonic()
         if not self._cloud.protected:
@@ -316,7 +306,7 @@ class ReconcileLoop:
             self._protected_since = now
         nodes = burst_nodes(self._view.fresh(), self._settings)
         moving = {NodePower.POWERING_UP, NodePower.POWERING_DOWN}
-        # the boots that failed left theirs powered down; any other is down as long as an admin likes
+        # failed boots left their nodes powered down; an admin decides about any other node that is down
         failed = (node.is_down and node.power is NodePower.DOWN and not node.is_draining for node in nodes)
         is_clean = not any(failed) and not any(node.power in moving for node in nodes)
         if now - self._protected_since >= _PROTECTED_SECONDS and is_clean:
@@ -325,9 +315,10 @@ class ReconcileLoop:
             self._protected_since = None
 
     def count_money(self) -> None:
-        """Add what runs now to the day's bill, by the accounts that use it.
+        """Add the cost of running instances to the day's bill, by the accounts that use them.
 
-        Nothing listed is nothing that runs, but only if EC2 could be read: else what runs is counted later.
+        An empty list means that nothing runs only if EC2 could be read; else running instances are counted
+        later.
         """
         if not self._is_read:
             return

@@ -1,9 +1,9 @@
-"""Which job each node is for that slurmctld wants to be resumed.
+"""Which job each node is for that slurmctld resumes.
 
-A job that starts as soon as it is submitted is younger than our last look at Slurm, and so is the task that
-slurmctld has just split from an array. What it was advised is not known then: launched at once, all its nodes
-would be on-demand, the only option that is right for every job, however cheap the advised one is. A boot
-takes a minute or more and a look comes every few seconds: the hand-over waits for it.
+A job that starts as soon as it is submitted is in no snapshot of Slurm yet, nor is a task that slurmctld has
+just split from an array. Its advice is unknown then: launched at once, all its nodes would be on-demand, the
+only capacity that suits every job, whatever the advice says. A boot takes a minute or more and a poll comes
+every few seconds, so the hand-over waits for the next poll.
 """
 
 from __future__ import annotations
@@ -21,19 +21,11 @@ from advisor.slurm.protocol import QueuedJob
 log = structlog.get_logger(__name__)
 
 _PATIENCE_SECONDS: Final = 20.0
-"""Some looks of the default period, should one fail; slurmctld gives a node up after a minute or more."""
+"""Several polls at the default period, should one fail; slurmctld waits a minute or more for a node."""
 
 
 class ResumedJobs:
-    """Finds the jobs of hand-overs in what was last seen of Slurm.
-
-    Parameters
-    ----------
-    view : SharedView
-        What was seen.
-    clock : Clock
-        Time.
-    """
+    """Finds the jobs of hand-overs in the last snapshot of Slurm."""
 
     def __init__(self, view: SharedView, clock: Clock) -> None:
         self._view = view
@@ -41,13 +33,9 @@ class ResumedJobs:
         self._first_asked: dict[str, float] = {}  # hand-over: monotonic seconds
 
     def of(self, hand_over: HandOver) -> dict[str, QueuedJob] | None:
-        """The job each node is for, as far as Slurm has said and has been seen.
+        """The job of each node, by node; None while some are unknown and the next poll will show them.
 
-        Returns
-        -------
-        dict of node to QueuedJob, or None
-            None: some have not been seen yet, and the next look will show them. It is not waited for long:
-            while Slurm is not to be seen, nodes are launched without.
+        The wait is short: while Slurm does not answer, nodes are launched without their jobs' advice.
         """
         if not hand_over.jobs:
             return {}
@@ -63,19 +51,19 @@ class ResumedJobs:
                 known[queued.job.job_id] = queued
                 known.setdefault(queued.array_job_id, queued)
         found = {node: known[job] for node, job in hand_over.jobs.items() if job in known}
-        # what a look that began later does not show has left the queue
+        # a job that a later poll does not show has left the queue
         if len(found) == len(hand_over.jobs) or seen_at > hand_over.time or not self._may_wait(hand_over):
             return found
         return None
 
     def done(self, hand_over: HandOver) -> None:
-        """It has been acted upon."""
+        """Forget a hand-over that has been acted upon."""
         self._first_asked.pop(hand_over.identity, None)
 
     def _may_wait(self, hand_over: HandOver) -> bool:
-        """Whether a look is still worth waiting for; counted from when we first heard, not by its clock."""
+        """Whether to go on waiting; counted from when we first saw the hand-over, not by its own clock."""
         now = self._clock.monotonic()
         first = self._first_asked.setdefault(hand_over.identity, now)
         if first == now:
-            log.info("handover.waits_for_a_look", nodes=list(hand_over.nodes))
+            log.info("handover.waits_for_a_poll", nodes=list(hand_over.nodes))
         return now - first < _PATIENCE_SECONDS

@@ -16,7 +16,7 @@ from advisor.files.state_file import StateFile
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
 from advisor.service.cloud.budget import SpendingBudget
-from advisor.service.cloud.budget_records import RunningNode, Wish
+from advisor.service.cloud.budget_records import LaunchRequest, RunningNode
 from tests.service.doubles import Hands
 
 HOUR = 3600.0
@@ -88,7 +88,8 @@ class Spending(RuleBasedStateMachine):
         numbers = range(self.number + 1, self.number + 1 + wanted)
         self.number += wanted
         wishes = [
-            Wish(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17) for number in numbers
+            LaunchRequest(node=f"burst{number}", account=account, usd=usd, usd_per_hour=0.17)
+            for number in numbers
         ]
         refused = self.budget.promise(wishes, self.caps)
         if crashes:
@@ -168,8 +169,8 @@ def running(node: str = "burst1", **changes: object) -> RunningNode:
     return RunningNode(**(values | changes))  # type: ignore[arg-type]
 
 
-def wish(node: str, usd: float) -> Wish:
-    return Wish(node=node, account="physics", usd=usd, usd_per_hour=1.0)
+def wish(node: str, usd: float) -> LaunchRequest:
+    return LaunchRequest(node=node, account="physics", usd=usd, usd_per_hour=1.0)
 
 
 def test_a_shared_node_is_paid_for_by_its_jobs_processors(tmp_path: Path, hands: Hands) -> None:

@@ -60,7 +60,7 @@ A_SUSPEND_FAILS_AND_THE_RESUME_AFTER_IT_DOES_NOT: list[Action] = [
     ("live", 6),
     ("stall", 150.0),
     ("submit", 900.0, 300.0, 1, ON_DEMAND, "well"),
-    ("work", "look"),
+    ("work", "poll"),
     ("ec2_fails", "describe_instances", "html", 1),
     ("work", "provision"),
     ("live", 8),
