@@ -39,8 +39,8 @@ from advisor.model.settings import (
 )
 from advisor.model.site import Earned, PerformanceRatios, Ratio, Room
 from advisor.predict.forecast.placement_replay import features_of
-from advisor.predict.forecast.queue_events import Codes
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.forecast.submission_features import Codes
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor

@@ -10,8 +10,8 @@ import numpy as np
 from advisor.model import Job, JobOutcome, JobTable
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.predict.forecast.distribution import ForestSettings
-from advisor.predict.forecast.queue_events import Codes
 from advisor.predict.forecast.rolling import ForecastOptions, RollingForests
+from advisor.predict.forecast.submission_features import Codes
 from advisor.replay.sources import load_table
 from advisor.service.exchange.placement_store import Base, Loaded
 from advisor.service.learn.queue_following import QueueStream, StreamFile

@@ -97,7 +97,7 @@ class FixedEstimator:
     seen: list[tuple[Job, ClusterState]] = field(default_factory=list)
     fails: bool = False
 
-    def size_of(self, _job: Job) -> SizeEstimate:
+    def classify(self, _job: Job, _probability_cut: float) -> SizeEstimate:
         # no NaN: records are compared after a round trip
         return SizeEstimate(is_small=False, probability_small=0.2, divider_seconds=300.0)
 
@@ -109,7 +109,7 @@ class FixedEstimator:
         return Estimates(
             wait=Estimate(seconds=self.wait, variance=1.0, lower=self.wait, upper=self.wait, neighbours=9),
             run=Estimate(seconds=self.run, variance=1.0, lower=self.run, upper=self.run, neighbours=9),
-            size=self.size_of(job),
+            size=self.classify(job, 0.5),
         )
 
 
@@ -129,7 +129,7 @@ def make_answerer(
     from dataclasses import replace
 
     holder = StateHolder(settings, load_model=lambda _version: None)
-    model = None if estimator is None else LoadedModel("1", estimator)
+    model = None if estimator is None else LoadedModel("1", estimator, estimator)
     holder.current = replace(holder.current, snapshot=snapshot, model=model)
     return Answerer(holder, clock=clock), holder
 

@@ -167,7 +167,7 @@ def _worth(
     settings: Settings,
 ) -> tuple[Answer, Hedge | None]:
     """Question 3 of a job that would get a capacity at a cost; with the speculative start, if it gets one."""
-    trial = speculation_of(job, settings)
+    trial = speculation_of(job, settings) if settings.waiting.speculate else None
     ratio, trial_cost = _slower(job, ratio_of(job, state.ratios), settings), math.nan
     if trial is not None and chosen is not None:
         run = ratio * estimates.run.seconds

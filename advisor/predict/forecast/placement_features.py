@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Hashable
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from advisor.predict.forecast.submission_features import (
     HISTORY_AT,
     PROCESSORS,
     SINCE,
+    Submission,
     fill_features,
 )
 
@@ -57,28 +58,6 @@ class EventKind(enum.IntEnum):
     START_AT_ONCE = 5
     WITHDRAW = 6
     START_AGAIN = 7
-
-
-class Submission(NamedTuple):
-    """The request of a submission.
-
-    Attributes
-    ----------
-    time : float
-        Seconds.
-    request : float
-        Requested seconds; NaN when not given.
-    user, group, queue, executable : int
-        Codes of names, -1 when unknown.
-    """
-
-    time: float
-    processors: int
-    request: float
-    user: int
-    group: int
-    queue: int
-    executable: int
 
 
 class _LiveJob:

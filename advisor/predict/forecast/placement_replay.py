@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.model.table import JobTable
-from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
-from advisor.predict.forecast.submission_features import FEATURES
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
+from advisor.predict.forecast.submission_features import FEATURES, Submission
 
 Floats = NDArray[np.float64]
 

@@ -9,13 +9,16 @@ and values. Each category has one row of ``stats``; each submission one row of t
 
 from __future__ import annotations
 
+import hashlib
 import math
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.compiled import compiled
+from advisor.model.job import Job, family
 
 # Kinds of category. The first three are the paper's, the others ours.
 USER_REQUEST: Final = 0
@@ -126,6 +129,19 @@ def find(state: State, key: np.uint64) -> int:
             return int(state.index_rows[entry])
         entry = (entry + np.uint64(1)) & mask
     return -1
+
+
+@lru_cache(maxsize=65_536)
+def hash_of(value: str | None) -> int:
+    """64 bits of a nominal value, the same in every process (unlike Python's hash)."""
+    if value is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+
+
+def hashes_of(job: Job) -> tuple[int, int, int]:
+    """Hashes of a job's user, queue and name (without its counters); 0 where unknown."""
+    return hash_of(job.user), hash_of(job.queue), hash_of(family(job.name))
 
 
 @compiled

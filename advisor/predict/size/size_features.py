@@ -26,8 +26,8 @@ from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.predict.size import _size_rows as kernel
 from advisor.predict.size import _size_state
-from advisor.predict.size._size_state import KINDS, State, empty_state, reindexed, with_room
-from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers, hashes_of
+from advisor.predict.size._size_state import KINDS, State, empty_state, hashes_of, reindexed, with_room
+from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 
 Flavour: TypeAlias = Literal["paper", "advisor"]
 NO_DIVIDER: Final = 1e9

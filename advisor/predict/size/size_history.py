@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.job import Job, JobOutcome, family
+from advisor.model.job import JobOutcome
 from advisor.model.table import JobTable
+from advisor.predict.size._size_state import hash_of, hashes_of
 
 WEEK_SECONDS: Final = 7 * 86400.0
-
-
-@lru_cache(maxsize=65_536)
-def _hash(value: str | None) -> int:
-    """64 bits of a nominal value, the same in every process (unlike Python's hash)."""
-    if value is None:
-        return 0
-    return int.from_bytes(hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=8).digest(), "big")
 
 
 def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -160,13 +151,8 @@ class SizeHistory:
 def _hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Hashes of a table's nominal codes by their decimal text, as ``iter_outcomes`` gives it."""
     values, index = np.unique(codes, return_inverse=True)
-    hashed = [_hash(str(value) if value >= 0 else None) for value in values.tolist()]
+    hashed = [hash_of(str(value) if value >= 0 else None) for value in values.tolist()]
     return np.array(hashed, np.uint64)[index]
-
-
-def hashes_of(job: Job) -> tuple[int, int, int]:
-    """Hashes of a job's user, queue and name (without its counters); 0 where unknown."""
-    return _hash(job.user), _hash(job.queue), _hash(family(job.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,8 @@ from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.predict.forecast.placement_features import PlacementFeatures
 from advisor.predict.forecast.placement_replay import retrace
-from advisor.predict.forecast.queue_events import CODED, Codes
 from advisor.predict.forecast.rolling import ForecastOptions, RollingForests
+from advisor.predict.forecast.submission_features import CODED, Codes
 from advisor.service.exchange.queue_stream import Cut, Seen
 
 PLACEMENT_KIND: Final = "placement"

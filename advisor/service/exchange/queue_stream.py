@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from advisor.files.whole_file import replace_file
 from advisor.model.errors import UseFallback
-from advisor.predict.forecast.placement_features import Submission
 from advisor.predict.forecast.queue_events import COLUMNS
+from advisor.predict.forecast.submission_features import Submission
 
 Floats = NDArray[np.float64]
 

@@ -37,8 +37,9 @@ from advisor.predict.forecast.forecast_rows import forecast_rows
 from advisor.predict.forecast.forecaster import Forecaster
 from advisor.predict.forecast.placement_features import PlacementFeatures
 from advisor.predict.forecast.placement_replay import features_of
-from advisor.predict.forecast.queue_events import CODED, KEY, Codes
+from advisor.predict.forecast.queue_events import KEY
 from advisor.predict.forecast.rolling import TARGETS, ForecastOptions, Known, RollingForests
+from advisor.predict.forecast.submission_features import CODED, Codes
 from advisor.service.exchange import placement_store, queue_stream
 from advisor.service.exchange.placement_store import Base, with_jobs_under_way
 from advisor.service.learn.both_sides import PerformanceRatioBook

@@ -26,9 +26,10 @@ from advisor.model.settings import PlacementSettings
 from advisor.model.site import Earned, TrackRecord
 from advisor.predict.forecast.calibration import IntervalCalibration
 from advisor.predict.forecast.forecaster import Forecaster
-from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
 from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Floats, apply_event, submission_in
 from advisor.predict.forecast.rolling import TARGETS
+from advisor.predict.forecast.submission_features import Submission
 from advisor.predict.knn.fitness import Target
 from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.observation.hedge_entries import Fate

@@ -15,8 +15,9 @@ from advisor.model.settings import Settings
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.predict.forecast.forecaster import Bounds
 from advisor.predict.forecast.placement_features import EventKind
-from advisor.predict.forecast.queue_events import CODED, COLUMNS, KEY, KIND, TIME, Codes, event
+from advisor.predict.forecast.queue_events import COLUMNS, KEY, KIND, TIME, event
 from advisor.predict.forecast.rolling import TARGETS
+from advisor.predict.forecast.submission_features import CODED, Codes
 from advisor.service.exchange.queue_stream import FORMAT, Cut, Seen, StreamFile
 from advisor.service.observation.placeholders import placeholders_of
 from advisor.service.observation.requeued_jobs import CameBack

@@ -167,7 +167,10 @@ class Answerer:
 
 
 def _size_of(job: Job, knowledge: KnownNow) -> SizeEstimate:
-    return NO_SIZE if knowledge.model is None else knowledge.model.estimator.size_of(job)
+    model = knowledge.model
+    if model is None or model.size is None:
+        return NO_SIZE
+    return model.size.classify(job, knowledge.settings.size.probability_cut)
 
 
 def _without(job: Job, state: SiteState) -> SiteState:

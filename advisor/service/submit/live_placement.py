@@ -25,9 +25,10 @@ from advisor.model.estimate import Estimate
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.predict.forecast.forecaster import Bounds, Forecaster
-from advisor.predict.forecast.placement_features import PlacementFeatures, Submission
-from advisor.predict.forecast.queue_events import Codes, Floats, apply_event
+from advisor.predict.forecast.placement_features import PlacementFeatures
+from advisor.predict.forecast.queue_events import Floats, apply_event
 from advisor.predict.forecast.rolling import ForecastOptions
+from advisor.predict.forecast.submission_features import Codes, Submission
 from advisor.predict.knn.fitness import Target
 from advisor.service.exchange import placement_store, queue_stream
 from advisor.service.exchange.placement_store import PLACEMENT_KIND, Loaded

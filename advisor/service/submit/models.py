@@ -65,7 +65,7 @@ class _Loader:
         )
         predictor.warm()
         predictor.settle()  # here a knowledge base is only ever replaced as a whole
-        return LoadedModel(named, predictor)
+        return LoadedModel(named, predictor, self._size)
 
     def _load_size(self, version: str | None) -> SizeModel | None:
         if version is None:

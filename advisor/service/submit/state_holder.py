@@ -21,10 +21,11 @@ import structlog
 
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, UseFallback
-from advisor.model.estimate import Estimates, SizeEstimate
+from advisor.model.estimate import Estimates
 from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.settings_section import for_reading
+from advisor.predict.knn.predictor import SizeClassifier
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.live_placement import PlacementFollower
@@ -57,17 +58,14 @@ class Estimator(Protocol):
         """Predict wait, run time and size of one job."""
         ...
 
-    def size_of(self, job: Job) -> SizeEstimate:
-        """Predict the size only."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model and the version it was stored under."""
+    """Models and the version they were stored under; without a size model every size is unknown."""
 
     version: str
     estimator: Estimator
+    size: SizeClassifier | None = None
 
 
 LoadModel = Callable[[str | None], LoadedModel | None]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from advisor.model import JobTable
 from advisor.predict.forecast import placement_features, submission_features
-from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
 from advisor.predict.forecast.placement_replay import features_of, retrace
 from advisor.predict.forecast.rolling import Known
-from advisor.predict.forecast.submission_features import FEATURES
+from advisor.predict.forecast.submission_features import FEATURES, Submission
 
 
 def submission(time: float, processors: int = 4, request: float = 600.0, user: int = 1, queue: int = 0):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.model.job import Job
-from advisor.predict.forecast.queue_events import CODED, Codes
+from advisor.predict.forecast.submission_features import CODED, Codes
 
 NAMES = st.sampled_from([None, "a", "b", "c"])
 STEPS = st.lists(

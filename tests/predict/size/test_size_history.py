@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from advisor.model.job import Job, JobOutcome
-from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers, family
+from advisor.model.job import Job, JobOutcome, family
+from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
 from tests.predict.size_logs import jobs_of, random_table, table_of
 
 

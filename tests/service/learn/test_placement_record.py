@@ -26,8 +26,9 @@ from advisor.model import (
 )
 from advisor.model.settings import PlacementSettings
 from advisor.predict.forecast.calibration import IntervalCalibration
-from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures, Submission
+from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
 from advisor.predict.forecast.queue_events import event
+from advisor.predict.forecast.submission_features import Submission
 from advisor.service.learn.placement_record import PlacementRecord
 from advisor.service.observation.hedge_entries import Fate
 

@@ -28,9 +28,9 @@ from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
 from advisor.predict.forecast.placement_features import EventKind, PlacementFeatures
 from advisor.predict.forecast.placement_replay import retrace
-from advisor.predict.forecast.queue_events import KEY, KIND, TIME, Codes, apply_event
+from advisor.predict.forecast.queue_events import KEY, KIND, TIME, apply_event
 from advisor.predict.forecast.rolling import TARGETS
-from advisor.predict.forecast.submission_features import FEATURES
+from advisor.predict.forecast.submission_features import FEATURES, Codes
 from advisor.service.exchange import queue_stream
 from advisor.service.learn.queue_following import MAX_TASKS, QueueStream
 from tests.service.doubles import make_look, make_queued
