@@ -26,7 +26,7 @@ from advisor.decide.hedge.hedge_offer import would_wait
 from advisor.model.errors import AdvisorError
 from advisor.model.job import PLACEHOLDER_PREFIX, Job
 from advisor.service.exchange.announcing import Announcer
-from advisor.service.observation.hedge_entries import HedgeRecord
+from advisor.service.state.hedge_entries import HedgeRecord
 from advisor.slurm import hook_files
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.watched import WatchedLab, open_record

@@ -21,7 +21,7 @@ import boto3
 from advisor.ec2.fleet import Fleet, LaunchReport
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
-from advisor.files.state_file import StateFile
+from advisor.service.state.state_files import CLOSED_POOLS
 from advisor.testing.ec2 import Ec2Emulator
 
 Tell = Callable[[str], None]
@@ -86,7 +86,7 @@ def _bucket() -> dict[str, int]:
 
 
 def _fleet(emulator: Ec2Emulator, folder: Path) -> Fleet:
-    breakers = UnavailablePools(StateFile(folder / "pools.json"), time.time)
+    breakers = UnavailablePools(CLOSED_POOLS.at(folder), time.time)
     return Fleet(emulator.settings(), "bench", Journal(folder / "launches.jsonl"), breakers)
 
 

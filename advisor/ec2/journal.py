@@ -19,8 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.files.state_file import replace_durably
-from advisor.files.whole_file import read_plain_file, set_aside
+from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError, TellAdmin
 
@@ -227,7 +226,8 @@ class Journal:
             *({"event": "intent", **asdict(intent)} for intent in self._intents.values()),
         ]
         try:
-            replace_durably(self.path, "".join(json.dumps(record) + "\n" for record in records))
+            content = "".join(json.dumps(record) + "\n" for record in records)
+            replace_file(self.path, content.encode(), durable=True)
         except OSError as error:
             _log.warning("journal.not_compacted", file=str(self.path), error=error.strerror)
             return

@@ -9,9 +9,11 @@ capacity and marks no pool (F03).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from advisor.ec2.errors import FailureClass
 from advisor.files.state_file import StateFile
@@ -60,6 +62,36 @@ def pools_for(requested: Capacity, settings: Ec2Settings) -> tuple[Pool, ...]:
     )
 
 
+class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why and until when a pool or a purchase option is closed.
+
+    Attributes
+    ----------
+    began, until : float
+        Epoch seconds.
+    pause : float or None
+        Length of the pause, seconds; the next one is twice as long. None for a purchase option.
+    code : str or None
+        EC2's error code, for a purchase option.
+    """
+
+    began: float = msgspec.field(name="set")
+    until: float
+    pause: float | None = None
+    code: str | None = None
+
+    def is_running(self, now: float) -> bool:
+        """Whether the pause lasts; a clock set back before it began ends it (F32)."""
+        return self.began - 60.0 <= now < self.until
+
+
+class ClosedPools(msgspec.Struct):
+    """The pools and purchase options that are or were closed, by name."""
+
+    pools: dict[str, Pause] = {}
+    options: dict[str, Pause] = {}
+
+
 class UnavailablePools:
     """Pools and purchase options that are unavailable, and until when; kept in a state file.
 
@@ -67,27 +99,26 @@ class UnavailablePools:
     clock in epoch seconds. The methods may be called from several threads.
     """
 
-    def __init__(self, state: StateFile, now: Callable[[], float]) -> None:
+    def __init__(self, state: StateFile[ClosedPools], now: Callable[[], float]) -> None:
         self._state = state
         self._now = now
-        self._lock = threading.Lock()
-        content = state.read()
-        self._pools = _entries(content.get("pools"), ("set", "until", "pause"))
-        self._options = _entries(content.get("options"), ("set", "until"))
+        self._lock = threading.Lock()  # one loop launches while another one looks
+        self._closed = state.read()
+        self._pools, self._options = self._closed.pools, self._closed.options
 
     def claim(self, pool: Pool) -> bool:
         """Whether the caller may launch in a pool; after a pause, one caller at a time may probe it."""
         now = self._now()
         with self._lock:
-            if _is_unavailable(self._options.get(_quota_of(pool), {}), now):
+            if _is_unavailable(self._options.get(_quota_of(pool)), now):
                 return False
             entry = self._pools.get(pool.key)
             if entry is None:
                 return True
-            if _is_unavailable(entry, now):
+            if entry.is_running(now):
                 return False
-            # this caller probes the pool: others wait until it has succeeded or failed
-            entry["set"], entry["until"] = now, now + min(_PROBE_SECONDS, entry["pause"])
+            # The probe: other launches wait until it has succeeded or failed.
+            entry.began, entry.until = now, now + min(_PROBE_SECONDS, entry.pause or FIRST_PAUSE_SECONDS)
             return True
 
     def mark_unavailable(self, pool: Pool, kind: FailureClass, code: str) -> bool:
@@ -99,12 +130,11 @@ class UnavailablePools:
                 before = self._pools.get(pool.key)
                 pause = FIRST_PAUSE_SECONDS
                 if before is not None:
-                    pause = min(MAX_PAUSE_SECONDS, 2.0 * before["pause"])
-                self._pools[pool.key] = {"set": now, "until": now + pause, "pause": pause}
+                    pause = min(MAX_PAUSE_SECONDS, 2.0 * (before.pause or FIRST_PAUSE_SECONDS))
+                self._pools[pool.key] = Pause(began=now, until=now + pause, pause=pause)
             elif kind is FailureClass.QUOTA:
-                quota = _quota_of(pool)
-                is_new = not _is_unavailable(self._options.get(quota, {}), now)
-                self._options[quota] = {"set": now, "until": now + QUOTA_PAUSE_SECONDS, "code": code}
+                is_new = not _is_unavailable(self._options.get(_quota_of(pool)), now)
+                self._options[_quota_of(pool)] = Pause(began=now, until=now + QUOTA_PAUSE_SECONDS, code=code)
             else:
                 return False
             self._save()
@@ -122,8 +152,8 @@ class UnavailablePools:
         pools = [pool for pool in pools_for(option, settings) if pool.option is option]
         with self._lock:
             return any(
-                not _is_unavailable(self._options.get(_quota_of(pool), {}), now)
-                and not _is_unavailable(self._pools.get(pool.key, {}), now)
+                not _is_unavailable(self._options.get(_quota_of(pool)), now)
+                and not _is_unavailable(self._pools.get(pool.key), now)
                 for pool in pools
             )
 
@@ -132,24 +162,14 @@ class UnavailablePools:
         now = self._now()
         with self._lock:
             return {
-                name: {key: value for key, value in entry.items() if key != "set"}
+                name: {"until": entry.until}
+                | ({"code": entry.code} if entry.pause is None else {"pause": entry.pause})
                 for name, entry in (*self._pools.items(), *self._options.items())
-                if _is_unavailable(entry, now)
+                if entry.is_running(now)
             }
 
     def _save(self) -> None:
-        self._state.keep({"pools": self._pools, "options": self._options}, "pools.not_saved")
-
-
-def _entries(content: object, numbers: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Entries of a state file that have these numbers; others are left out."""
-    if not isinstance(content, Mapping):
-        return {}
-    return {
-        str(name): dict(entry)
-        for name, entry in content.items()
-        if isinstance(entry, Mapping) and all(isinstance(entry.get(key), int | float) for key in numbers)
-    }
+        self._state.keep(self._closed, "pools.not_saved")
 
 
 def _quota_of(pool: Pool) -> str:
@@ -157,7 +177,5 @@ def _quota_of(pool: Pool) -> str:
     return "spot" if pool.option is Capacity.SPOT else "on-demand"
 
 
-def _is_unavailable(entry: dict[str, Any], now: float) -> bool:
-    """Whether an entry's pause lasts; a clock that was set back before the pause began ends it (F32)."""
-    until = entry.get("until")
-    return until is not None and float(entry.get("set", now)) - 60.0 <= now < float(until)
+def _is_unavailable(entry: Pause | None, now: float) -> bool:
+    return entry is not None and entry.is_running(now)

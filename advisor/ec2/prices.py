@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Final, TypeGuard
+from typing import Annotated, Any, Final, TypeGuard
 
+import msgspec
 import structlog
 
 from advisor.ec2.clients import client
 from advisor.ec2.errors import ask
+from advisor.files.field_types import Amount, Count
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Ec2Settings
 
@@ -32,8 +34,8 @@ _log = structlog.get_logger("advisor.ec2")
 class Quote:
     """A price per node and hour, and the epoch seconds at which it was read (0: from the settings)."""
 
-    usd_per_hour: float
-    time: float = 0.0
+    usd_per_hour: Annotated[float, msgspec.Meta(gt=0.0)]
+    time: Amount = 0.0
 
     @property
     def is_read(self) -> bool:
@@ -59,9 +61,9 @@ class Reserved:
         Epoch seconds at which this was read.
     """
 
-    count: int
+    count: Count
     usd_per_hour: float
-    time: float
+    time: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,22 @@ class Prices:
         return cls(Quote(settings.spot_usd_per_hour), Quote(settings.on_demand_usd_per_hour))
 
 
+class ReadPrices(msgspec.Struct, omit_defaults=True):
+    """Prices as EC2 last said them, for one region and instance type; None: never read."""
+
+    read_for: tuple[str, str] = msgspec.field(name="for", default=("", ""))
+    spot: Quote | None = None
+    on_demand: Quote | None = None
+    reserved: Reserved | None = None
+
+    def prices(self, settings: Ec2Settings) -> Prices:
+        """Prices in force at a site: what was read for its region and type, else its settings'."""
+        otherwise = Prices.of_settings(settings)
+        if self.read_for != _what(settings):
+            return otherwise
+        return Prices(self.spot or otherwise.spot, self.on_demand or otherwise.on_demand, self.reserved)
+
+
 class PriceCache:
     """The current prices: any thread may read them, one thread refreshes them from EC2.
 
@@ -85,17 +103,17 @@ class PriceCache:
     ----------
     settings : Ec2Settings
         Instance type, region, and the first prices.
-    state : StateFile
+    state : StateFile of ReadPrices
         Keeps the prices; those of another type or region are not used.
     now : callable
         Wall clock, epoch seconds.
     """
 
-    def __init__(self, settings: Ec2Settings, state: StateFile, now: Callable[[], float]) -> None:
+    def __init__(self, settings: Ec2Settings, state: StateFile[ReadPrices], now: Callable[[], float]) -> None:
         self._settings = settings
         self._state = state
         self._now = now
-        self._prices = _kept(state.read(), settings)
+        self._prices = state.read().prices(settings)
 
     @cached_property
     def _ec2(self) -> Any:  # made at its first use: that takes a quarter of a second
@@ -210,45 +228,15 @@ class PriceCache:
     def _keep(self, **changes: Any) -> None:
         self._prices = replace(self._prices, **changes)
         known = {
-            name: asdict(value)
+            name: value
             for name in ("spot", "on_demand", "reserved")
             if (value := getattr(self._prices, name)) is not None and value.time > 0.0
         }
-        self._state.keep({"for": _what(self._settings), **known}, "prices.not_saved")
+        self._state.keep(ReadPrices(read_for=_what(self._settings), **known), "prices.not_saved")
 
 
-def _what(settings: Ec2Settings) -> list[str]:
-    return [settings.region, settings.instance_type]
-
-
-def _kept(content: Mapping[str, Any], settings: Ec2Settings) -> Prices:
-    """Prices of a state file; the settings' prices for what it lacks or has for another type or region."""
-    otherwise = Prices.of_settings(settings)
-    if content.get("for") != _what(settings):
-        return otherwise
-    return Prices(
-        _kept_quote(content.get("spot"), otherwise.spot),
-        _kept_quote(content.get("on_demand"), otherwise.on_demand),
-        _kept_reserved(content.get("reserved")),
-    )
-
-
-def _kept_quote(entry: object, otherwise: Quote) -> Quote:
-    if not isinstance(entry, Mapping):
-        return otherwise
-    usd, when = entry.get("usd_per_hour"), entry.get("time")
-    if _is_amount(usd) and _is_amount(when):
-        return Quote(float(usd), float(when))
-    return otherwise
-
-
-def _kept_reserved(entry: object) -> Reserved | None:
-    if not isinstance(entry, Mapping):
-        return None
-    count, usd, when = entry.get("count"), entry.get("usd_per_hour"), entry.get("time")
-    if isinstance(count, int) and count >= 0 and isinstance(usd, int | float) and _is_amount(when):
-        return Reserved(count, float(usd), float(when))
-    return None
+def _what(settings: Ec2Settings) -> tuple[str, str]:
+    return settings.region, settings.instance_type
 
 
 def _is_amount(value: object) -> TypeGuard[float]:

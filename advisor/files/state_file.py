@@ -1,67 +1,78 @@
-"""One small JSON file that survives crashes: written beside, flushed to disk, put in place by rename."""
+"""One small JSON file that survives crashes, decoded and checked as one record type."""
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 import structlog
 
-from advisor.files.whole_file import read_plain_file, set_aside
+from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.errors import BadInput, RetryLater
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
 
 _log = structlog.get_logger("advisor.history")
 
+Record = TypeVar("Record")
 
-class StateFile:
-    """A JSON object on disk.
+
+class StateFile(Generic[Record]):
+    """A record on disk.
 
     Parameters
     ----------
     path : Path
         The file; its folder must exist.
+    record : type
+        A msgspec struct whose fields all have defaults, or a dict type: what the file holds, with the
+        constraints that a value must meet. Called without arguments it is the record of a first start.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, record: type[Record]) -> None:
         self.path = path
+        self._record = record
+        self._decoder = msgspec.json.Decoder(record)
 
-    def read(self) -> dict[str, Any]:
-        """Return the object; an empty one where there is none.
+    @property
+    def former(self) -> StateFile[Record]:
+        """The copy of the time before that `write_keeping_former` leaves."""
+        return StateFile(self.path.with_name(self.path.name + ".old"), self._record)
 
-        One that cannot be used is empty, too, never a crash: it is said, and set aside for people to look at.
-        Whoever has to know calls `load`.
+    def read(self) -> Record:
+        """Return the record; that of a first start where there is no file, or none that can be used.
+
+        A damaged file is logged and set aside. A caller to which the difference matters uses `load`.
         """
         try:
-            return self.load() or {}
+            found = self.load()
         except RetryLater as error:
             _log.warning("state.not_read", file=str(self.path), why=str(error))
         except BadInput as error:
             self.set_aside(str(error))
-        return {}
+        else:
+            if found is not None:
+                return found
+        return self._record()
 
-    def load(self) -> dict[str, Any] | None:
-        """Return the object; None where there is none.
+    def load(self) -> Record | None:
+        """Return the record; None where there is no file.
 
         Raises
         ------
         BadInput
-            It is damaged or cannot be read (``state.damaged``, ``file.unusable``).
+            The file is damaged or cannot be read (``state.damaged``, ``file.unusable``).
         RetryLater
             This process cannot open it for the moment.
         """
         try:
-            content = json.loads(read_plain_file(self.path, _MAX_BYTES))
+            return self._decoder.decode(read_plain_file(self.path, _MAX_BYTES))
         except FileNotFoundError:
             return None
-        except (ValueError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise self.damaged(str(error)) from None
-        if not isinstance(content, dict):
-            raise self.damaged("it is no JSON object")
-        return content
 
     def damaged(self, why: str) -> BadInput:
         """The error that says what is wrong with the content."""
@@ -69,60 +80,65 @@ class StateFile:
         return BadInput(f"damaged ({why[:200]})", where=str(self.path), mend=mend, code="state.damaged")
 
     def set_aside(self, why: str) -> None:
-        """Rename a file that cannot be used, and say so."""
+        """Rename a file that cannot be used, and log that."""
         try:
             kept = str(set_aside(self.path))
         except OSError as error:
             kept = f"not possible ({error.strerror}): it is replaced"
         _log.error("state.damaged", file=str(self.path), why=why[:300], kept=kept)
 
-    def write(self, content: dict[str, Any]) -> None:
-        """Replace the object; after this returns it survives a power cut.
+    def write(self, content: Record) -> None:
+        """Replace the record; after this returns it survives a power cut.
 
         Raises
         ------
         OSError
-            The disk is full, the folder not there or not ours; the old object stays.
+            The disk is full, or the folder is missing or not writable; the old record stays.
         """
-        replace_durably(self.path, json.dumps(content, separators=(",", ":")))
+        replace_file(self.path, msgspec.json.encode(content, enc_hook=_plain), durable=True)
 
-    def write_after(self, previous: StateFile, content: dict[str, Any]) -> None:
-        """The same; what was there until now stays as another file, should this one be damaged.
+    def write_keeping_former(self, content: Record) -> None:
+        """The same; the old record stays as `former`, should this one be damaged later.
 
         Raises
         ------
         OSError
             As `write`.
         """
-        new = previous.path.with_name(previous.path.name + ".new")
+        former = self.former.path
+        link = former.with_name(former.name + ".new")
         try:
-            new.unlink(missing_ok=True)
-            new.hardlink_to(self.path)
-            new.replace(previous.path)
+            link.unlink(missing_ok=True)
+            link.hardlink_to(self.path)
+            link.replace(former)
         except FileNotFoundError:
             pass  # the first one
         except OSError:  # some file systems have no hard links: no copy is better than one that grows old
-            previous.path.unlink(missing_ok=True)
+            former.unlink(missing_ok=True)
         self.write(content)
 
-    def keep(self, content: dict[str, Any], event: str) -> None:
-        """The same for what its owner has in memory anyway: a disk that is full is logged as ``event``."""
+    def keep(self, content: Record, event: str) -> None:
+        """The same for what the caller has in memory anyway: a full disk is logged as ``event``."""
         try:
             self.write(content)
         except OSError as error:
             _log.warning(event, file=str(self.path), error=error.strerror)
 
 
-def replace_durably(path: Path, text: str) -> None:
-    """Put a text in a file's place: whoever reads sees the old or the new one, also after a power cut."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _plain(value: object) -> float:
+    """A plain number for one of numpy's, which msgspec does not know."""
+    if isinstance(value, float):
+        return float(value)
+    raise NotImplementedError
+
+
+def good_entries(entries: Iterable[msgspec.Raw], kind: type[Record], event: str) -> list[Record]:
+    """Decode entries one by one; those that cannot be decoded are logged as ``event`` and left out."""
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+    found = []
+    for entry in entries:
+        try:
+            found.append(decoder.decode(entry))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            _log.warning(event, error=str(error)[:200])
+    return found

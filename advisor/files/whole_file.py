@@ -1,47 +1,70 @@
-"""Whole files: written so that others see the old one or the new one, never half; read with suspicion."""
+"""Files written whole, so that a reader sees the old one or the new one; files of others read with care."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from advisor.model.errors import BadInput, RetryLater
 
 _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a new file in place of an old one.
+@contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file beside ``path`` that takes its place when the block ends without an error.
 
-    Not synced to the disk: after a power cut the old file, or none, is as good.
+    Parameters
+    ----------
+    path : Path
+        The file; its folder must exist.
+    durable : bool
+        Flush the file and its folder to the disk: after this the new content survives a power cut. Without it
+        a power cut may leave the old file, or none.
 
     Raises
     ------
     OSError
         The folder is missing, full or not writable; the old file stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        with partial.open("wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Put a new file in place of an old one; see `replacing`."""
+    with replacing(path, durable=durable) as file:
+        file.write(content)
 
 
 def read_plain_file(path: Path, most_bytes: int) -> bytes:
-    """Content of a plain file that others may have put there.
+    """Content of a plain file that other users may have put there.
 
-    A link is not followed, no writer of a FIFO is waited for, a file without an end is not read whole.
+    It follows no link, does not wait for the writer of a FIFO, and reads at most ``most_bytes``.
 
     Parameters
     ----------
-    path : Path
-        The file.
     most_bytes : int
-        A larger one is refused.
+        A larger file is refused.
 
     Raises
     ------

@@ -257,7 +257,7 @@ class _Account:
         self.record = RecordInTime(settings.placement)
 
     def settle(self, now: float) -> None:
-        """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.cloud.budget`)."""
+        """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.state.budget`)."""
         self.record.settle(now)
         day = int((now + self._start_of_log) // _DAY)
         if day != self._day:

@@ -11,7 +11,6 @@ from typing import Any
 
 from advisor.decide.explanation.admin_comment import admin_comment, parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.files.state_file import StateFile
 from advisor.model.advice import (
     Advice,
     Answer,
@@ -30,11 +29,12 @@ from advisor.service.exchange.announcing import Announcer
 from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
-from advisor.service.observation.hedge_entries import HedgeRecord, Kept
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner
+from advisor.service.state.hedge_entries import HedgeRecord, Kept
+from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
@@ -93,7 +93,7 @@ class WatchedLab:
             slurm=slurm,
             places=keeper,
             view=self.view,
-            state=StateFile(state / "small_jobs.json"),
+            state=SMALL_JOBS.at(state),
             divider=lambda _: divider,
             clock=clock,
         )
@@ -163,7 +163,7 @@ class WatchedLab:
 
 def open_record(state: Path) -> HedgeRecord:
     """What is written down in a folder."""
-    return HedgeRecord(StateFile(state / "places.json"))
+    return HedgeRecord(HEDGE_ENTRIES.at(state))
 
 
 def hedged_comment(stop_seconds: float, kind: HedgeKind, limit_minutes: int) -> str:

@@ -13,17 +13,17 @@ from typer.testing import CliRunner
 from advisor.cli.main import app
 from advisor.ec2.pools import Pool, UnavailablePools
 from advisor.ec2.prices import Prices
-from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
-from advisor.service.cloud.budget_records import LaunchRequest
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport
-from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.exchange import status_file
 from advisor.service.stability.feature import described
+from advisor.service.state.budget_records import LaunchRequest
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from tests.service.cloud.test_loops import EMPTY_POOL, Rig
 from tests.service.doubles import POOL, make_instance, make_node, make_queued
 
@@ -71,11 +71,11 @@ def report(tmp_path: Path) -> CloudReport:
     rig.cloud.budget.promise(
         [LaunchRequest(node="burst4", account="", usd=1.0, usd_per_hour=1.0)], rig.settings.waiting
     )
-    breakers = UnavailablePools(StateFile(tmp_path / "pools.json"), rig.hands.clock.wall)
+    breakers = UnavailablePools(CLOSED_POOLS.at(tmp_path), rig.hands.clock.wall)
     breakers.mark_unavailable(
         Pool(option=Capacity.SPOT, instance_type="c5.xlarge"), EMPTY_POOL.kind, EMPTY_POOL.code
     )
-    record = InterruptionRecord(StateFile(tmp_path / "interruptions.json"))
+    record = InterruptionRecord(INTERRUPTIONS.at(tmp_path))
     record.interrupted([7], "i-burst3")
     return CloudReport(
         rig.settings,

@@ -14,7 +14,7 @@ from advisor.ec2.clients import LAUNCH_CONFIG
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
-from advisor.files.state_file import StateFile
+from advisor.service.state.state_files import CLOSED_POOLS
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.manual_clock import ManualClock
 
@@ -35,7 +35,7 @@ def start_fleet(emulator: Ec2Emulator, clock: ManualClock, tmp_path: Path) -> Ca
             emulator.settings(**settings),
             cluster,
             Journal(folder / "launches.jsonl", now=lambda: clock.wall),
-            UnavailablePools(StateFile(folder / "pools.json"), lambda: clock.wall),
+            UnavailablePools(CLOSED_POOLS.at(folder), lambda: clock.wall),
             now=lambda: clock.wall,
             monotonic=lambda: clock.steady,
             sleep=clock.sleep,

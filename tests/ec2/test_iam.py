@@ -15,9 +15,9 @@ from advisor.ec2.journal import Intent
 from advisor.ec2.prices import PriceCache
 from advisor.ec2.requests import run_instances_request
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
-from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.settings import Ec2Settings
+from advisor.service.state.state_files import PRICES
 from advisor.testing.ec2 import Ec2Emulator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def test_every_call_the_advisor_makes_is_allowed(
     fleet.tag_unnamed()
     fleet.recover(["burst1"])
     fleet.suspend(["burst1", "burst2", "burst3", "burst4"])
-    prices = PriceCache(emulator.settings(**ours), StateFile(tmp_path / "prices.json"), lambda: 1.0e9)
+    prices = PriceCache(emulator.settings(**ours), PRICES.at(tmp_path), lambda: 1.0e9)
     prices.refresh_spot()
     prices.refresh_on_demand()
     prices.refresh_reserved()

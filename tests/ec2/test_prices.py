@@ -13,9 +13,9 @@ import boto3
 import pytest
 
 from advisor.ec2.prices import PriceCache, Prices, Quote
-from advisor.files.state_file import StateFile
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.cloud.pricing import PriceLoop, price_table
+from advisor.service.state.state_files import PRICES
 from advisor.testing.ec2 import Ec2Emulator
 
 pytestmark = pytest.mark.ec2
@@ -67,7 +67,7 @@ def reserved_row(count: int, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def make_cache(emulator: Ec2Emulator, tmp_path: Path) -> MakeCache:
     def make(now: Callable[[], float] = lambda: NOW, **changes: Any) -> PriceCache:
-        return PriceCache(emulator.settings(**changes), StateFile(tmp_path / "prices.json"), now)
+        return PriceCache(emulator.settings(**changes), PRICES.at(tmp_path), now)
 
     return make
 
@@ -223,7 +223,7 @@ def test_a_file_that_cannot_be_written_costs_nothing_but_the_memory(
     emulator: Ec2Emulator, tmp_path: Path
 ) -> None:
     emulator.history([spot_row("us-east-1a", "0.0500", 15)])
-    cache = PriceCache(emulator.settings(), StateFile(tmp_path / "missing" / "prices.json"), lambda: NOW)
+    cache = PriceCache(emulator.settings(), PRICES.at(tmp_path / "missing"), lambda: NOW)
     cache.refresh_spot()
     assert cache.prices.spot.usd_per_hour == 0.05
 

@@ -10,8 +10,8 @@ from advisor.ec2.journal import Journal
 from advisor.ec2.tags import CLUSTER_TAG, node_of
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.exchange.handover import HandoverFolder
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import ENDED, MemoryNode, MemorySlurm

@@ -28,7 +28,6 @@ from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
-from advisor.files.state_file import StateFile
 from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.bill import PaidTime
 from advisor.model.settings import (
@@ -40,8 +39,6 @@ from advisor.model.settings import (
     WaitingSettings,
 )
 from advisor.service.cloud.interrupting import InterruptionLoop
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
@@ -49,6 +46,9 @@ from advisor.service.control.polling import PollLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.loops import LoopRunner, Step
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
@@ -184,11 +184,11 @@ class CloudWorld(CloudRules):
         self._crash_in = self._aside_in = 0
         self._inside = []
         self.view = SharedView(clock, settings.submit.snapshot_max_age_seconds)
-        self.cloud = CloudRecord(self.folder / "cloud.json", clock)
+        self.cloud = CloudRecord(self.folder, clock)
         self.handovers = HandoverFolder(self.folder / "handover")
         self.handovers.prepare()
         self.journal = Journal(self.folder / "launches.jsonl", now=clock.wall)
-        self.breakers = UnavailablePools(StateFile(self.folder / "pools.json"), clock.wall)
+        self.breakers = UnavailablePools(CLOSED_POOLS.at(self.folder), clock.wall)
         self.fleet = Fleet(
             settings.ec2,
             CLUSTER,
@@ -200,7 +200,7 @@ class CloudWorld(CloudRules):
             jitter=lambda: 0.5,
             connect=self.ec2.connect,
         )
-        record = InterruptionRecord(StateFile(self.folder / "interruptions.json"))
+        record = InterruptionRecord(INTERRUPTIONS.at(self.folder))
 
         def prices() -> Prices:
             return Prices.of_settings(settings.ec2)

@@ -17,11 +17,11 @@ from advisor.model.settings import (
     Settings,
     WaitingSettings,
 )
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 from advisor.service.running.loops import LoopRunner
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmSnapshot
 from advisor.slurm.steering import Closed, Demand, PowerSaving, Priority
 from advisor.testing.manual_clock import ManualClock
@@ -174,7 +174,7 @@ class PortfolioWorld:
         self.slurm = MemoryBurst(self.clock)
         self.slurm.nodes = {f"burst{n}": node(f"burst{n}") for n in range(1, nodes + 1)}
         self.store = HistoryStore(f"sqlite:///{folder / 'history.db'}")
-        self.cloud = CloudRecord(folder / "cloud.json", self.clock.clock)
+        self.cloud = CloudRecord(folder, self.clock.clock)
         self.start()
 
     def start(self, **portfolio: Any) -> None:

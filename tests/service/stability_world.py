@@ -22,7 +22,6 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
-from advisor.files.state_file import StateFile
 from advisor.model import Mode
 from advisor.model.settings import (
     AcquirerSettings,
@@ -35,8 +34,6 @@ from advisor.model.settings import (
     WaitingSettings,
 )
 from advisor.service.cloud.interrupting import InterruptionLoop
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
@@ -44,9 +41,12 @@ from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.loops import Loop, LoopRunner
 from advisor.service.stability.acquirer import AcquireLoop
-from advisor.service.stability.life_record import LifeRecord
 from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.life_record import LifeRecord
+from advisor.service.state.state_files import ACQUIRER, CLOSED_POOLS, INTERRUPTIONS, LIVES
 from advisor.slurm.node_sets import expand
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
@@ -135,10 +135,10 @@ class StabilityWorld:
         settings, clock, slurm = self.settings, self.clock.clock, self.slurm
         folder = settings.paths.state
         self.view = SharedView(clock, 60.0)
-        self.cloud = CloudRecord(folder / "cloud.json", clock)
+        self.cloud = CloudRecord(folder, clock)
         self.folder = HandoverFolder(folder / "handover")
         self.folder.prepare()
-        breakers = UnavailablePools(StateFile(folder / "pools.json"), clock.wall)
+        breakers = UnavailablePools(CLOSED_POOLS.at(folder), clock.wall)
         order = PoolOrder()
         self.fleet = Fleet(
             settings.ec2,
@@ -151,8 +151,8 @@ class StabilityWorld:
             connect=self.ec2.connect,
             order=order,
         )
-        said = InterruptionRecord(StateFile(folder / "interruptions.json"))
-        self.record = LifeRecord(StateFile(folder / "lives.json"))
+        said = InterruptionRecord(INTERRUPTIONS.at(folder))
+        self.record = LifeRecord(LIVES.at(folder))
         shared: dict[str, Any] = {"slurm": slurm, "view": self.view, "clock": clock}
         cloud: dict[str, Any] = {
             "fleet": self.fleet,
@@ -173,7 +173,7 @@ class StabilityWorld:
             settings,
             knowledge=self.knowledge,
             budget=self.cloud.budget,
-            state=StateFile(folder / "acquirer.json"),
+            state=ACQUIRER.at(folder),
             closed=breakers.unavailable,
             protected=lambda: self.cloud.protected,
             **shared,

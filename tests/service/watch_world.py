@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.files.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
@@ -16,10 +15,11 @@ from advisor.model.settings import Settings
 from advisor.model.site import CloudState
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
-from advisor.service.observation.hedge_budget import HedgeBudget
-from advisor.service.observation.hedge_entries import HedgeRecord
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
+from advisor.service.state.hedge_budget import HedgeBudget
+from advisor.service.state.hedge_entries import HedgeRecord
+from advisor.service.state.state_files import HEDGE_BUDGET, SMALL_JOBS
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import JobView, QueuedJob, SlurmSnapshot
 from advisor.testing.manual_clock import ManualClock
@@ -137,11 +137,11 @@ class World:
         parts = {"slurm": self.queue, "places": self.queue, "view": self.view, "clock": clock}
         small = SmallJobs(
             settings,
-            state=StateFile(self.folder / "small.json"),
+            state=SMALL_JOBS.at(self.folder),
             divider=lambda _: 1.0,
             **parts,  # type: ignore[arg-type]
         )
-        self.budget = HedgeBudget(settings, StateFile(self.folder / "hedge_budget.json"))
+        self.budget = HedgeBudget(settings, HEDGE_BUDGET.at(self.folder))
         self.loop = WatchLoop(
             settings,
             record=self.record,

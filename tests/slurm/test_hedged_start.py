@@ -13,7 +13,7 @@ import pytest
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.service.hedge.place_keeper import PlaceKeeper
-from advisor.service.observation.hedge_entries import Phase
+from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.protocol import SlurmBackend
 from advisor.testing.lab import Lab, LabOptions
 from advisor.testing.watched import WatchedLab, small_comment

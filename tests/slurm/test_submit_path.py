@@ -18,12 +18,12 @@ import pytest
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.model import TellAdmin, TimeLimit
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.protocol import AdviseRequest
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.submit.answering import Answerer
 from advisor.slurm.cli import CliBackend
 from tests.service.site import FixedEstimator, make_answerer, make_settings
@@ -62,7 +62,7 @@ def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
         settings,
         slurm=CliBackend.of(settings),
         view=SharedView(clock, 60.0),
-        cloud=CloudRecord(folder / "cloud.json", clock),
+        cloud=CloudRecord(folder, clock),
         is_open=lambda: (True, True),
         status=dict,
         clock=clock,

@@ -11,7 +11,7 @@ decide how well it is spent. The replay and `advisor control` use this class ali
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
@@ -113,27 +113,16 @@ class Budget:
         self._committed += max(0.0, reserved - used) - before
         self._reserved[key], self._used[key] = reserved, used
 
-    def as_plain(self) -> dict[str, object]:
-        """What JSON can hold; keys as text."""
-        hedges = {str(key): [reserved, self._used[key]] for key, reserved in self._reserved.items()}
-        return {"spent": self._spent, "hedges": hedges}
+    def hedges(self) -> dict[str, tuple[float, float]]:
+        """Core-seconds reserved and used, by hedge."""
+        return {str(key): (reserved, self._used[key]) for key, reserved in self._reserved.items()}
 
-    def take_up(self, spent: float, hedges: Mapping[str, Iterable[float]]) -> None:
-        """Go on from :meth:`as_plain`.
-
-        Raises
-        ------
-        ValueError, TypeError
-            It is something else.
-        """
-        pairs = {key: (float(reserved), float(used)) for key, (reserved, used) in hedges.items()}
-        amounts = [float(spent), *(amount for pair in pairs.values() for amount in pair)]
-        if not all(math.isfinite(amount) and amount >= 0.0 for amount in amounts):
-            raise ValueError("an amount that is none")
-        self._spent = float(spent)
-        self._reserved = {key: reserved for key, (reserved, _) in pairs.items()}
-        self._used = {key: used for key, (_, used) in pairs.items()}
-        self._committed = math.fsum(max(0.0, reserved - used) for reserved, used in pairs.values())
+    def take_up(self, spent: float, hedges: Mapping[str, tuple[float, float]]) -> None:
+        """Go on from what was spent and from :meth:`hedges`."""
+        self._spent = spent
+        self._reserved = {key: reserved for key, (reserved, _) in hedges.items()}
+        self._used = {key: used for key, (_, used) in hedges.items()}
+        self._committed = math.fsum(max(0.0, reserved - used) for reserved, used in hedges.values())
 
 
 def period_of(time: float, kind: Literal["day", "month"]) -> str:

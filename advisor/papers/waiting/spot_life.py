@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.predict.survival.pool_survival import Life
-from advisor.service.stability.life_record import LifeRecord
+from advisor.service.state.life_record import LifeRecord
+from advisor.service.state.state_files import LIVES
 
 MIN_TAKEN: Final = 20
 """Nodes that EC2 took before their mean life is told: its relative error is then about 0.2."""
@@ -27,7 +27,7 @@ def mean_life_seconds(lives: Sequence[Life]) -> float | None:
 
 def lives_of(settings: Settings) -> list[Life]:
     """What `advisor control` has written down of this site's spot instances; nothing where it never ran."""
-    return LifeRecord(StateFile(settings.paths.state / "lives.json")).lives()
+    return LifeRecord(LIVES.at(settings.paths.state)).lives()
 
 
 def fitted_spot_mean(

@@ -8,13 +8,13 @@ from advisor.ec2.instances import Instance
 from advisor.model.bill import PaidTime, midnight
 from advisor.model.errors import AdvisorError, TellAdmin
 from advisor.model.settings import Settings
-from advisor.service.cloud.budget import SpendingBudget, has_caps
-from advisor.service.cloud.budget_records import RunningNode
 from advisor.service.cloud.money import alive_by_node, reserved_in_force, running_nodes, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
+from advisor.service.state.budget import SpendingBudget, has_caps
+from advisor.service.state.budget_records import RunningNode
 
 AskPaid = Callable[[float], Iterable[PaidTime]]
 """Gives the paid stretches of time after a moment (epoch seconds), from the history."""

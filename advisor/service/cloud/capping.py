@@ -11,13 +11,13 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.budget_records import LaunchRequest
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import expected_seconds, usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
+from advisor.service.state.budget_records import LaunchRequest
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)

@@ -14,8 +14,6 @@ from advisor.model.bill import Rows
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.provisioning import ProvisionLoop
@@ -23,6 +21,8 @@ from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.protocol import SlurmSnapshot
 
 _DAYS_SHOWN: Final = 31

@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
-from advisor.files.state_file import StateFile
 from advisor.model.bill import Rows
 from advisor.model.settings import Settings
 from advisor.service.cloud.bookkeeping import AskPaid
@@ -18,8 +17,6 @@ from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport, DescribeNode
 from advisor.service.cloud.interrupting import InterruptionLoop, SpotParts
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.pricing import AskPrices, PriceLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
@@ -29,6 +26,9 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature
 from advisor.service.running.loops import Loop, LoopRunner
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.slurm.protocol import SlurmBackend
 
 
@@ -72,7 +72,7 @@ class CloudFeature(Feature):
         registry: CollectorRegistry,
     ) -> None:
         self._clock = clock
-        self.interruptions = InterruptionRecord(StateFile(settings.paths.state / "interruptions.json"))
+        self.interruptions = InterruptionRecord(INTERRUPTIONS.at(settings.paths.state))
         both: dict[str, Any] = {
             "fleet": fleet,
             "slurm": slurm,

@@ -22,7 +22,6 @@ from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.listening import NoticeSource
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
 from advisor.service.observation.poll_view import SharedView
@@ -30,6 +29,7 @@ from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
+from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend, SlurmSnapshot
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints

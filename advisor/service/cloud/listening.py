@@ -9,9 +9,9 @@ import structlog
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
-from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.state.interruption_record import InterruptionRecord
 
 log = structlog.get_logger(__name__)
 

@@ -11,9 +11,9 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import shares
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import CapacitySettings
-from advisor.service.cloud.budget_records import RunningNode
 from advisor.service.observation.advice_of_jobs import predicted_cloud_seconds
 from advisor.service.observation.site_view import jobs_by_node
+from advisor.service.state.budget_records import RunningNode
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 _MAX_SECONDS: Final = 86400.0  # a job of unknown length may fill the day

@@ -16,6 +16,7 @@ import structlog
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.service.running.isolating import for_each
+from advisor.service.state.records import OwnWeights
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -30,14 +31,10 @@ class NodeWeights:
     that is wrong by at most `MAX_ADDED` until the next ``scontrol reconfigure``.
     """
 
-    def __init__(self, slurm: SlurmBackend, state: StateFile) -> None:
+    def __init__(self, slurm: SlurmBackend, state: StateFile[OwnWeights]) -> None:
         self._slurm = slurm
         self._state = state
-        self._own = {
-            name: own
-            for name, own in state.read().items()
-            if isinstance(own, int) and not isinstance(own, bool) and own >= 0
-        }
+        self._own = state.read()
 
     @property
     def count(self) -> int:
@@ -77,4 +74,4 @@ class NodeWeights:
         log.info("node.weight", nodes=names, weight=weight)
 
     def _save(self) -> None:
-        self._state.keep(dict(self._own), "weights.not_saved")
+        self._state.keep(self._own, "weights.not_saved")

@@ -24,8 +24,6 @@ from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.cloud_fleet import CloudFleet
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.resumed_jobs import ResumedJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder
@@ -34,6 +32,8 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend
 

@@ -20,8 +20,6 @@ from advisor.model.settings import Settings
 from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
 from advisor.service.cloud.cloud_fleet import CloudFleet
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import alive_by_node
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.observation.poll_view import SharedView
@@ -29,6 +27,8 @@ from advisor.service.observation.site_view import burst_nodes, jobs_by_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)

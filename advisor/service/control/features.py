@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 from advisor.decide.submission.waiting import has_gate
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache, Prices
-from advisor.files.state_file import StateFile
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.money import reserved_in_force
 from advisor.service.exchange.handover import HandoverFolder
 from advisor.service.learn.feature import LearnFeature
@@ -31,6 +29,8 @@ from advisor.service.running.feature import Feature
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.stability.steering import AskWishes
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.state_files import HEDGE_ENTRIES, MOVES, PORTFOLIO, SMALL_JOBS
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
@@ -122,9 +122,6 @@ class Features:
         )
         self.all: tuple[Feature, ...] = tuple(feature for feature in features if feature is not None)
 
-    def _state(self, name: str) -> StateFile:
-        return StateFile(self._settings.paths.state / name)
-
     @property
     def _common(self) -> Mapping[str, Any]:
         shared = self._shared
@@ -144,13 +141,14 @@ class Features:
     def _hedge(self) -> HedgeFeature | None:
         """On also where an earlier process has kept places or requeued small jobs: it follows them up."""
         settings, places = self._settings, self._connections.places
+        state = settings.paths.state
         is_on = (
             settings.hedge.enabled
             or settings.hedge.has_budget
             or settings.waiting.speculate
             or (settings.size.enabled and settings.size.safeguard)
-            or self._state("places.json").path.exists()
-            or self._state("small_jobs.json").path.exists()
+            or HEDGE_ENTRIES.at(state).path.exists()
+            or SMALL_JOBS.at(state).path.exists()
         )
         if places is None or not is_on:
             return None
@@ -188,7 +186,7 @@ class Features:
     def _portfolio(self) -> Feature | None:
         """On also where an earlier process could not take back what it had set."""
         steering = self._connections.steering
-        is_on = self._settings.portfolio.enabled or self._state("portfolio.json").read().get("acts")
+        is_on = self._settings.portfolio.enabled or PORTFOLIO.at(self._settings.paths.state).read().acts
         if steering is None or not is_on:
             return None
         from advisor.service.portfolio.feature import PortfolioFeature
@@ -208,8 +206,8 @@ class Features:
         is_on = settings.waiting.ask_again_seconds > 0.0 and (
             may_wait or self._connections.prices is not None
         )
-        state = self._state("asked_again.json")
-        if not (is_on or state.read().get("moving")):
+        state = MOVES.at(settings.paths.state)
+        if not (is_on or state.read().moving):
             return None
         from advisor.service.waiting.asking_again import AskingAgainLoop, asking_by_socket
         from advisor.service.waiting.feature import WaitingFeature

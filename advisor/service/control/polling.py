@@ -16,7 +16,6 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState, SiteState
-from advisor.service.cloud.launch_record import AskWhetherOpen, CloudRecord
 from advisor.service.cloud.money import reserved_free, reserved_in_force
 from advisor.service.cloud.pricing import AskPrices
 from advisor.service.exchange import snapshot as snapshots
@@ -36,6 +35,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Poll
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
+from advisor.service.state.cloud_record import AskWhetherOpen, CloudRecord
 from advisor.slurm.protocol import SlurmBackend
 
 _CONFIG_SECONDS: Final = 60.0

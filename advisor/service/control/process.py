@@ -16,7 +16,6 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache
-from advisor.files.state_file import StateFile
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.model.settings import Settings
 from advisor.service.cloud.interrupting import SpotParts
@@ -26,6 +25,7 @@ from advisor.service.hedge.place_helper import HelpedPlaceholders
 from advisor.service.running.clock import Clock
 from advisor.service.running.notify import Notifier
 from advisor.service.stability.outlook import PoolOrder
+from advisor.service.state.state_files import CLOSED_POOLS, PRICES
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
@@ -52,11 +52,11 @@ def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Con
     pool_order = PoolOrder()
     commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
     if settings.ec2.image_id:
-        breakers = UnavailablePools(StateFile(settings.paths.state / "pools.json"), Clock().wall)
+        breakers = UnavailablePools(CLOSED_POOLS.at(settings.paths.state), Clock().wall)
         journal = Journal(settings.paths.state / "launches.jsonl")
         fleet = Fleet(settings.ec2, settings.cluster.name, journal, breakers, order=pool_order)
         spot = SpotParts(Interruptions(settings.ec2, settings.cluster.name), RunningJobs(commands))
-        prices = PriceCache(settings.ec2, StateFile(settings.paths.state / "prices.json"), Clock().wall)
+        prices = PriceCache(settings.ec2, PRICES.at(settings.paths.state), Clock().wall)
     else:
         log.info("control.no_cloud", reason="ec2.image_id is empty")
     connections = Connections(

@@ -15,7 +15,6 @@ from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Capacity
 from advisor.model.settings import Settings
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.pricing import price_table
 from advisor.service.control.features import Connections, Features, Shared
 from advisor.service.control.metrics_page import LoopCollector, MetricsPage
@@ -30,6 +29,7 @@ from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopHealth, LoopRunner
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.running.notify import Notifier
+from advisor.service.state.cloud_record import CloudRecord
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +80,7 @@ class Control:
         self.store = HistoryStore(settings.paths.history_url, later=True)
         self.metrics = ControlMetrics()
         self.view = SharedView(self.clock, settings.submit.snapshot_max_age_seconds)
-        self.cloud = CloudRecord(settings.paths.state / "cloud.json", self.clock)
+        self.cloud = CloudRecord(settings.paths.state, self.clock)
         self.folder = HandoverFolder(settings.paths.state / HANDOVER_FOLDER)
         self._connections = connections
         self._notifier = notifier or Notifier(None)

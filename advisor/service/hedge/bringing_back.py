@@ -14,10 +14,10 @@ import structlog
 from advisor.model.settings import Settings
 from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.observation.advice_of_jobs import changes_home
-from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
 from advisor.service.observation.placeholders import was_changed
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
+from advisor.service.state.hedge_entries import HedgeRecord, Kept, Phase
 from advisor.slurm.protocol import PENDING, RUNNING, JobView, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)

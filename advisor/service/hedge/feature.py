@@ -7,18 +7,18 @@ from typing import Any
 
 from msgspec import structs
 
-from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.watching import AskSlowdown, watch_loop
-from advisor.service.observation.hedge_budget import HedgeBudget
-from advisor.service.observation.hedge_entries import Fate
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
+from advisor.service.state.hedge_budget import HedgeBudget
+from advisor.service.state.hedge_entries import Fate
+from advisor.service.state.state_files import HEDGE_BUDGET
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 
@@ -53,7 +53,7 @@ class HedgeFeature(Feature):
         self._places = places
         self._wake_poll = wake_poll
         self._is_counted = False
-        self.budget = HedgeBudget(settings, StateFile(settings.paths.state / "hedge_budget.json"))
+        self.budget = HedgeBudget(settings, HEDGE_BUDGET.at(settings.paths.state))
         self.watch = watch_loop(
             settings,
             slurm=slurm,

@@ -22,10 +22,10 @@ from advisor.service.hedge.awaited import Awaited
 from advisor.service.hedge.bringing_back import view_of
 from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.observation.advice_of_jobs import home_of, moved_by_us, own_features
-from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
 from advisor.service.observation.placeholders import placeholders_of, shape_kept, submitted_for
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
+from advisor.service.state.hedge_entries import HedgeRecord, Kept, Phase
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 
@@ -20,13 +19,13 @@ from advisor.service.hedge.place_keeper import PlaceKeeper
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
+from advisor.service.state.records import RequeuedSmallJobs
 from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
 
 AskDivider = Callable[[int], float]
 """Job id to the divider its class was decided with, seconds; NaN when nobody knows."""
-_MAX_REMEMBERED: Final = 100_000
 
 
 class SmallJobs:
@@ -42,7 +41,7 @@ class SmallJobs:
         Gives a job its age back.
     view : SharedView
         What the look loop saw.
-    state : StateFile
+    state : StateFile of RequeuedSmallJobs
         Which jobs have been requeued, and since when they had waited.
     divider : callable
         Divider of a job.
@@ -57,7 +56,7 @@ class SmallJobs:
         slurm: SlurmBackend,
         places: PlaceKeeper,
         view: SharedView,
-        state: StateFile,
+        state: StateFile[RequeuedSmallJobs],
         divider: AskDivider,
         clock: Clock,
     ) -> None:
@@ -69,7 +68,7 @@ class SmallJobs:
         self._ask_divider = divider
         self._clock = clock
         self._dividers: dict[int, float] = {}
-        self._requeued = _submissions_of(state.read())
+        self._requeued = state.read().requeued
         self._left: set[int] = set()
         self.requeued_jobs = 0
         self.left_jobs = 0
@@ -151,15 +150,4 @@ class SmallJobs:
         self._left &= present
 
     def _write(self) -> None:
-        self._state.write({"requeued": {str(job): time for job, time in self._requeued.items()}})
-
-
-def _submissions_of(content: dict[str, object]) -> dict[int, float]:
-    found = content.get("requeued")
-    if not isinstance(found, dict) or len(found) > _MAX_REMEMBERED:
-        return {}
-    return {
-        int(job): float(time)
-        for job, time in found.items()
-        if str(job).isdigit() and isinstance(time, int | float)
-    }
+        self._state.write(RequeuedSmallJobs(requeued=self._requeued))

@@ -20,7 +20,6 @@ import structlog
 
 from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.decide.hedge.stay_or_go import stays_at_slot, stays_past_stop
-from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.advice import HedgeKind
@@ -32,13 +31,14 @@ from advisor.service.hedge.placing import Placing, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.advice_of_jobs import moved_by_us
-from advisor.service.observation.hedge_budget import HedgeBudget
-from advisor.service.observation.hedge_entries import Fate, HedgeRecord, Kept, Phase
 from advisor.service.observation.placeholders import placeholders_of, was_changed
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
+from advisor.service.state.hedge_budget import HedgeBudget
+from advisor.service.state.hedge_entries import Fate, HedgeRecord, Kept, Phase
+from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -367,7 +367,7 @@ def watch_loop(
         slurm=slurm,
         places=places,
         view=view,
-        state=StateFile(settings.paths.state / "small_jobs.json"),
+        state=SMALL_JOBS.at(settings.paths.state),
         divider=divider,
         clock=clock,
     )
@@ -376,7 +376,7 @@ def watch_loop(
         slurm=slurm,
         places=places,
         view=view,
-        record=HedgeRecord(StateFile(settings.paths.state / "places.json")),
+        record=HedgeRecord(HEDGE_ENTRIES.at(settings.paths.state)),
         small_jobs=small_jobs,
         quantiles=quantiles,
         clock=clock,

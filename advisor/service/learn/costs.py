@@ -25,7 +25,7 @@ _LATEST_SECONDS: Final = 86_400.0  # after a restart: how long ago a job may hav
 
 
 class Meter(Protocol):
-    """What nodes have cost (:class:`advisor.service.cloud.budget.SpendingBudget`)."""
+    """What nodes have cost (:class:`advisor.service.state.budget.SpendingBudget`)."""
 
     def paid(self) -> list[PaidTime]:
         """Stretches of paid time that the history has not got."""

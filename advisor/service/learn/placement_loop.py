@@ -21,7 +21,6 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.proven_rows import earned_by_candidates
 from advisor.decide.submission.record import likely_earned
-from advisor.files.state_file import StateFile
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
@@ -47,9 +46,11 @@ from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.learn.placement_record import PlacementRecord
 from advisor.service.learn.queue_following import QueueStream
 from advisor.service.observation.accounting import SOURCE
-from advisor.service.observation.hedge_entries import AskFate
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.state.hedge_entries import AskFate
+from advisor.service.state.records import EarnedRecord
+from advisor.service.state.state_files import EARNED_RECORD
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -112,7 +113,7 @@ class PlacementLoop:
         self._record_jobs = record_jobs
         self._fates = fates
         self._ratios = ratios
-        self._file = StateFile(settings.paths.state / "placement.json")
+        self._file = EARNED_RECORD.at(settings.paths.state)
         self._hedges = HedgePrice(settings, models, unspent)
         self._record = PlacementRecord(settings.placement, self._file.read(), hedges=self._hedges)
         self._forests = RollingForests(self._options)
@@ -124,7 +125,7 @@ class PlacementLoop:
         self._position = self._following = 0
         self._known_jobs = self._ended_since = self._number = 0
         self._needs_base = False
-        self._kept: dict[str, Any] = {}
+        self._kept: EarnedRecord | None = None
         self._drifting_since = math.inf  # monotonic seconds
         self._stopping = threading.Event()
 
@@ -266,7 +267,7 @@ class PlacementLoop:
     def keep(self) -> None:
         """The record and the calibration outlive this process, and what the price of a hedge rests on."""
         self._hedges.save_now_and_then()
-        kept = self._record.as_plain()
+        kept = self._record.earned()
         if self._record.is_earned and kept != self._kept:
             self._file.write(kept)
             self._kept = kept

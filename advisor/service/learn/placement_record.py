@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -32,7 +32,8 @@ from advisor.predict.forecast.rolling import TARGETS
 from advisor.predict.forecast.submission_features import Submission
 from advisor.predict.knn.fitness import Target
 from advisor.service.learn.hedge_price import HedgePrice
-from advisor.service.observation.hedge_entries import Fate
+from advisor.service.state.hedge_entries import Fate
+from advisor.service.state.records import EarnedBand, EarnedRecord
 
 _MAX_OPEN: Final = 200_000
 _FEW_ENDS: Final = 1_000
@@ -68,8 +69,8 @@ class PlacementRecord:
     ----------
     settings : PlacementSettings
         Overheads, boot time, the rule's conditions.
-    kept : mapping, optional
-        :meth:`as_plain` of an earlier one; nothing is taken from one of other settings.
+    kept : EarnedRecord, optional
+        :meth:`earned` of a former process; nothing is taken from one of other settings.
     hedges : HedgePrice, optional
         Told of every job that is forecast, has ended or is gone.
     """
@@ -77,7 +78,7 @@ class PlacementRecord:
     def __init__(
         self,
         settings: PlacementSettings,
-        kept: Mapping[str, Any] | None = None,
+        kept: EarnedRecord | None = None,
         *,
         hedges: HedgePrice | None = None,
     ) -> None:
@@ -99,7 +100,7 @@ class PlacementRecord:
         """What the history's jobs were reckoned with when the record was earned."""
         self.is_earned = False
         """Whether it has more than what was seen since the start: the history, or an earlier record."""
-        if kept:
+        if kept is not None:
             self._take_up(kept)
 
     @property
@@ -232,44 +233,35 @@ class PlacementRecord:
             for keeper in (self._keeper, self._moved):
                 keeper.ended(outcome.job.job_id, saved, chance)
 
-    def as_plain(self) -> dict[str, Any]:
-        """What JSON can hold."""
-        return {
-            "settings": self._signature(),
-            "bands": _plain(self.record),
-            "moved": _plain(self._moved.record),
-            "boot_seconds": self.earned_boot_seconds,
-            "line": list(self.earned_line),
-            "calibration": {target: list(each.state) for target, each in self.calibrations.items()},
-        }
+    def earned(self) -> EarnedRecord:
+        """What outlives the process."""
+        return EarnedRecord(
+            settings=self._signature(),
+            bands=_plain(self.record),
+            moved=_plain(self._moved.record),
+            boot_seconds=self.earned_boot_seconds,
+            line=self.earned_line,
+            calibration={target: each.state for target, each in self.calibrations.items()},
+        )
 
-    def _take_up(self, kept: Mapping[str, Any]) -> None:
-        if kept.get("settings") != self._signature():
+    def _take_up(self, kept: EarnedRecord) -> None:
+        if kept.settings != self._signature():
             return  # another overhead, another boot time: the gains were other gains
-        try:
-            earned, moved = self._kept_record(kept), _bands(kept.get("moved", ()))
-            # earlier releases did not say
-            boot_seconds = float(kept.get("boot_seconds", self._settings.boot_seconds))
-            overhead, baseline = (float(one) for one in kept.get("line", self.earned_line))
-            calibrations = _calibrations(kept)
-        except (KeyError, TypeError, ValueError):
+        earned, calibrations = self._kept_record(kept), _calibrations(kept)
+        if earned is None or calibrations is None or len(earned.bands) != len(self.record.bands):
             return
-        sums = [
-            number
-            for band in (*earned.bands, *moved.bands)
-            for number in (band.saved_seconds, band.squared_seconds)
-        ]
-        is_sound = np.isfinite([*sums, boot_seconds, overhead, baseline]).all()
-        if len(earned.bands) == len(self.record.bands) and is_sound:
-            self.earn(earned, calibrations, boot_seconds, (overhead, baseline))
-            self._moved.add(moved)
+        # former releases did not say the boot time and the line
+        boot_seconds = self._settings.boot_seconds if kept.boot_seconds is None else kept.boot_seconds
+        self.earn(earned, calibrations, boot_seconds, kept.line or self.earned_line)
+        self._moved.add(_bands(kept.moved))
 
-    def _kept_record(self, kept: Mapping[str, Any]) -> TrackRecord:
-        if "bands" in kept:
-            return _bands(kept["bands"])
+    def _kept_record(self, kept: EarnedRecord) -> TrackRecord | None:
+        if kept.bands is not None:
+            return _bands(kept.bands)
         # before there were bands one sum was kept, of all likely enough jobs
-        names = ("saved_seconds", "absolute_seconds", "squared_seconds")
-        return record_of(_earned(*(kept[name] for name in names)), self._settings)
+        sums = (kept.saved_seconds, kept.absolute_seconds, kept.squared_seconds)
+        known = [each for each in sums if each is not None]
+        return record_of(_earned(*known), self._settings) if len(known) == len(sums) else None
 
     def _signature(self) -> list[float]:
         own = self._settings
@@ -339,25 +331,28 @@ class PlacementRecord:
             self.calibrations[target].learn(inside=holds(estimate.lower, truth, estimate.upper))
 
 
-def _calibrations(kept: Mapping[str, Any]) -> dict[Target, IntervalCalibration]:
-    """What was kept of the calibration; an earlier release's levels were of intervals cut in another way."""
-    if "calibration" not in kept:
+def _calibrations(kept: EarnedRecord) -> dict[Target, IntervalCalibration] | None:
+    """What was kept of the calibration; a former release's levels were of intervals cut in another way."""
+    if kept.calibration is None:
         return {target: IntervalCalibration() for target in TARGETS}
-    return {target: IntervalCalibration(kept["calibration"][target]) for target in TARGETS}
+    if not set(TARGETS) <= kept.calibration.keys():
+        return None
+    try:
+        return {target: IntervalCalibration(kept.calibration[target]) for target in TARGETS}
+    except ValueError:
+        return None
 
 
-def _plain(record: TrackRecord) -> list[list[float]]:
-    return [[band.saved_seconds, band.absolute_seconds, band.squared_seconds] for band in record.bands]
+def _plain(record: TrackRecord) -> list[EarnedBand]:
+    return [(band.saved_seconds, band.absolute_seconds, band.squared_seconds) for band in record.bands]
 
 
-def _bands(kept: Any) -> TrackRecord:
+def _bands(kept: Sequence[EarnedBand]) -> TrackRecord:
     return TrackRecord(bands=tuple(_earned(*band) for band in kept))
 
 
-def _earned(saved: Any, absolute: Any, squared: Any) -> Earned:
-    return Earned(
-        saved_seconds=float(saved), absolute_seconds=float(absolute), squared_seconds=float(squared)
-    )
+def _earned(saved: float, absolute: float, squared: float) -> Earned:
+    return Earned(saved_seconds=saved, absolute_seconds=absolute, squared_seconds=squared)
 
 
 def _said(advice: Advice) -> float | None:

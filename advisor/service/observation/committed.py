@@ -1,7 +1,7 @@
 """What moved jobs that still wait in the cloud's queue will take: no node was launched for them yet.
 
 The submit server forgets what it has committed when a look shows the job. Its money is promised when its node
-is launched (:mod:`advisor.service.cloud.budget`), which is later: in between it is counted here, or a
+is launched (:mod:`advisor.service.state.budget`), which is later: in between it is counted here, or a
 burst of submissions would be told each by itself that the day's money is enough. Pure.
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from advisor.model.job import PLACEHOLDER_COMMENT
-from advisor.service.observation.hedge_entries import Kept
+from advisor.service.state.hedge_entries import Kept
 from advisor.slurm.protocol import JobView, QueuedJob
 
 _ROUNDING_SECONDS: Final = 1.0

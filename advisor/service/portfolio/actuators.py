@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.settings import Settings
 from advisor.service.cloud.node_weights import NodeWeights
 from advisor.service.portfolio.held_nodes import ClosedNodes
 from advisor.service.portfolio.order import OrderedJobs
 from advisor.service.running.isolating import do_all
+from advisor.service.state.state_files import PORTFOLIO_WEIGHTS, SITE_FACTORS
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
 
@@ -38,11 +38,11 @@ class Means:
             ClosedNodes(steering, lease_seconds=ours.lease_seconds),
             OrderedJobs(
                 steering,
-                StateFile(folder / "portfolio_order.json"),
+                SITE_FACTORS.at(folder),
                 partition=settings.cluster.burst_partition,
                 most=_MAX_ORDERED_JOBS,
             ),
-            NodeWeights(slurm, StateFile(folder / "portfolio_weights.json")),
+            NodeWeights(slurm, PORTFOLIO_WEIGHTS.at(folder)),
         )
 
     def let_go(self, nodes: Callable[[], Sequence[Node]]) -> None:

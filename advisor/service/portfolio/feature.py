@@ -7,12 +7,12 @@ from typing import Any
 
 from advisor.history.store import HistoryStore
 from advisor.model.settings import Settings
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.portfolio.portfolio_loop import PortfolioLoop
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
 

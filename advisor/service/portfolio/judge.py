@@ -13,8 +13,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import structlog
@@ -33,6 +33,7 @@ from advisor.model.table import JobTable
 from advisor.service.portfolio.portfolio_view import nodes_of
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.state.records import JudgedPolicies, Verdict
 from advisor.simulate.portfolio.cluster import Cloud, Runtimes
 from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, RentingPolicy
 
@@ -47,35 +48,6 @@ _MAX_SECONDS: Final = 600.0
 _PRIOR_NODES: Final = 256
 """The paper's cloud: on a few nodes the synthetic workload would tell nothing but that they are too few."""
 _NICE: Final = 15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What came of judging.
-
-    Attributes
-    ----------
-    champion : str
-        The policy of the best score; another order of jobs needs the better days as well.
-    leader : float or None
-        Margin of the selection that would lead; None: the champion does.
-    scores : dict of str to float
-        Utility of each policy, prior included.
-    charged_seconds, slowdown_sum : float
-        What the champion made of the jobs: what money and waiting are weighed by.
-    jobs : int
-        Finished jobs it was judged by.
-    time : float
-        Epoch seconds.
-    """
-
-    champion: str
-    leader: float | None
-    scores: dict[str, float]
-    charged_seconds: float
-    slowdown_sum: float
-    jobs: int
-    time: float
 
 
 def policies_of(settings: Settings) -> tuple[RentingPolicy, ...]:
@@ -115,7 +87,7 @@ class PortfolioJudge:
         In force.
     store : HistoryStore
         What has ended.
-    state : StateFile
+    state : StateFile of JudgedPolicies
         Where prior and last verdict are kept.
     clock : Clock
         Time.
@@ -130,7 +102,7 @@ class PortfolioJudge:
         settings: Settings,
         *,
         store: HistoryStore,
-        state: StateFile,
+        state: StateFile[JudgedPolicies],
         clock: Clock,
         burst: Callable[[], tuple[int, int, float]],
     ) -> None:
@@ -142,9 +114,10 @@ class PortfolioJudge:
         self._stopping = threading.Event()
         kept = state.read()
         self._key = _key_of(settings)
-        is_ours = kept.get("key") == self._key
-        self.verdict = _verdict_in(kept.get("verdict")) if is_ours else None
-        self._prior = _prior_in(kept.get("prior"), len(policies_of(settings))) if is_ours else None
+        is_ours = kept.key == self._key
+        self.verdict = kept.verdict if is_ours else None
+        prior = np.array(kept.prior, np.float64)
+        self._prior = prior if is_ours and len(prior) == len(policies_of(settings)) else None
         self._is_done = False
         self._began = 0.0  # monotonic seconds
 
@@ -184,7 +157,7 @@ class PortfolioJudge:
         table = table_of(recent, processors_per_node=processors, widest=nodes)
         self.verdict = verdict = _judged(table, options, self._prior, self._tick, self._clock.wall())
         self._is_done = True
-        self._state.write({"key": self._key, "prior": self._prior.tolist(), "verdict": asdict(verdict)})
+        self._state.write(JudgedPolicies(key=self._key, prior=self._prior.tolist(), verdict=verdict))
         log.info("portfolio.judged", champion=verdict.champion, leader=verdict.leader, jobs=verdict.jobs)
 
     def _tick(self, *_: object) -> None:
@@ -265,27 +238,6 @@ def _key_of(settings: Settings) -> str:
     ours = settings.portfolio
     names = ",".join(policy.name for policy in policies_of(settings))
     return f"3 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.leader == 'auto'}"
-
-
-def _verdict_in(content: Any) -> Verdict | None:
-    """A verdict that was written down; None when it is not to be understood."""
-    try:
-        found = Verdict(**content)
-        numbers = [*found.scores.values(), found.charged_seconds, found.slowdown_sum, found.time]
-        is_known = found.champion in found.scores
-        if not is_known or not all(math.isfinite(number) for number in numbers):
-            return None
-    except (TypeError, AttributeError, ValueError):
-        return None
-    return found
-
-
-def _prior_in(content: Any, policies: int) -> Floats | None:
-    try:
-        prior = np.array(content, np.float64)
-    except (TypeError, ValueError):
-        return None
-    return prior if prior.shape == (policies, 4) and bool(np.isfinite(prior).all()) else None
 
 
 def _be_nice() -> None:

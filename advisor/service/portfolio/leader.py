@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import structlog
+from msgspec import structs
 
 from advisor.decide.portfolio.portfolio import Budget, Worth
 from advisor.decide.portfolio.portfolio_choice import AdaptivePeriod, Chooser
@@ -16,8 +17,9 @@ from advisor.decide.portfolio.portfolio_lead import HYSTERESIS
 from advisor.decide.portfolio.portfolio_options import Options
 from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
-from advisor.service.portfolio.judge import Verdict, policies_of
+from advisor.service.portfolio.judge import policies_of
 from advisor.service.portfolio.portfolio_view import BurstView
+from advisor.service.state.records import PortfolioState, Verdict
 from advisor.simulate.portfolio.moment import policy_named
 from advisor.simulate.portfolio.policies import RELEASE_WORDS, Release, RentingPolicy
 from advisor.simulate.portfolio.state import Rules
@@ -46,15 +48,13 @@ class LeaderChoice:
     ----------
     settings : Settings
         In force.
-    kept : mapping
-        What `as_plain` said before a restart; empty for a fresh start.
+    kept : PortfolioState
+        What a former process remembered.
     monotonic : callable
         Seconds, for the budget.
     """
 
-    def __init__(
-        self, settings: Settings, kept: Mapping[str, Any], *, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, settings: Settings, kept: PortfolioState, *, monotonic: Callable[[], float]) -> None:
         self._settings = settings.portfolio
         self._policies = policies_of(settings)
         self._places = {policy.name: at for at, policy in enumerate(self._policies)}
@@ -62,12 +62,12 @@ class LeaderChoice:
         self._options = Options()
         self._chooser: Chooser | None = None
         self._rules: Rules | None = None
-        self._memory: Mapping[str, Any] = kept
+        self._memory: Mapping[str, Any] = structs.asdict(kept)
         self._period = self._new_period()
         self._next_choice = -np.inf
         self._members: frozenset[tuple[int, int]] = frozenset()
         self._losses: dict[str, float] = {}
-        self.in_force: InForce | None = _in_force(kept.get("in_force"))
+        self.in_force: InForce | None = _in_force(kept.in_force)
         self.chosen: Counter[str] = Counter()
         self.changes = 0
         self.choice_ms = 0.0
@@ -166,11 +166,12 @@ class LeaderChoice:
         least = self._settings.period_seconds
         return AdaptivePeriod(min_seconds=least, max_seconds=_MAX_PERIODS * least)
 
-    def as_plain(self) -> dict[str, Any]:
+    def state(self, *, acts: bool) -> PortfolioState:
         """What is remembered of past choices, to be written down."""
-        plain = self._chooser.as_plain() if self._chooser is not None else dict(self._memory)
+        plain = self._chooser.as_plain() if self._chooser is not None else self._memory
         now = self.in_force
-        return plain | {"in_force": [now.policy.name, now.since, now.why] if now is not None else None}
+        in_force = (now.policy.name, now.since, now.why) if now is not None else None
+        return PortfolioState(**{**plain, "acts": acts, "in_force": in_force})
 
     def report(self, verdict: Verdict | None) -> dict[str, Any]:
         """What `advisor status` shows."""
@@ -208,15 +209,15 @@ def _members(sight: BurstView) -> Iterator[tuple[int, int]]:
         yield job_id, counts[job_id]
 
 
-def _in_force(content: Any) -> InForce | None:
-    """Who was in charge before a restart."""
-    match content:
-        case [str() as name, int() | float() as since, str() as why]:
-            try:
-                return InForce(policy=policy_named(name), since=float(since), why=why)
-            except BadInput:
-                return None
-    return None
+def _in_force(kept: tuple[str, float, str] | None) -> InForce | None:
+    """The policy that led before a restart; None where this release does not know it."""
+    if kept is None:
+        return None
+    name, since, why = kept
+    try:
+        return InForce(policy=policy_named(name), since=since, why=why)
+    except BadInput:
+        return None
 
 
 def _why_champion(verdict: Verdict) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from advisor.decide.portfolio.job_order import raising_factors
 from advisor.files.state_file import StateFile
 from advisor.service.running.isolating import for_each
+from advisor.service.state.records import SiteFactors
 from advisor.slurm.steering import BurstSteering, Priority
 
 log = structlog.get_logger(__name__)
@@ -48,7 +49,7 @@ class OrderedJobs:
     ----------
     steering : BurstSteering
         Told.
-    state : StateFile
+    state : StateFile of SiteFactors
         Where claims are kept.
     partition : str
         Where they wait.
@@ -56,12 +57,17 @@ class OrderedJobs:
         So many jobs are ordered; those behind keep Slurm's order.
     """
 
-    def __init__(self, steering: BurstSteering, state: StateFile, *, partition: str, most: int) -> None:
+    def __init__(
+        self, steering: BurstSteering, state: StateFile[SiteFactors], *, partition: str, most: int
+    ) -> None:
         self._steering = steering
         self._partition = partition
         self._state = state
         self._most = most
-        self._claims = dict(_claims(state.read().get("claims")))
+        self._claims = {
+            job_id: Claim(before, tuple(possible))
+            for job_id, (before, *possible) in state.read().claims.items()
+        }
         self._left_alone: set[int] = set()
 
     def __len__(self) -> int:
@@ -183,15 +189,5 @@ class OrderedJobs:
         self._steering.set_site_factor(job_ids, value)
 
     def _save(self) -> None:
-        self._state.write(
-            {"claims": {str(job_id): [c.before, *c.possible] for job_id, c in self._claims.items()}}
-        )
-
-
-def _claims(content: Any) -> Mapping[int, Claim]:
-    found = {}
-    for job_id, pair in content.items() if isinstance(content, dict) else ():
-        match pair:
-            case [int() as before, *possible] if str(job_id).isdigit():
-                found[int(job_id)] = Claim(before, tuple(p for p in possible if isinstance(p, int)))
-    return found
+        claims = {job_id: [claim.before, *claim.possible] for job_id, claim in self._claims.items()}
+        self._state.write(SiteFactors(claims=claims))

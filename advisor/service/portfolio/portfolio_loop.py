@@ -13,13 +13,11 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.files.state_file import StateFile
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.portfolio.actuators import UNDO, Means
@@ -38,6 +36,9 @@ from advisor.service.portfolio.portfolio_view import (
 )
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.records import PortfolioState
+from advisor.service.state.state_files import PORTFOLIO, VERDICT
 from advisor.simulate.portfolio.moment import Moment, moment_of
 from advisor.simulate.portfolio.policies import Release
 from advisor.simulate.portfolio.state import PREDICTED, Rules
@@ -91,7 +92,7 @@ class PortfolioLoop:
         self._store = store
         self._cloud = cloud
         self._clock = clock
-        self._memory = StateFile(settings.paths.state / "portfolio.json")
+        self._memory = PORTFOLIO.at(settings.paths.state)
         kept = self._memory.read()
         self.in_charge = LeaderChoice(settings, kept, monotonic=clock.monotonic)
         self._means = Means.of(settings, slurm=slurm, steering=steering)
@@ -106,7 +107,7 @@ class PortfolioLoop:
         self.judge = PortfolioJudge(
             settings,
             store=store,
-            state=StateFile(settings.paths.state / "portfolio_verdict.json"),
+            state=VERDICT.at(settings.paths.state),
             clock=clock,
             burst=self._burst,
         )
@@ -119,8 +120,8 @@ class PortfolioLoop:
         self._has_decided = False
         self._weighed_at = -math.inf  # epoch seconds
         self._patience = Patience(self._ours.period_seconds)
-        self._is_undone = not kept.get("acts")
-        self._remembered: dict[str, Any] = {}
+        self._is_undone = not kept.acts
+        self._remembered: PortfolioState | None = None
         self._report: Mapping[str, Any] = {}
 
     @property
@@ -364,7 +365,7 @@ class PortfolioLoop:
         self._report = self._reported()
 
     def _write_down(self, *, acts: bool) -> None:
-        plain = {**self.in_charge.as_plain(), "acts": acts}
+        plain = self.in_charge.state(acts=acts)
         if plain != self._remembered:
             self._memory.write(plain)
             self._remembered = plain

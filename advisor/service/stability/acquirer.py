@@ -22,13 +22,14 @@ from advisor.decide.submission.capacity import is_never_spot
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.budget import SpendingBudget
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node, processors_on_a_node
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge, hazard_of
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.records import AcquirerState
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -75,7 +76,7 @@ class AcquireLoop:
         Nodes and jobs.
     budget : SpendingBudget
         Nothing is asked for once the day's money is gone.
-    state : StateFile
+    state : StateFile of AcquirerState
         When it was planned last, and what was asked for.
     clock : Clock
         Time.
@@ -100,7 +101,7 @@ class AcquireLoop:
         slurm: SlurmBackend,
         view: SharedView,
         budget: SpendingBudget,
-        state: StateFile,
+        state: StateFile[AcquirerState],
         clock: Clock,
         closed: Callable[[], Collection[str]] = tuple,
         protected: Callable[[], str] = str,
@@ -116,14 +117,9 @@ class AcquireLoop:
         self._closed = closed
         self._protected = protected
         content = state.read()
-        planned = content.get("planned")
-        self._planned = float(planned) if isinstance(planned, int | float) else None
-        target = content.get("target")
-        self._target = target if isinstance(target, int) and target >= 0 else None
-        self._asked = _times(content.get("asked"))
-        self._not_before = _times(content.get("not_before"))  # nodes that did not come up
-        misses = content.get("misses")
-        self._misses = misses if isinstance(misses, int) and misses > 0 else 0  # since one came up
+        self._planned, self._target, self._asked = content.planned, content.target, content.asked
+        self._not_before = content.not_before  # nodes that did not come up
+        self._misses = content.misses  # since one came up
         self._heard: set[str] = set()  # asked for, and seen to boot
         self._victims: list[tuple[str, str]] = []  # node, instance; worst first
         self._busy_sum = self._samples = 0.0
@@ -347,13 +343,13 @@ class AcquireLoop:
 
     def _save(self) -> None:
         self._state.keep(
-            {
-                "planned": self._planned,
-                "target": self._target,
-                "asked": self._asked,
-                "not_before": self._not_before,
-                "misses": self._misses,
-            },
+            AcquirerState(
+                planned=self._planned,
+                target=self._target,
+                asked=self._asked,
+                not_before=self._not_before,
+                misses=self._misses,
+            ),
             "acquirer.not_saved",
         )
 
@@ -363,11 +359,3 @@ def _rate(item: NodeOutlook, fresh: float) -> float:
     if not item.instance_id:
         return 0.0  # not known yet for what it is
     return _DEAR if item.pool is None else hazard_of(item.survives) / fresh
-
-
-def _times(content: object) -> dict[str, float]:
-    return {
-        str(name): float(time)
-        for name, time in (content.items() if isinstance(content, dict) else ())
-        if isinstance(time, int | float)
-    }

@@ -7,7 +7,6 @@ credentials have expired or the cloud has been taken out of the settings (design
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
@@ -19,9 +18,9 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import Step
 from advisor.service.stability.steering import AskWishes, JobSteering
+from advisor.service.state.records import MarkedNodes
+from advisor.service.state.state_files import MARKED_NODES, NODE_WEIGHTS, STEERED_JOBS
 from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
-
-_CHANGED: Final = "features"
 
 
 class NodeMarks:
@@ -31,18 +30,17 @@ class NodeMarks:
     ----------
     slurm : SlurmBackend
         Told.
-    state : StateFile
+    state : StateFile of MarkedNodes
         Which features are not on all the nodes that slurm.conf gives them to.
     feature : str
         The steady feature; empty: none.
     """
 
-    def __init__(self, slurm: SlurmBackend, state: StateFile, feature: str) -> None:
+    def __init__(self, slurm: SlurmBackend, state: StateFile[MarkedNodes], feature: str) -> None:
         self._slurm = slurm
         self._state = state
         self._feature = feature
-        changed = state.read().get(_CHANGED)
-        self._changed = {str(word) for word in (changed if isinstance(changed, list) else ()) if word}
+        self._changed = set(state.read().features)
 
     @property
     def are_changed(self) -> bool:
@@ -96,7 +94,7 @@ class NodeMarks:
             self._slurm.update_node(group, features=features)
 
     def _save(self) -> None:
-        self._state.keep({_CHANGED: sorted(self._changed)}, "marks.not_saved")
+        self._state.keep(MarkedNodes(features=sorted(self._changed)), "marks.not_saved")
 
 
 class StabilityMeans:
@@ -122,12 +120,12 @@ class StabilityMeans:
         self._settings = settings
         self._view = view
         state, matching = settings.paths.state, settings.matching
-        self.weights = NodeWeights(slurm, StateFile(state / "node_weights.json"))
-        self.marks = NodeMarks(slurm, StateFile(state / "marks.json"), matching.long_lived_feature)
+        self.weights = NodeWeights(slurm, NODE_WEIGHTS.at(state))
+        self.marks = NodeMarks(slurm, MARKED_NODES.at(state), matching.long_lived_feature)
         self.steering = JobSteering(
             slurm=slurm,
             jobs=jobs,
-            state=StateFile(state / "steering.json"),
+            state=STEERED_JOBS.at(state),
             clock=clock,
             feature=matching.long_lived_feature,
             longest_delay_seconds=matching.max_delay_seconds,

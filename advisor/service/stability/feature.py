@@ -7,22 +7,22 @@ from typing import Any
 
 import structlog
 
-from advisor.files.state_file import StateFile
 from advisor.model.cluster import Node
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.service.cloud.feature import CloudFeature
 from advisor.service.cloud.interrupting import SpotParts
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges
 from advisor.service.running.loops import LoopRunner
 from advisor.service.stability.acquirer import REASON, AcquireLoop
 from advisor.service.stability.actuators import TakeBackLoop
-from advisor.service.stability.life_record import LifeRecord
 from advisor.service.stability.match_loop import MatchLoop
 from advisor.service.stability.outlook import PoolOrder, StabilityKnowledge
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.life_record import LifeRecord
+from advisor.service.state.state_files import ACQUIRER, LIVES
 from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ class StabilityFeature(Feature):
         state = settings.paths.state
         knowledge = StabilityKnowledge(
             settings,
-            record=LifeRecord(StateFile(state / "lives.json")),
+            record=LifeRecord(LIVES.at(state)),
             said=cloud.interruptions,
             instances=cloud.listed,
             clock=clock,
@@ -77,7 +77,7 @@ class StabilityFeature(Feature):
             self.acquire = AcquireLoop(
                 settings,
                 budget=record.budget,
-                state=StateFile(state / "acquirer.json"),
+                state=ACQUIRER.at(state),
                 closed=closed_pools,
                 protected=lambda: record.protected,
                 **shared,

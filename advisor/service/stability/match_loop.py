@@ -17,7 +17,6 @@ from advisor.decide.matching.tiers import Tier, weight_offset
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
-from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.cloud.node_weights import MAX_ADDED
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import active_features, burst_nodes
@@ -28,6 +27,7 @@ from advisor.service.stability.actuators import StabilityMeans
 from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge
 from advisor.service.stability.stability_view import Waiting, chosen_nodes, waiting_jobs
 from advisor.service.stability.steering import AskWishes
+from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
 _MAX_HELD: Final = 16  # jobs looked at one by one

@@ -18,10 +18,10 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.settings import Settings
 from advisor.predict.survival.pool_survival import PoolSurvival, pool_survival
-from advisor.service.cloud.interruption_record import InterruptionRecord
 from advisor.service.observation.site_view import burst_nodes
 from advisor.service.running.clock import Clock
-from advisor.service.stability.life_record import LifeRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.life_record import LifeRecord
 from advisor.slurm.protocol import SlurmSnapshot
 
 _REFIT_SECONDS: Final = 300.0

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -20,6 +19,7 @@ from advisor.model.errors import RetryLater
 from advisor.service.observation.advice_of_jobs import CAPACITY_FEATURES
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all, for_each
+from advisor.service.state.records import HeldJob, SteeredJobs
 from advisor.slurm.node_sets import fold
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.running_jobs import NodeConstraints
@@ -71,14 +71,6 @@ def _words(expression: str) -> tuple[str, ...] | None:
     return tuple(expression.split("&")) if _PLAIN.fullmatch(expression) else None
 
 
-@dataclass(slots=True)
-class _Hold:
-    since: float
-    own: str  # what the job refused by itself
-    given: str = ""  # what it refuses now
-    is_over: bool = False
-
-
 class JobSteering:
     """Changes waiting jobs, and takes back what it changed. Used by one thread.
 
@@ -88,7 +80,7 @@ class JobSteering:
         Told.
     jobs : AskWishes
         What a job wishes already.
-    state : StateFile
+    state : StateFile of SteeredJobs
         Which jobs have a wish of ours, for the next process.
     clock : Clock
         Time.
@@ -108,7 +100,7 @@ class JobSteering:
         *,
         slurm: SlurmBackend,
         jobs: AskWishes,
-        state: StateFile,
+        state: StateFile[SteeredJobs],
         clock: Clock,
         feature: str,
         longest_delay_seconds: float,
@@ -120,13 +112,9 @@ class JobSteering:
         self._feature = feature
         self._longest = longest_delay_seconds
         content = state.read()
-        preferring = content.get("preferring")
-        self._preferring = {
-            int(job) for job in (preferring if isinstance(preferring, list) else ()) if _is_id(job)
-        }
-        giving = content.get("giving")  # written down, but perhaps not told
-        self._giving = {int(job) for job in (giving if isinstance(giving, list) else ()) if _is_id(job)}
-        self._holds = {int(job): hold for job, hold in _holds_of(content.get("holds"))}
+        self._preferring = set(content.preferring)
+        self._giving = set(content.giving)  # written down, but slurmctld may not have taken it
+        self._holds = content.holds
         self._told: dict[int, str] = {}  # what a job refuses, as slurmctld took it from this process
         self._waiting: frozenset[int] | None = None  # None: not known yet
         self._not_ours: set[int] = set()  # jobs with a preference of their users' own
@@ -262,7 +250,7 @@ class JobSteering:
         def prepare(job_id: int) -> None:
             hold = self._holds.get(job_id)
             if hold is None:
-                hold = _Hold(self._clock.wall(), self._jobs.node_constraints(job_id).excluded)
+                hold = HeldJob(self._clock.wall(), self._jobs.node_constraints(job_id).excluded)
                 self._holds[job_id] = hold
                 self.held_off += 1
             hold.given = ",".join(filter(None, (hold.own, expression)))
@@ -317,24 +305,9 @@ class JobSteering:
         self._let_them_go(self._given())
 
     def _save(self) -> None:
-        content: dict[str, Any] = {
-            "preferring": sorted(self._preferring)[-_MAX_REMEMBERED:],
-            "giving": sorted(self._giving),
-            "holds": {str(job): asdict(hold) for job, hold in self._holds.items()},
-        }
+        content = SteeredJobs(
+            preferring=sorted(self._preferring)[-_MAX_REMEMBERED:],
+            giving=sorted(self._giving),
+            holds=self._holds,
+        )
         self._state.keep(content, "steering.not_saved")
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _holds_of(content: object) -> list[tuple[int, _Hold]]:
-    found = []
-    for job, entry in content.items() if isinstance(content, dict) else ():
-        if not (isinstance(entry, dict) and str(job).isascii() and str(job).isdigit()):
-            continue
-        since, own, given = entry.get("since"), entry.get("own"), entry.get("given")
-        if isinstance(since, int | float) and isinstance(own, str) and isinstance(given, str):
-            found.append((int(job), _Hold(float(since), own, given, entry.get("is_over") is True)))
-    return found

@@ -29,6 +29,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
+from advisor.service.state.records import Move, MovesUnderWay
 from advisor.service.waiting.candidates import as_asked, may_be_asked, user_words
 from advisor.slurm.protocol import QueuedJob, SlurmBackend, SlurmSnapshot
 
@@ -64,7 +65,7 @@ class AskingAgainLoop:
         What a job was told, with its submission as the hook saw it.
     again : callable
         Asks about a job.
-    state : StateFile
+    state : StateFile of MovesUnderWay
         Moves under way.
     clock : Clock
         Time.
@@ -84,7 +85,7 @@ class AskingAgainLoop:
         view: SharedView,
         advice: AskAdvice,
         again: AskAgain,
-        state: StateFile,
+        state: StateFile[MovesUnderWay],
         clock: Clock,
         paid_nodes: Callable[[], int] = lambda: 0,
         prefers: Callable[[int], str] = lambda _job_id: "",
@@ -98,7 +99,7 @@ class AskingAgainLoop:
         self._clock = clock
         self._paid_nodes = paid_nodes
         self._prefers = prefers
-        self._moving = _intents(state.read())
+        self._moving = state.read().moving
         self._submitted: dict[str, Job] = {}  # by advice
         self._asked: dict[int, float] = {}  # monotonic seconds
         self._waiting = (
@@ -151,14 +152,14 @@ class AskingAgainLoop:
         seen = {queued.job.job_id: queued for queued in snapshot.jobs}
         left: list[int] = []
         for job_id, intent in list(self._moving.items()):
-            if snapshot.time <= intent["time"]:
+            if snapshot.time <= intent.time:
                 continue  # the look is from before
             queued = seen.get(job_id)
             if queued is not None and self._settings.cluster.burst_partition in queued.partitions:
                 self.counts["moved"] += 1
-                log.info("waiting.moved", job=job_id, advice=intent["advice_id"])
+                log.info("waiting.moved", job=job_id, advice=intent.advice_id)
                 self._drop(job_id)
-            elif queued is None or self._clock.wall() - intent["time"] > _INTENT_SECONDS:
+            elif queued is None or self._clock.wall() - intent.time > _INTENT_SECONDS:
                 self._give_up(job_id, "it is gone" if queued is None else "it could not be done in time")
             else:
                 left.append(job_id)
@@ -256,13 +257,13 @@ class AskingAgainLoop:
             self.counts["given_up"] += 1
             log.info("waiting.not_moved", job=job_id, why="its user prefers other nodes")
             return False
-        self._moving[job_id] = {
-            "advice_id": reply.id,
-            "was": list(queued.partitions),
-            "words": user_words(queued.job),
-            "changes": changes,
-            "time": self._clock.wall(),
-        }
+        self._moving[job_id] = Move(
+            advice_id=reply.id,
+            was=list(queued.partitions),
+            words=user_words(queued.job),
+            changes=changes,
+            time=self._clock.wall(),
+        )
         try:
             self._write()
         except OSError:
@@ -312,12 +313,12 @@ class AskingAgainLoop:
             intent, queued = self._moving[job_id], seen.get(job_id)
             if queued is None or may_be_asked(queued, self._settings) is None:
                 self._give_up(job_id, "it has started, is held, or is gone")
-            elif list(queued.partitions) != intent["was"]:
+            elif list(queued.partitions) != intent.was:
                 self._give_up(job_id, "somebody moved it")
-            elif user_words(queued.job) != intent["words"]:
+            elif user_words(queued.job) != intent.words:
                 self._give_up(job_id, "somebody changed it: it is asked anew")
             else:
-                self._slurm.update_job([job_id], intent["changes"])
+                self._slurm.update_job([job_id], intent.changes)
 
         for_each(job_ids, move)
 
@@ -331,7 +332,7 @@ class AskingAgainLoop:
         self._write()
 
     def _write(self) -> None:
-        self._state.write({"moving": {str(job_id): intent for job_id, intent in self._moving.items()}})
+        self._state.write(MovesUnderWay(moving=self._moving))
 
 
 def asking_by_socket(settings: Settings) -> AskAgain:
@@ -342,20 +343,3 @@ def asking_by_socket(settings: Settings) -> AskAgain:
             return client.again(job)
 
     return ask
-
-
-def _intents(content: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Read moves under way back; what makes no sense is left out."""
-    moving = content.get("moving")
-    found: dict[int, dict[str, Any]] = {}
-    for job_id, intent in moving.items() if isinstance(moving, dict) else ():
-        match intent:
-            case {
-                "advice_id": str(),
-                "was": [*names],
-                "words": str(),
-                "changes": {"partition": str(), **rest},
-                "time": int() | float(),
-            } if str(job_id).isdigit() and all(isinstance(each, str) for each in (*names, *rest.values())):
-                found[int(job_id)] = dict(intent)
-    return found

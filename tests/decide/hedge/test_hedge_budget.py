@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import pytest
@@ -85,12 +84,8 @@ def test_what_is_written_down_is_taken_up_again() -> None:
     budget, again = Budget(100.0), Budget(100.0)
     assert budget.reserve("a", 50.0)
     budget.use("a", 20.0)
-    plain = budget.as_plain()
-    again.take_up(plain["spent"], plain["hedges"])  # type: ignore[arg-type]
+    again.take_up(budget.spent, budget.hedges())
     assert (again.left, again.spent, again.reserved("a")) == (budget.left, 20.0, 50.0)
-    for spent, hedges in ((math.nan, {}), (-1.0, {}), (0.0, {"a": [1.0]}), (0.0, {"a": ["x", 1.0]})):
-        with pytest.raises((ValueError, TypeError)):
-            Budget(1.0).take_up(spent, hedges)  # type: ignore[arg-type]
 
 
 def test_periods_are_utcs_calendar() -> None:

@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
 from advisor.papers.waiting.spot_life import MIN_TAKEN, lives_of, mean_life_seconds
 from advisor.predict.survival.pool_survival import Life
+from advisor.service.state.records import EndedLife, Lives
+from advisor.service.state.state_files import LIVES
 
 
 def lives(count: int, *, mean: float, kept_for: float, seed: int = 1) -> list[Life]:
@@ -56,8 +57,10 @@ def test_a_plan_takes_the_sites_own_where_it_is_known(config: Path, tmp_path: Pa
     assert lives_of(settings) == []
     found = plan(config)
     assert (found["spot_mean_hours"], found["spot_mean_from"]) == (24.0, "default")
-    ended = [["p", life.start, life.end, life.was_taken] for life in lives(200, mean=3600.0, kept_for=1e9)]
-    StateFile(tmp_path / "lives.json").write({"open": {}, "ended": ended, "over": []})
+    ended = [
+        EndedLife("p", life.start, life.end, life.was_taken) for life in lives(200, mean=3600.0, kept_for=1e9)
+    ]
+    LIVES.at(tmp_path).write(Lives(ended=ended))
     known = mean_life_seconds(lives_of(settings))
     assert known == pytest.approx(3600.0, rel=0.2)
     found = plan(config)

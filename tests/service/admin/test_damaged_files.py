@@ -11,8 +11,8 @@ from advisor.config.loading import Origin
 from advisor.model.settings import PathSettings, Settings
 from advisor.service.admin.doctor import Diagnosis, Level, examine_service
 from advisor.service.admin.status_report import status_report
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.exchange import status_file
+from advisor.service.state.cloud_record import CloudRecord
 from tests.service.doubles import Hands
 
 NOW = 1_800_000_000.0
@@ -79,7 +79,7 @@ def test_d3_d5_the_status_says_what_is_damaged(tmp_path: Path) -> None:
 
 def test_d5_a_damaged_record_of_boots_lets_one_fail(tmp_path: Path) -> None:
     (tmp_path / "cloud.json").write_text("half a {")
-    record = CloudRecord(tmp_path / "cloud.json", Hands().clock)
+    record = CloudRecord(tmp_path, Hands().clock)
     assert (tmp_path / "cloud.json.bad").exists()
     assert record.protected == ""
     record.boot_failed(1)

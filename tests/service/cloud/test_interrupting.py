@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
-from advisor.files.state_file import StateFile
 from advisor.model import Capacity, Mode, Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.service.cloud.interrupting import InterruptionLoop
-from advisor.service.cloud.interruption_record import InterruptionRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.running_jobs import JobEnd
 from tests.service.cloud.test_loops import comment
@@ -104,8 +104,8 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
-        self.record = InterruptionRecord(StateFile(self.path / "interruptions.json"))
-        self.cloud = CloudRecord(self.path / "cloud.json", self.hands.clock)
+        self.record = InterruptionRecord(INTERRUPTIONS.at(self.path))
+        self.cloud = CloudRecord(self.path, self.hands.clock)
         parts: dict[str, Any] = {
             "fleet": self.fleet,
             "slurm": self.slurm,
@@ -434,6 +434,6 @@ def test_what_concerns_nobody_any_more_is_forgotten(rig: Rig) -> None:
 def test_a_damaged_record_is_an_empty_one(tmp_path: Path, text: str) -> None:
     path = tmp_path / "interruptions.json"
     path.write_text(text)
-    record = InterruptionRecord(StateFile(path))
+    record = InterruptionRecord(INTERRUPTIONS.at(tmp_path))
     assert record.interruptions_of(7) == 0
     assert record.to_place() == frozenset()

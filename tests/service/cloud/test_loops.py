@@ -15,11 +15,11 @@ from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Quest
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import QueuedJob
 from tests.service.doubles import (
     POOL,
@@ -51,7 +51,7 @@ class Rig:
             cluster=ClusterSettings(default_mode=Mode.ACT),
             ec2=Ec2Settings(spot_usd_per_hour=1.0, on_demand_usd_per_hour=2.0),
         )
-        self.cloud = CloudRecord(folder / "cloud.json", self.hands.clock)
+        self.cloud = CloudRecord(folder, self.hands.clock)
         self.view = SharedView(self.hands.clock, 60.0)
         self.path = folder / "handover"
         self.folder = HandoverFolder(self.path)
@@ -532,9 +532,9 @@ def test_day_one_10_an_instance_that_is_nobodys_costs_all_the_same(rig: Rig) -> 
 def test_the_record_survives_a_restart_and_a_damaged_file(rig: Rig, tmp_path: Path) -> None:
     for seconds in (10.0, 20.0, 30.0):
         rig.cloud.booted(seconds)
-    again = CloudRecord(tmp_path / "cloud.json", rig.hands.clock)
+    again = CloudRecord(tmp_path, rig.hands.clock)
     assert again.boot_seconds == 30.0
     infinite = '{"boots": {}, "failures_in_a_row": Infinity, "boots_seen": 1, "failures_seen": 1}'
     for content in ('{"boots": {"p": [1, "x"', infinite, "[]"):
         (tmp_path / "cloud.json").write_text(content)
-        assert CloudRecord(tmp_path / "cloud.json", rig.hands.clock).boot_seconds is None
+        assert CloudRecord(tmp_path, rig.hands.clock).boot_seconds is None

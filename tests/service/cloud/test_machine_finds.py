@@ -17,12 +17,12 @@ from advisor.ec2.listing import described
 from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.cluster import NodePower
 from advisor.model.errors import AdvisorError
-from advisor.service.cloud.budget import SpendingBudget
-from advisor.service.cloud.budget_records import BudgetFile, Kept
 from advisor.service.cloud.capping import Caps
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.running.isolating import for_each
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.budget_records import BudgetFile, BudgetRecord
 from tests.service.cloud import test_machine
 from tests.service.cloud.test_machine import options
 from tests.service.cloud_stories import (
@@ -132,11 +132,11 @@ def promises_are_not_on_the_disk(patch: Patch) -> None:
 def a_damaged_budget_is_a_new_day(patch: Patch) -> None:
     read = BudgetFile.read
 
-    def forgets(self: BudgetFile) -> Kept | None:
+    def forgets(self: BudgetFile) -> BudgetRecord | None:
         try:
             self._state.load()
         except AdvisorError:
-            return Kept()
+            return BudgetRecord.empty()
         kept = read(self)
         self.doubt = ""
         return kept

@@ -13,6 +13,8 @@ from advisor.files.state_file import StateFile
 from advisor.model import Node
 from advisor.model.errors import RetryLater
 from advisor.service.cloud.node_weights import NodeWeights
+from advisor.service.state.records import OwnWeights
+from advisor.service.state.state_files import NODE_WEIGHTS
 from tests.service.doubles import FakeSlurm, make_node
 
 
@@ -36,11 +38,11 @@ class Weighing(FakeSlurm):
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> StateFile:
-    return StateFile(tmp_path / "weights.json")
+def file(tmp_path: Path) -> StateFile[OwnWeights]:
+    return NODE_WEIGHTS.at(tmp_path)
 
 
-def test_added_to_what_slurm_conf_says_and_taken_back(file: StateFile) -> None:
+def test_added_to_what_slurm_conf_says_and_taken_back(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing(burst1=100, burst2=100, burst3=500, onprem1=1)
     weights = NodeWeights(slurm, file)
     weights.apply(slurm.nodes, {"burst1": 3, "burst2": 3, "burst3": 10})
@@ -57,7 +59,7 @@ def test_added_to_what_slurm_conf_says_and_taken_back(file: StateFile) -> None:
     assert again.count == 0
 
 
-def test_a_reconfigure_and_an_admins_own_weight_are_the_sites(file: StateFile) -> None:
+def test_a_reconfigure_and_an_admins_own_weight_are_the_sites(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing(burst1=100)
     weights = NodeWeights(slurm, file)
     weights.apply(slurm.nodes, {"burst1": 7})
@@ -71,7 +73,7 @@ def test_a_reconfigure_and_an_admins_own_weight_are_the_sites(file: StateFile) -
     assert slurm.weights["burst1"] == 40
 
 
-def test_what_slurmctld_refused_is_tried_again(file: StateFile) -> None:
+def test_what_slurmctld_refused_is_tried_again(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing(burst1=100)
     weights = NodeWeights(slurm, file)
     slurm.refuses = True
@@ -82,7 +84,7 @@ def test_what_slurmctld_refused_is_tried_again(file: StateFile) -> None:
     assert slurm.weights["burst1"] == 107
 
 
-def test_where_slurm_shows_no_weight_nothing_is_done(file: StateFile) -> None:
+def test_where_slurm_shows_no_weight_nothing_is_done(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing()
     NodeWeights(slurm, file).apply([make_node("burst1")], {"burst1": 7})
     assert slurm.told == []
@@ -92,7 +94,7 @@ def test_where_slurm_shows_no_weight_nothing_is_done(file: StateFile) -> None:
 @settings(deadline=None, max_examples=50)
 def test_old_looks_never_let_a_weight_drift(tmp_path_factory, looks: list[tuple[int, bool]]) -> None:
     slurm = Weighing(burst1=100)
-    weights = NodeWeights(slurm, StateFile(tmp_path_factory.mktemp("w") / "weights.json"))
+    weights = NodeWeights(slurm, NODE_WEIGHTS.at(tmp_path_factory.mktemp("w")))
     seen = slurm.nodes
     for number, is_old in looks:
         seen = seen if is_old else slurm.nodes

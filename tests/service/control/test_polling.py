@@ -14,7 +14,6 @@ from advisor.ec2.prices import Prices, Quote, Reserved
 from advisor.model import ClusterState, Node
 from advisor.model.settings import PathSettings, Settings
 from advisor.model.site import TrackRecord
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.learn.feature import LearnFeature
@@ -22,6 +21,7 @@ from advisor.service.learn.placement_feature import PlacementFeature
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_job
 from tests.service.doubles import Hands, make_look, make_node, make_queued
@@ -55,7 +55,7 @@ class Placement:
 def make_loop(folder: Path, *features: Feature, open_now: tuple[bool, bool], **settings: Any) -> PollLoop:
     parts = {name: settings.pop(name) for name in ("prices", "spot_nodes") if name in settings}
     hands = Hands()
-    cloud = CloudRecord(folder / "cloud.json", hands.clock)
+    cloud = CloudRecord(folder, hands.clock)
     for seconds in (40.0, 50.0, 60.0):
         cloud.booted(seconds, "spot|c5.xlarge|")
         cloud.booted(10.0 * seconds, "on-demand|c5.xlarge|")

@@ -14,7 +14,7 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.service.exchange.announcing import Announced
-from advisor.service.observation.hedge_entries import Phase
+from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment
 from tests.service.watch_world import World, advice_id_of

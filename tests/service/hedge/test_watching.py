@@ -10,7 +10,7 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.service.observation.hedge_entries import Fate, Phase
+from advisor.service.state.hedge_entries import Fate, Phase
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment, small_comment

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model import Advice, Capacity, Job, Mode, Placement
 from advisor.model.bill import midnight
 from advisor.model.settings import Ec2Settings, Settings, WaitingSettings
-from advisor.service.cloud.budget import SpendingBudget
-from advisor.service.cloud.budget_records import LaunchRequest, RunningNode
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.budget_records import LaunchRequest, RunningNode
+from advisor.service.state.state_files import BUDGET
 from advisor.slurm.protocol import AccountingExport, QueuedJob, SlurmSnapshot
 from tests.history.test_ingest import DELIMITER, FIELDS
 from tests.service.doubles import Hands, make_node, make_queued
@@ -145,7 +145,7 @@ class Metered(Site):
 
     def __init__(self, store: HistoryStore, folder: Path) -> None:
         self.hands = Hands(wall=float(NOW))
-        self.budget = SpendingBudget(StateFile(folder / "budget.json"), self.hands.clock)
+        self.budget = SpendingBudget(BUDGET.at(folder), self.hands.clock)
         self.view = SharedView(self.hands.clock, 60.0)
         self.running: list[QueuedJob] = []
         super().__init__(store)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tempfile
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -30,7 +35,9 @@ from advisor.predict.forecast.placement_features import EventKind, PlacementFeat
 from advisor.predict.forecast.queue_events import event
 from advisor.predict.forecast.submission_features import Submission
 from advisor.service.learn.placement_record import PlacementRecord
-from advisor.service.observation.hedge_entries import Fate
+from advisor.service.state.hedge_entries import Fate
+from advisor.service.state.records import EarnedRecord
+from advisor.service.state.state_files import EARNED_RECORD
 
 SETTINGS = PlacementSettings(overhead_per_processor=0.1, boot_seconds=100.0)
 NOTHING = RecordKeeper(SETTINGS.win_probability).record
@@ -190,7 +197,7 @@ def test_g18_losses_of_moved_jobs_are_taken_off_what_may_be_lost() -> None:
     assert record.may_lose_seconds == pytest.approx(0.01 * 8e5), "gains without losses are the optimum"
     record.moved(*moved(7000.0, run=6000.0))
     assert record.may_lose_seconds == pytest.approx(0.01 * 8e5 - 2000.0)
-    again = PlacementRecord(SETTINGS, record.as_plain())
+    again = PlacementRecord(SETTINGS, record.earned())
     assert again.may_lose_seconds == pytest.approx(record.may_lose_seconds)
 
 
@@ -238,19 +245,27 @@ def test_a_loss_counts_among_jobs_as_likely_to_be_faster() -> None:
     assert saved(record) == 0.0
 
 
+def read_back(content: dict[str, Any]) -> EarnedRecord:
+    """What a process finds where this was written."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = EARNED_RECORD.at(Path(folder))
+        file.path.write_text(json.dumps(content))
+        return file.read()
+
+
 def test_a_record_from_before_there_were_bands_is_taken_up_as_that_of_likely_jobs() -> None:
     record = PlacementRecord(SETTINGS)
     record.earn(won(9.0), CALIBRATIONS)
-    old = record.as_plain()
+    old = msgspec.to_builtins(record.earned())
     del old["bands"]
     old |= {"saved_seconds": 7.0, "absolute_seconds": 8.0, "squared_seconds": 50.0}
-    again = PlacementRecord(SETTINGS, old)
+    again = PlacementRecord(SETTINGS, read_back(old))
     assert again.is_earned
     assert again.record == record_of(
         Earned(saved_seconds=7.0, absolute_seconds=8.0, squared_seconds=50.0), SETTINGS
     )
-    assert not PlacementRecord(SETTINGS, old | {"saved_seconds": "x"}).is_earned
-    assert not PlacementRecord(SETTINGS, old | {"squared_seconds": math.nan}).is_earned
+    assert not PlacementRecord(SETTINGS, read_back(old | {"saved_seconds": "x"})).is_earned
+    assert not PlacementRecord(SETTINGS, read_back(old | {"squared_seconds": math.nan})).is_earned
 
 
 def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
@@ -259,21 +274,21 @@ def test_a_restart_takes_it_up_unless_the_cloud_is_another() -> None:
         record_of(Earned(saved_seconds=9.0, absolute_seconds=10.0, squared_seconds=50.0), SETTINGS),
         {"wait": IntervalCalibration((-1.5, 0.1, 0.0)), "run": IntervalCalibration((-2.0, 0.1, 0.3))},
     )
-    again = PlacementRecord(SETTINGS, record.as_plain())
+    again = PlacementRecord(SETTINGS, record.earned())
     assert again.record == record.record
     assert again.is_earned
     assert again.bounds == record.bounds
     assert again.bounds["run"] == pytest.approx((-2.0, 0.3))
     slower = replace_settings(overhead_per_processor=0.2)
-    assert not PlacementRecord(slower, record.as_plain()).is_earned
+    assert not PlacementRecord(slower, record.earned()).is_earned
 
 
 def test_the_calibration_of_an_earlier_release_is_begun_anew() -> None:
     record = PlacementRecord(SETTINGS)
     record.earn(won(9.0), CALIBRATIONS)
-    kept = record.as_plain()
+    kept = msgspec.to_builtins(record.earned())
     del kept["calibration"]
-    again = PlacementRecord(SETTINGS, kept | {"levels": {"wait": 0.2, "run": 0.1}})
+    again = PlacementRecord(SETTINGS, read_back(kept | {"levels": {"wait": 0.2, "run": 0.1}}))
     assert again.is_earned
     assert again.record == record.record
     assert again.bounds == PlacementRecord(SETTINGS).bounds
@@ -298,7 +313,9 @@ def test_the_calibration_of_an_earlier_release_is_begun_anew() -> None:
 def test_a_damaged_record_is_none(damage: dict) -> None:
     record = PlacementRecord(SETTINGS)
     record.earn(won(9.0), CALIBRATIONS)
-    assert not PlacementRecord(SETTINGS, record.as_plain() | damage).is_earned
+    kept = msgspec.to_builtins(record.earned())
+    assert PlacementRecord(SETTINGS, read_back(kept)).is_earned
+    assert not PlacementRecord(SETTINGS, read_back(kept | damage)).is_earned
 
 
 def test_what_was_seen_while_the_history_was_counted_is_kept() -> None:
@@ -319,7 +336,7 @@ def test_a_record_is_outdated_when_nodes_boot_otherwise(boot: float, *, is_outda
     assert not record.is_outdated, "none has been earned yet"
     record.boot_seconds = 100.0
     record.earn(won(9.0), CALIBRATIONS)
-    record = PlacementRecord(SETTINGS, record.as_plain())
+    record = PlacementRecord(SETTINGS, record.earned())
     record.boot_seconds = boot
     assert record.is_outdated == is_outdated
     record.begin_anew()
@@ -333,7 +350,7 @@ def test_what_jobs_in_the_cloud_have_lost_outlives_a_record_earned_anew() -> Non
     record = PlacementRecord(SETTINGS)
     record.earn(won(9000.0), CALIBRATIONS)
     record.moved(*moved(7000.0, run=6000.0))
-    record = PlacementRecord(SETTINGS, record.as_plain())
+    record = PlacementRecord(SETTINGS, record.earned())
     assert saved(record) == pytest.approx(9000.0 - 2000.0)
     record.begin_anew()
     record.earn(won(8000.0), CALIBRATIONS)

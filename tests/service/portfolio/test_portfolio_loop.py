@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.model import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.service.cloud.budget_records import LaunchRequest, RunningNode
+from advisor.service.state.budget_records import LaunchRequest, RunningNode
 from advisor.slurm.steering import Demand, PowerSaving
 from tests.service.cloud_world import comment
 from tests.service.portfolio_world import PortfolioWorld, node, running, waiting

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from advisor.model import Capacity
-from advisor.service.cloud.launch_record import CloudRecord
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
+from advisor.service.state.cloud_record import CloudRecord
 from advisor.testing.memory_slurm import ENDED
 from tests.service.cloud_world import comment
 from tests.service.doubles import FakeFleet, FakeSlurm, Hands, make_look, make_node
@@ -136,7 +136,7 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
         fleet=fleet,
         slurm=FakeSlurm(),
         view=view,
-        cloud=CloudRecord(tmp_path / "cloud.json", hands.clock),
+        cloud=CloudRecord(tmp_path, hands.clock),
         clock=hands.clock,
         kept=lambda: {"burst1", "burst2"},
     )

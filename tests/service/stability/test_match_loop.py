@@ -16,6 +16,8 @@ from advisor.model.errors import RetryLater
 from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.stability.steering import JobSteering, preferring, without
+from advisor.service.state.records import EndedLife, Lives
+from advisor.service.state.state_files import LIVES, MARKED_NODES, NODE_WEIGHTS, STEERED_JOBS
 from advisor.slurm.running_jobs import NodeConstraints
 from advisor.testing.memory_slurm import MemoryJob
 from tests.service.doubles import Hands
@@ -32,11 +34,9 @@ HOUR = 3600.0
 def history(world: StabilityWorld) -> None:
     """Days in which the pools have shown what they are."""
     now = world.clock.wall
-    content = {
-        "ended": [[f"spot|c5.xlarge|{SHAKY}", now - 9 * HOUR, now - 8 * HOUR, True] for _ in range(30)]
-        + [[f"spot|c5.xlarge|{STEADY}", now - 90 * HOUR, now - HOUR, False] for _ in range(10)]
-    }
-    StateFile(world.settings.paths.state / "lives.json").write(content)
+    shaky = EndedLife(f"spot|c5.xlarge|{SHAKY}", now - 9 * HOUR, now - 8 * HOUR, was_taken=True)
+    steady = EndedLife(f"spot|c5.xlarge|{STEADY}", now - 90 * HOUR, now - HOUR, was_taken=False)
+    LIVES.at(world.settings.paths.state).write(Lives(ended=[*[shaky] * 30, *[steady] * 10]))
 
 
 def lasting_world(folder: Path, **changes: Any) -> StabilityWorld:
@@ -256,13 +256,13 @@ def test_without_a_cloud_what_an_earlier_process_left_is_taken_back(tmp_path: Pa
 def test_marks_are_put_back_also_where_no_weight_is_ours(tmp_path: Path) -> None:
     world = lasting_world(tmp_path)
     assert world.holders() != set(world.slurm.nodes)
-    StateFile(tmp_path / "node_weights.json").write({})
+    NODE_WEIGHTS.at(tmp_path).write({})
     world.settings = settings_of(tmp_path, acquirer={"kept_nodes": 4}, matching={"enabled": False})
     world.boot()
     world.ec2.is_away = True
     world.live(60.0)
     assert world.holders() == set(world.slurm.nodes)
-    assert StateFile(tmp_path / "marks.json").read() == {"features": []}
+    assert MARKED_NODES.at(tmp_path).read().features == []
 
 
 def test_while_nodes_are_not_told_apart_preferences_stay(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def steering(slurm: Any, folder: Path, hands: Hands, longest: float = 600.0) -> 
     return JobSteering(
         slurm=slurm,
         jobs=slurm,
-        state=StateFile(folder / "steering.json"),
+        state=STEERED_JOBS.at(folder),
         clock=hands.clock,
         feature="steady",
         longest_delay_seconds=longest,

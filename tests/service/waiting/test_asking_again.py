@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
+from advisor.service.state.records import MovesUnderWay
+from advisor.service.state.state_files import MOVES
 from advisor.service.waiting.asking_again import AskingAgainLoop
 from advisor.slurm.protocol import Partition, QueuedJob, SlurmSnapshot
 from tests.decide.cases import ask, make_estimates, make_settings
@@ -78,7 +81,7 @@ class World:
             view=self.view,
             advice=lambda _job_id: AdviceRecord(advice=STAYS, job=self.submitted),
             again=self.again,
-            state=StateFile(self.folder / "asked_again.json"),
+            state=MOVES.at(self.folder),
             clock=self.hands.clock,
             prefers=lambda _job_id: self.prefers,
         )
@@ -217,14 +220,14 @@ def test_the_intent_is_written_before_and_a_crash_is_made_good(world: World) -> 
     world.slurm.dies = True
     with pytest.raises(RetryLater):
         world.round()
-    assert StateFile(world.folder / "asked_again.json").read()["moving"].keys() == {"7"}
+    assert MOVES.at(world.folder).read().moving.keys() == {7}
     world.slurm.dies = False
     world.loop = world.new_loop()  # killed, and started again
     world.round()
     assert world.moved == [7]
     assert len(world.asked) == 1  # not asked anew: the advice in the ledger is the one that holds
     world.round()
-    assert StateFile(world.folder / "asked_again.json").read()["moving"] == {}
+    assert MOVES.at(world.folder).read().moving == {}
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,7 @@ def test_g17_12_jobs_whose_advice_never_arrives_keep_nobody_waiting(world: World
 def test_g17_12_what_cannot_be_written_down_is_not_done(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_self: StateFile, _content: dict[str, Any]) -> None:
+    def full(_self: StateFile[MovesUnderWay], _content: MovesUnderWay) -> None:
         raise OSError(28, "No space left on device")
 
     world.slurm.put(7)
@@ -322,7 +325,8 @@ def test_on_where_a_gate_makes_jobs_wait_or_paid_nodes_might_idle(
 
 def test_nonsense_in_the_state_file_is_nothing_under_way(world: World) -> None:
     half = {"advice_id": "a", "was": ["onprem"], "changes": {}, "time": 1}
-    StateFile(world.folder / "asked_again.json").write({"moving": {"7": {"changes": 3}, "x": {}, "8": half}})
+    content = {"moving": {"7": {"changes": 3}, "x": {}, "8": half}}
+    MOVES.at(world.folder).path.write_text(json.dumps(content))
     world.loop = world.new_loop()
     world.round()
     assert world.loop.report()["moving"] == 0

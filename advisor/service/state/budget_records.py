@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Final, Self
 
+import msgspec
+
+from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.bill import PaidTime, cost_by_day, day_of
 from advisor.model.errors import AdvisorError
@@ -70,13 +72,18 @@ class LaunchRequest:
 class Seen:
     """An instance at its last count."""
 
-    until: float
-    usd_per_hour: float
-    shares: dict[str, float]
+    until: Amount
+    usd_per_hour: Amount
+    shares: dict[str, Amount]
     node: str = ""
-    since: float = math.nan  # when this stretch at one price began
+    since: Amount = math.nan  # when this stretch at one price began
     is_ended: bool = False  # EC2 was told to end it
-    launched: float = 0.0  # 0: not known
+    launched: Amount = 0.0  # 0: not known
+
+    def __post_init__(self) -> None:
+        """A stretch whose beginning a former release did not say begins where it was counted last."""
+        if math.isnan(self.since):
+            self.since = self.until
 
     @classmethod
     def launched_as(cls, item: RunningNode) -> Self:
@@ -100,9 +107,9 @@ class Promise:
     """Money set aside for a node."""
 
     account: str
-    usd: float
-    time: float
-    usd_per_hour: float = 0.0
+    usd: Amount
+    time: Amount
+    usd_per_hour: Amount = 0.0
     is_counted: bool = False  # its instance has been counted: what it cost is known
 
 
@@ -120,14 +127,20 @@ def share_out(day: dict[str, float], shares: Mapping[str, float], usd: float) ->
     day[""] = day.get("", 0.0) + usd * max(0.0, 1.0 - sum(named.values()))
 
 
-@dataclass(slots=True, kw_only=True)
-class Kept:
-    """All that survives a restart.
+class Rebuilt(msgspec.Struct):
+    """When (epoch seconds) and why the day's spending was rebuilt; None: never."""
+
+    time: float | None = None
+    why: str = ""
+
+
+class BudgetRecord(msgspec.Struct, kw_only=True):
+    """All that survives a restart. What says how much was spent is required: a file without it is damaged.
 
     Attributes
     ----------
     days : dict of str to dict of str to float
-        US dollars by day of UTC and account; ``""`` is nobody's.
+        US dollars by day of UTC and account; ``""`` is no account's.
     seen : dict of str to Seen
         Instances that were running when they were counted last.
     promises : dict of str to Promise
@@ -136,19 +149,29 @@ class Kept:
         Stretches that have ended and the history has not got.
     unattributed : dict of str to float
         US dollars by day that were rebuilt: whose they are is not known.
-    rebuilt : dict
-        When and why the day's spending was rebuilt; empty where it never was.
+    rebuilt : Rebuilt
+        The last rebuild.
     saved_at : float
         Epoch seconds.
     """
 
-    days: dict[str, dict[str, float]] = field(default_factory=dict)
-    seen: dict[str, Seen] = field(default_factory=dict)
-    promises: dict[str, Promise] = field(default_factory=dict)
-    paid: list[PaidTime] = field(default_factory=list)
-    unattributed: dict[str, float] = field(default_factory=dict)
-    rebuilt: dict[str, Any] = field(default_factory=dict)
-    saved_at: float = 0.0
+    days: dict[str, dict[str, Amount]]
+    seen: dict[str, Seen]
+    promises: dict[str, Promise]
+    paid: list[PaidTime]
+    unattributed: dict[str, Amount] = {}
+    rebuilt: Rebuilt = msgspec.field(default_factory=Rebuilt)
+    saved_at: Amount = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse negative amounts in what was paid."""
+        if any(min(piece.since, piece.until, piece.usd_per_hour) < 0.0 for piece in self.paid):
+            raise ValueError("a negative amount in paid")
+
+    @classmethod
+    def empty(cls) -> Self:
+        """The record of a first start."""
+        return cls(days={}, seen={}, promises={}, paid=[])
 
 
 class BudgetFile:
@@ -156,7 +179,7 @@ class BudgetFile:
 
     Parameters
     ----------
-    state : StateFile
+    state : StateFile of BudgetRecord
         The file; the copy is beside it.
 
     Attributes
@@ -169,31 +192,28 @@ class BudgetFile:
         Why what `read` returned may not be all; empty where it is.
     """
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: StateFile[BudgetRecord]) -> None:
         self._state = state
-        self._previous = StateFile(state.path.with_name(state.path.name + ".old"))
         self.path = state.path
         self.is_damaged = False
         self.doubt = ""
 
-    def read(self) -> Kept | None:
+    def read(self) -> BudgetRecord | None:
         """The last record written, else the one before it; None if neither can be used."""
-        for file in (self._state, self._previous):
+        for file in (self._state, self._state.former):
             try:
                 content = file.load()
-                if content is not None and not _is_whole(content):
-                    raise file.damaged("amounts that are none")
             except AdvisorError as error:
                 file.set_aside(str(error))
                 self.is_damaged = True
                 self.doubt = f"{file.path.name} was damaged"
                 continue
             if content is not None:
-                return _decoded(content)
+                return content
             self.doubt = self.doubt or f"there was no {file.path.name}"
         return None
 
-    def write(self, kept: Kept) -> None:
+    def write(self, content: BudgetRecord) -> None:
         """Replace the record; when this returns, it survives a power cut.
 
         Raises
@@ -201,92 +221,7 @@ class BudgetFile:
         OSError
             It could not be written; the previous record stays.
         """
-        self._state.write_after(self._previous, asdict(kept))
-
-
-def _decoded(content: Mapping[str, Any]) -> Kept:
-    return Kept(
-        days={str(day): _amounts(accounts) for day, accounts in _items(content.get("days"))},
-        seen=dict(_seen(content.get("seen"))),
-        promises=dict(_promises(content.get("promises"))),
-        paid=list(_closed(content.get("paid"))),
-        unattributed=_amounts(content.get("unattributed")),
-        rebuilt=dict(_items(content.get("rebuilt"))),
-        saved_at=float(content["saved_at"]) if _is_amount(content.get("saved_at")) else 0.0,
-    )
-
-
-def _items(content: object) -> Iterable[tuple[Any, Any]]:
-    return content.items() if isinstance(content, Mapping) else ()
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and 0.0 <= value <= sys.float_info.max
-
-
-def _is_whole(content: Mapping[str, Any]) -> bool:
-    """Whether nothing of a file is lost when it is read."""
-    try:
-        days = content.get("days", {})
-        read = {
-            "days": sum(len(_amounts(accounts)) for _, accounts in _items(days)),
-            "seen": len(list(_seen(content.get("seen")))),
-            "promises": len(list(_promises(content.get("promises")))),
-            "paid": len(list(_closed(content.get("paid")))),
-        }
-        there = {name: len(content.get(name, ())) for name in ("seen", "promises", "paid")}
-        there["days"] = sum(len(accounts) for accounts in days.values())
-    except (AttributeError, TypeError, ValueError):
-        return False
-    return read == there
-
-
-def _amounts(content: object) -> dict[str, float]:
-    return {str(name): float(value) for name, value in _items(content) if _is_amount(value)}
-
-
-def _seen(content: object) -> Iterable[tuple[str, Seen]]:
-    for name, entry in _items(content):
-        if (
-            isinstance(entry, Mapping)
-            and _is_amount(entry.get("until"))
-            and _is_amount(entry.get("usd_per_hour"))
-        ):
-            until, price = float(entry["until"]), float(entry["usd_per_hour"])
-            # an earlier release did not say these: the stretch begins here
-            since, launched = entry.get("since", math.nan), entry.get("launched", math.nan)
-            yield (
-                str(name),
-                Seen(
-                    until,
-                    price,
-                    _amounts(entry.get("shares")),
-                    str(entry.get("node", "")),
-                    float(since) if _is_amount(since) else until,
-                    entry.get("is_ended") is True,
-                    float(launched) if _is_amount(launched) else 0.0,
-                ),
-            )
-
-
-def _closed(content: object) -> Iterable[PaidTime]:
-    for entry in content if isinstance(content, list) else ():
-        amounts = [entry.get(name) for name in ("since", "until", "usd_per_hour")]
-        if all(map(_is_amount, amounts)):
-            since, until, price = map(float, amounts)
-            names = {name: str(entry.get(name, "")) for name in ("instance_id", "node")}
-            yield PaidTime(since=since, until=until, usd_per_hour=price, **names)
-
-
-def _promises(content: object) -> Iterable[tuple[str, Promise]]:
-    for node, entry in _items(content):
-        if not isinstance(entry, Mapping):
-            continue
-        amounts = [entry.get(name) for name in ("usd", "time", "usd_per_hour")]
-        if all(map(_is_amount, amounts)):
-            usd, time, price = map(float, amounts)  # type: ignore[arg-type]
-            account, is_counted = str(entry.get("account", "")), entry.get("is_counted") is True
-            yield str(node), Promise(account, usd, time, price, is_counted)
+        self._state.write_keeping_former(content)
 
 
 def of_history(

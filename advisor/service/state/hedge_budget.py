@@ -23,6 +23,7 @@ from advisor.model.advice import Capacity, Hedge, HedgeKind
 from advisor.model.errors import AdvisorError
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
+from advisor.service.state.records import HedgesUsed
 from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
@@ -38,11 +39,11 @@ class HedgeBudget:
     ----------
     settings : Settings
         The number, and its period.
-    state : StateFile
+    state : StateFile of HedgesUsed
         Where it outlives the process.
     """
 
-    def __init__(self, settings: Settings, state: StateFile) -> None:
+    def __init__(self, settings: Settings, state: StateFile[HedgesUsed]) -> None:
         self._settings = settings
         self._state = state
         self._lock = threading.Lock()
@@ -172,15 +173,16 @@ class HedgeBudget:
     def _save(self) -> None:
         try:
             self._state.write(
-                {
-                    "period": self._period,
-                    "lost_in": self._lost_in,
-                    "looked": self._looked,
-                    "dearest": self._dearest,
-                    "cores": self._cores,
-                    "used": self._used,
-                    **self._budget.as_plain(),
-                }
+                HedgesUsed(
+                    period=self._period,
+                    lost_in=self._lost_in,
+                    looked=self._looked,
+                    dearest=self._dearest,
+                    cores=self._cores,
+                    used=self._used,
+                    spent=self._budget.spent,
+                    hedges=self._budget.hedges(),
+                )
             )
             self._is_saved = True
         except OSError as error:
@@ -193,14 +195,14 @@ class HedgeBudget:
             content = self._state.load()
             if content is None:
                 return
-            self._period, self._lost_in = str(content["period"]), str(content.get("lost_in", ""))
+            self._period, self._lost_in = content.period, content.lost_in
             self._is_lost = bool(self._lost_in)
-            self._looked, self._dearest = float(content["looked"]), float(content["dearest"])
-            self._budget.take_up(content["spent"], content["hedges"])
-            self._cores = {str(key): float(cores) for key, cores in content["cores"].items()}
-            self._used = {key: float(content["used"][key]) for key in self._cores}
+            self._looked, self._dearest = content.looked, content.dearest
+            self._budget.take_up(content.spent, content.hedges)
+            self._cores = content.cores
+            self._used = {key: content.used[key] for key in self._cores}
             period_end(self._period)
-        except (AdvisorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (AdvisorError, KeyError, ValueError) as error:
             # what was used is not known: nothing is left until the period ends
             self._state.set_aside(f"{type(error).__name__}: {error}")
             self._is_lost = True

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import structlog
+from msgspec import structs
 
-from advisor.files.state_file import StateFile
-from advisor.files.whole_file import replace_file
 from advisor.model.errors import AdvisorError
-from advisor.service.cloud.budget import SpendingBudget
 from advisor.service.running.clock import Clock
-
-log = structlog.get_logger(__name__)
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.records import BootsSeen
+from advisor.service.state.state_files import BOOTS, BUDGET
 
 _BOOTS: Final = 50
 _BOOTS_NEEDED: Final = 3
 _BOOT_QUANTILE: Final = 0.8
 """Decisions expect a boot time that 8 of 10 boots keep; every second boot would exceed the median."""
 _FAILURES_UNTIL_PROTECTED: Final = 10
-
-
-@dataclass(slots=True)
-class _Content:
-    boots: dict[str, list[float]] = field(default_factory=dict)
-    failures_in_a_row: int = 0
-    boots_seen: int = 0
-    failures_seen: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +39,11 @@ class CloudRecord:
     If the file cannot be read it is set aside. Then one more failed boot protects the cloud.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._file = BOOTS.at(folder)
         self._lock = threading.Lock()
-        self._content = _read(path)
-        self.budget = SpendingBudget(StateFile(path.with_name("budget.json")), clock)
+        self._content = self._read()
+        self.budget = SpendingBudget(BUDGET.at(folder), clock)
 
     @property
     def boot_seconds(self) -> float | None:
@@ -131,36 +120,22 @@ class CloudRecord:
             self._save()
 
     def _save(self) -> None:
-        content = {name: getattr(self._content, name) for name in _Content.__dataclass_fields__}
+        self._file.keep(self._content, "cloud_record.not_saved")
+
+    def _read(self) -> BootsSeen:
+        first = BootsSeen({}, failures_in_a_row=0, boots_seen=0, failures_seen=0)
         try:
-            replace_file(self._path, json.dumps(content).encode())
-        except OSError as error:  # memory still has it; a restart would begin with the older record
-            log.warning("cloud_record.not_saved", file=str(self._path), error=error.strerror)
+            return self._file.load() or first
+        except AdvisorError as error:
+            self._file.set_aside(str(error))
+            # how many boots had failed is not known: one may fail, and no more
+            return structs.replace(first, failures_in_a_row=_FAILURES_UNTIL_PROTECTED - 1)
 
 
 def quantile(values: Iterable[float], share: float) -> float:
     """The smallest value that at least this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def _read(path: Path) -> _Content:
-    file = StateFile(path)
-    try:
-        found = file.load()
-        if found is None:
-            return _Content()
-        boots: Mapping[str, Any] = found["boots"]
-        return _Content(
-            boots={str(pool): [float(s) for s in seconds][-_BOOTS:] for pool, seconds in boots.items()},
-            failures_in_a_row=max(0, int(found["failures_in_a_row"])),
-            boots_seen=max(0, int(found["boots_seen"])),
-            failures_seen=max(0, int(found["failures_seen"])),
-        )
-    except (AdvisorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        file.set_aside(f"{type(error).__name__}: {error}")
-        # the number of failed boots is unknown: one node may boot, and if it fails no other may
-        return _Content(failures_in_a_row=_FAILURES_UNTIL_PROTECTED - 1)
 
 
 AskWhetherOpen = Callable[[], tuple[bool, bool]]

@@ -24,19 +24,20 @@ from advisor.files.state_file import StateFile
 from advisor.model.bill import MIN_SECONDS, PaidTime, cost_by_day, day_of
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
-from advisor.service.cloud.budget_records import (
+from advisor.service.running.clock import Clock
+from advisor.service.state.budget_records import (
     Amounts,
     BudgetFile,
-    Kept,
+    BudgetRecord,
     LaunchRequest,
     Promise,
+    Rebuilt,
     RunningNode,
     Seen,
     in_all,
     of_history,
     share_out,
 )
-from advisor.service.running.clock import Clock
 
 log = structlog.get_logger(__name__)
 
@@ -56,13 +57,13 @@ class SpendingBudget:
         Whether the stored record was unusable and was set aside. False also at the first start.
     """
 
-    def __init__(self, state: StateFile, clock: Clock) -> None:
+    def __init__(self, state: StateFile[BudgetRecord], clock: Clock) -> None:
         self._file = BudgetFile(state)
         self._clock = clock
         self._lock = threading.Lock()
         self._doubted_at = clock.wall()
         found = self._file.read()
-        self._is_known, kept = found is not None, found or Kept()
+        self._is_known, kept = found is not None, found or BudgetRecord.empty()
         self.is_damaged, self.doubt = self._file.is_damaged, self._file.doubt
         self._days, self._unattributed = kept.days, kept.unattributed
         self._seen, self._promises, self._closed = kept.seen, kept.promises, kept.paid
@@ -115,7 +116,7 @@ class SpendingBudget:
             for item in ended:
                 if item.launch_time > counted_at and item.instance_id not in known | self._seen.keys():
                     self._seen[item.instance_id] = Seen.launched_as(item)
-            self._rebuilt = {"time": now, "why": self.doubt} if self.is_damaged else {}
+            self._rebuilt = Rebuilt(now, self.doubt) if self.is_damaged else Rebuilt()
             why, self.doubt, self._is_known = self.doubt, "", True
             self._count(running)
             if self.is_damaged:
@@ -124,9 +125,8 @@ class SpendingBudget:
     @property
     def rebuilt_today(self) -> str:
         """Why today's spending had to be rebuilt; empty if it was not."""
-        time = self._rebuilt.get("time")
-        is_today = isinstance(time, int | float) and day_of(time) == self._today()
-        return str(self._rebuilt.get("why", "")) if is_today else ""
+        time = self._rebuilt.time
+        return self._rebuilt.why if time is not None and day_of(time) == self._today() else ""
 
     # ------------------------------------------------------------------ spending
 
@@ -371,7 +371,7 @@ class SpendingBudget:
             return  # a restart would take a part of the day for the whole day
         self._saved_at = self._clock.wall()
         self._file.write(
-            Kept(
+            BudgetRecord(
                 days=self._days,
                 seen=self._seen,
                 promises=self._promises,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from advisor.ec2.interruptions import Notice, NoticeKind
 from advisor.files.state_file import StateFile
+from advisor.service.state.records import Interruptions
 
 _MAX_INSTANCES: Final = 20_000
 _MAX_JOBS: Final = 100_000
@@ -22,20 +23,16 @@ class InterruptionRecord:
     gets on-demand capacity.
     """
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: StateFile[Interruptions]) -> None:
         self._state = state
         self._lock = threading.Lock()
         content = state.read()
-        self._notices: dict[str, dict[str, float]] = _notices_of(content.get("notices"))
-        self._jobs: dict[int, int] = _counts_of(content.get("jobs"))
-        self._warned: set[str] = _texts_of(content.get("warned"))  # instance/job
-        self._counted: set[str] = _texts_of(content.get("counted"))  # instance/job
-        self._to_place: set[int] = {
-            int(text) for text in _texts_of(content.get("to_place")) if text.isdigit()
-        }
-        self.totals: dict[str, int] = {
-            str(name): number for name, number in _items(content.get("totals")) if isinstance(number, int)
-        }
+        self._notices = content.notices
+        self._jobs = content.jobs
+        self._warned = content.warned
+        self._counted = content.counted
+        self._to_place = content.to_place
+        self.totals = content.totals
 
     def note(self, notices: Iterable[Notice], now: float) -> list[Notice]:
         """Remember notices; returns the new ones (EC2 sends messages more than once)."""
@@ -155,37 +152,12 @@ class InterruptionRecord:
         self.totals[name] = self.totals.get(name, 0) + 1
 
     def _save(self) -> None:
-        content = {
-            "notices": self._notices,
-            "jobs": dict(list(self._jobs.items())[-_MAX_JOBS:]),
-            "warned": sorted(self._warned),
-            "counted": sorted(self._counted),
-            "to_place": sorted(map(str, self._to_place)),
-            "totals": self.totals,
-        }
+        content = Interruptions(
+            notices=self._notices,
+            jobs=dict(list(self._jobs.items())[-_MAX_JOBS:]),
+            warned=self._warned,
+            counted=self._counted,
+            to_place=self._to_place,
+            totals=self.totals,
+        )
         self._state.keep(content, "interruptions.not_saved")
-
-
-def _items(content: object) -> Iterable[tuple[Any, Any]]:
-    return content.items() if isinstance(content, Mapping) else ()
-
-
-def _texts_of(content: object) -> set[str]:
-    return {item for item in content if isinstance(item, str)} if isinstance(content, list) else set()
-
-
-def _notices_of(content: object) -> dict[str, dict[str, float]]:
-    return {
-        str(instance): {
-            str(kind): float(time) for kind, time in _items(kinds) if isinstance(time, int | float)
-        }
-        for instance, kinds in _items(content)
-    }
-
-
-def _counts_of(content: object) -> dict[int, int]:
-    return {
-        int(job): count
-        for job, count in _items(content)
-        if isinstance(count, int) and str(job).isascii() and str(job).isdigit()
-    }

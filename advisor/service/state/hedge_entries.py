@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
 
-from advisor.files.state_file import StateFile
+from advisor.files.state_file import StateFile, good_entries
 
 log = structlog.get_logger(__name__)
 
@@ -136,28 +136,35 @@ AskFate = Callable[[int, str], Fate | None]
 """Of a job's id and its advice's; None where nothing is known of it."""
 
 
+class HedgeEntries(msgspec.Struct):
+    """All hedge entries, and counts since the first start.
+
+    Each entry is decoded by itself: one that a release does not understand costs no other job its place.
+    """
+
+    kept: list[msgspec.Raw] = []
+    counts: dict[str, msgspec.Raw] = {}
+
+
 class HedgeRecord:
-    """All kept places, on disk. Used by one thread.
+    """All hedge entries, on disk. Used by one thread.
 
     Parameters
     ----------
-    state : StateFile
-        Where they are.
+    state : StateFile of HedgeEntries
+        Where they are kept.
     """
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: StateFile[HedgeEntries]) -> None:
         self._state = state
-        content = state.read()
-        self._kept: dict[int, Kept] = {}
+        found = state.read()
+        entries = good_entries(found.kept, Kept, "hedge.unreadable")
+        self._kept: dict[int, Kept] = {kept.job_id: kept for kept in entries}
         self._ended: dict[str, Fate] = {}
-        items, counts = content.get("kept"), content.get("counts")
-        for item in items if isinstance(items, list) else ():
-            if (kept := _kept_of(item)) is not None:
-                self._kept[kept.job_id] = kept
         self.counts: dict[str, int] = {
-            str(name): int(count)
-            for name, count in (counts.items() if isinstance(counts, dict) else ())
-            if isinstance(count, int)
+            name: count
+            for name, raw in found.counts.items()
+            for count in good_entries([raw], int, "hedge.unreadable")
         }
 
     def __len__(self) -> int:
@@ -202,13 +209,9 @@ class HedgeRecord:
         return self._ended.get(advice_id)
 
     def _write(self) -> None:
-        self._state.write({"kept": [asdict(kept) for kept in self._kept.values()], "counts": self.counts})
-
-
-def _kept_of(item: object) -> Kept | None:
-    """Read one job back; what an older release lacks has its default, what makes no sense is left out."""
-    try:
-        return msgspec.convert(item, Kept)
-    except msgspec.ValidationError as error:
-        log.warning("hedge.unreadable", error=str(error)[:200])
-        return None
+        self._state.write(
+            HedgeEntries(
+                kept=[msgspec.Raw(msgspec.json.encode(kept)) for kept in self._kept.values()],
+                counts={name: msgspec.Raw(b"%d" % count) for name, count in self.counts.items()},
+            )
+        )

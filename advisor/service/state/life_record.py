@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from advisor.ec2.instances import Instance
@@ -17,6 +16,7 @@ from advisor.ec2.reports import pool_of
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.predict.survival.pool_survival import Life
+from advisor.service.state.records import EndedLife, Lives, OpenLife
 
 MAX_ENDED: Final = 4000
 """Ended lives remembered; more say nothing about today."""
@@ -25,29 +25,21 @@ _VANISHED_SECONDS: Final = 600.0  # not listed for so long: EC2 does not list it
 _SAVE_SECONDS: Final = 60.0
 
 
-@dataclass(slots=True)
-class _Open:
-    pool: str
-    start: float
-    seen: float
-
-
 class LifeRecord:
     """Lives by instance. Safe to be used by several threads.
 
     Parameters
     ----------
-    state : StateFile
-        Where it is kept; unreadable state counts as empty: survival is learned anew.
+    state : StateFile of Lives
+        Where it is kept; an unreadable file counts as empty: survival is learned anew.
     """
 
-    def __init__(self, state: StateFile) -> None:
+    def __init__(self, state: StateFile[Lives]) -> None:
         self._state = state
         self._lock = threading.Lock()
         content = state.read()
-        self._open = _open_of(content.get("open"))
-        self._ended: deque[Life] = deque(_ended_of(content.get("ended")), maxlen=MAX_ENDED)
-        self._over = {item for item in _list(content.get("over")) if isinstance(item, str)}
+        self._open, self._over = content.open, content.over
+        self._ended: deque[EndedLife] = deque(content.ended, maxlen=MAX_ENDED)
         self._saved_at = 0.0
         self.changes = (
             0  # ends noted since the start: whoever has fitted a model knows whether to do so again
@@ -83,7 +75,7 @@ class LifeRecord:
         life = self._open.get(name)
         if life is None:
             start = min(item.launch_time or now, now)
-            life = self._open[name] = _Open(pool_of(item).key, start, start)
+            life = self._open[name] = OpenLife(pool_of(item).key, start, start)
         if item.is_alive and not was_said:
             life.seen = max(life.seen, now)
         else:
@@ -96,7 +88,7 @@ class LifeRecord:
         life = self._open.pop(name)
         self.changes += 1
         if end > life.start:
-            self._ended.append(Life(pool=life.pool, start=life.start, end=end, was_taken=was_taken))
+            self._ended.append(EndedLife(life.pool, life.start, end, was_taken))
 
     def lives(self) -> list[Life]:
         """All lives known: ended ones, and those that go on, until they were last seen."""
@@ -105,7 +97,11 @@ class LifeRecord:
                 Life(pool=life.pool, start=life.start, end=life.seen, was_taken=False)
                 for life in self._open.values()
             ]
-            return [*self._ended, *going_on]
+            ended = [
+                Life(pool=life.pool, start=life.start, end=life.end, was_taken=life.was_taken)
+                for life in self._ended
+            ]
+            return [*ended, *going_on]
 
     def table(self) -> dict[str, dict[str, Any]]:
         """Each pool: lives seen, how many EC2 took, how many go on, hours lived in all."""
@@ -123,33 +119,5 @@ class LifeRecord:
 
     def _save(self, now: float) -> None:
         self._saved_at = now
-        content = {
-            "open": {name: asdict(life) for name, life in self._open.items()},
-            "ended": [[life.pool, life.start, life.end, life.was_taken] for life in self._ended],
-            "over": sorted(self._over),
-        }
+        content = Lives(open=self._open, ended=list(self._ended), over=self._over)
         self._state.keep(content, "lives.not_saved")
-
-
-def _list(content: object) -> list[Any]:
-    return content if isinstance(content, list) else []
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and 0.0 <= value < 1e12
-
-
-def _open_of(content: object) -> dict[str, _Open]:
-    found = {}
-    for name, entry in content.items() if isinstance(content, dict) else ():
-        if isinstance(entry, dict) and _is_time(entry.get("start")) and _is_time(entry.get("seen")):
-            found[str(name)] = _Open(str(entry.get("pool", "")), float(entry["start"]), float(entry["seen"]))
-    return found
-
-
-def _ended_of(content: object) -> list[Life]:
-    return [
-        Life(pool=str(row[0]), start=float(row[1]), end=float(row[2]), was_taken=row[3] is True)
-        for row in _list(content)
-        if isinstance(row, list) and len(row) == 4 and _is_time(row[1]) and _is_time(row[2])
-    ]

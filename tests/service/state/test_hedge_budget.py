@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from advisor.decide.hedge.hedge_budget import ENDING_SECONDS
-from advisor.files.state_file import StateFile
 from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.model.site import CloudState
-from advisor.service.observation.hedge_budget import HedgeBudget
+from advisor.service.state.hedge_budget import HedgeBudget
+from advisor.service.state.state_files import HEDGE_BUDGET
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 from advisor.testing.watched import hedged_comment
 
@@ -30,7 +30,7 @@ def make_budget(folder: Path, **hedge: Any) -> HedgeBudget:
         "budget_core_hours": 2.0 * WORST / 3600.0 + 0.1,
         "budget_period": "day",
     } | hedge
-    return HedgeBudget(Settings.model_validate({"hedge": fields}), StateFile(folder / "hedge_budget.json"))
+    return HedgeBudget(Settings.model_validate({"hedge": fields}), HEDGE_BUDGET.at(folder))
 
 
 def hedged(job_id: int = 7, kind: HedgeKind = HedgeKind.HEDGE, **changes: Any) -> QueuedJob:
@@ -105,8 +105,22 @@ def test_g17_a_restart_forgets_nothing(tmp_path: Path) -> None:
     assert again.unspent[0] == pytest.approx(2 * WORST + 360.0 - 400 * CORES)
 
 
+GOOD = '{"period":"2026-11-22","looked":1,"dearest":1,"spent":1,"hedges":{},"cores":{},"used":{}}'
+
+
 @pytest.mark.parametrize(
-    "content", ['{"period": "2026-11-22", "spent": "much"}', '{"period": "2026-1', "", "[]", "{}"]
+    "content",
+    [
+        '{"period": "2026-11-22", "spent": "much"}',
+        '{"period": "2026-1',
+        "",
+        "[]",
+        "{}",
+        GOOD.replace('"spent":1', '"spent":NaN'),
+        GOOD.replace('"spent":1', '"spent":-1'),
+        GOOD.replace('"hedges":{}', '"hedges":{"a":[1]}'),
+        GOOD.replace('"hedges":{}', '"hedges":{"a":["x",1]}'),
+    ],
 )
 def test_g17_a_damaged_file_leaves_nothing_until_the_period_ends(tmp_path: Path, content: str) -> None:
     look(make_budget(tmp_path), NOON, hedged())

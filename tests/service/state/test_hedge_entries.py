@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from advisor.files.state_file import StateFile
-from advisor.service.observation.hedge_entries import HedgeRecord, Kept, Phase
+from advisor.service.state.hedge_entries import HedgeRecord, Kept, Phase
+from advisor.service.state.state_files import HEDGE_ENTRIES
 
 KEPT = st.builds(
     Kept,
@@ -38,7 +38,7 @@ class RecordMachine(RuleBasedStateMachine):
         import tempfile
 
         self.folder = tempfile.TemporaryDirectory()
-        self.file = StateFile(Path(self.folder.name) / "places.json")
+        self.file = HEDGE_ENTRIES.at(Path(self.folder.name))
         self.record, self.expected = HedgeRecord(self.file), dict[int, Kept]()
 
     def teardown(self) -> None:
@@ -100,15 +100,15 @@ def test_junk_is_left_out(tmp_path_factory, junk: object) -> None:
         )
     )
     path.write_text(json.dumps({"kept": [junk, good], "counts": {"a": junk, "b": 2}}))
-    record = HedgeRecord(StateFile(path))
+    record = HedgeRecord(HEDGE_ENTRIES.at(path.parent))
     assert 7 in record
     assert record.counts["b"] == 2
     path.write_text(json.dumps(junk))
-    assert HedgeRecord(StateFile(path)).all() is not None
+    assert HedgeRecord(HEDGE_ENTRIES.at(path.parent)).all() is not None
 
 
 def test_counts_are_kept(tmp_path: Path) -> None:
-    file = StateFile(tmp_path / "places.json")
+    file = HEDGE_ENTRIES.at(tmp_path)
     record = HedgeRecord(file)
     record.count("brought_back")
     record.drop(1)  # nothing there: nothing written

@@ -8,22 +8,24 @@ import pytest
 
 from advisor.files.state_file import StateFile
 from advisor.model import Capacity
-from advisor.service.stability.life_record import LifeRecord
+from advisor.service.state.life_record import LifeRecord
+from advisor.service.state.records import Lives
+from advisor.service.state.state_files import LIVES
 from tests.service.doubles import POOL, make_instance
 
 BEGIN = 1_800_000_000.0
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> StateFile:
-    return StateFile(tmp_path / "lives.json")
+def file(tmp_path: Path) -> StateFile[Lives]:
+    return LIVES.at(tmp_path)
 
 
 def nobody(_name: str) -> bool:
     return False
 
 
-def test_a_life_from_launch_to_reclaim(file: StateFile) -> None:
+def test_a_life_from_launch_to_reclaim(file: StateFile[Lives]) -> None:
     record = LifeRecord(file)
     there = make_instance("burst1", launch_time=BEGIN)
     record.observe([there], nobody, BEGIN + 100.0)
@@ -41,7 +43,7 @@ def test_a_life_from_launch_to_reclaim(file: StateFile) -> None:
     assert record.table() == {POOL.key: row}
 
 
-def test_the_warning_ends_it_and_what_we_give_back_is_not_taken(file: StateFile) -> None:
+def test_the_warning_ends_it_and_what_we_give_back_is_not_taken(file: StateFile[Lives]) -> None:
     record = LifeRecord(file)
     both = [make_instance("burst1", launch_time=BEGIN), make_instance("burst2", launch_time=BEGIN)]
     record.observe(both, nobody, BEGIN + 50.0)
@@ -57,7 +59,7 @@ def test_the_warning_ends_it_and_what_we_give_back_is_not_taken(file: StateFile)
     ]
 
 
-def test_what_vanishes_unseen_lived_until_it_was_seen_last(file: StateFile) -> None:
+def test_what_vanishes_unseen_lived_until_it_was_seen_last(file: StateFile[Lives]) -> None:
     record = LifeRecord(file)
     record.observe([make_instance("burst1", launch_time=BEGIN)], nobody, BEGIN + 50.0)
     record.observe([], nobody, BEGIN + 200.0)  # listed late, perhaps
@@ -67,7 +69,7 @@ def test_what_vanishes_unseen_lived_until_it_was_seen_last(file: StateFile) -> N
     assert (life.end, life.was_taken) == (BEGIN + 50.0, False)
 
 
-def test_on_demand_instances_have_no_life_to_learn_from(file: StateFile) -> None:
+def test_on_demand_instances_have_no_life_to_learn_from(file: StateFile[Lives]) -> None:
     record = LifeRecord(file)
     record.observe(
         [make_instance("burst1", launch_time=BEGIN, option=Capacity.ON_DEMAND)], nobody, BEGIN + 50.0
@@ -75,7 +77,7 @@ def test_on_demand_instances_have_no_life_to_learn_from(file: StateFile) -> None
     assert record.lives() == []
 
 
-def test_a_restart_forgets_nothing_and_a_damaged_file_is_an_empty_one(file: StateFile) -> None:
+def test_a_restart_forgets_nothing_and_a_damaged_file_is_an_empty_one(file: StateFile[Lives]) -> None:
     record = LifeRecord(file)
     record.observe([make_instance("burst1", launch_time=BEGIN)], nobody, BEGIN + 90.0)
     ended = make_instance("burst1", launch_time=BEGIN, state="terminated", state_reason="Server.SpotX")

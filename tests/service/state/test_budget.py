@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from advisor.files.state_file import StateFile
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import WaitingSettings
-from advisor.service.cloud.budget import SpendingBudget
-from advisor.service.cloud.budget_records import LaunchRequest, RunningNode
+from advisor.service.state.budget import SpendingBudget
+from advisor.service.state.budget_records import LaunchRequest, RunningNode
+from advisor.service.state.state_files import BUDGET
 from tests.service.doubles import Hands
 
 HOUR = 3600.0
@@ -158,7 +158,7 @@ def hands() -> Hands:
 
 def budget_in(folder: Path, hands: Hands) -> SpendingBudget:
     """A budget; at the first start nothing has been spent."""
-    budget = SpendingBudget(StateFile(folder / "budget.json"), hands.clock)
+    budget = SpendingBudget(BUDGET.at(folder), hands.clock)
     if not list(folder.glob("budget.json*")):
         budget.rebuild([], [], [])
     return budget
@@ -245,7 +245,7 @@ def test_a_node_that_lived_between_two_looks_has_cost_what_it_can_have(tmp_path:
 
 
 def test_with_a_cap_a_promise_that_cannot_be_written_launches_nothing(tmp_path: Path, hands: Hands) -> None:
-    budget = SpendingBudget(StateFile(tmp_path / "missing" / "budget.json"), hands.clock)
+    budget = SpendingBudget(BUDGET.at(tmp_path / "missing"), hands.clock)
     with pytest.raises(TellAdmin, match="nothing is launched"):
         budget.promise([wish("burst1", 0.1)], WaitingSettings(daily_cap_usd=1.0))
     assert budget.promise([wish("burst1", 0.1)], WaitingSettings()) == {}
@@ -388,7 +388,7 @@ def test_d5_without_any_copy_the_history_says_what_was_spent(spent: Path, hands:
 def test_d5_without_a_budget_what_runs_is_counted_from_its_launch(tmp_path: Path, hands: Hands) -> None:
     """Somebody has removed it: that is no damage, but the cap must hold."""
     hands.wall = NOON
-    budget = SpendingBudget(StateFile(tmp_path / "budget.json"), hands.clock)
+    budget = SpendingBudget(BUDGET.at(tmp_path), hands.clock)
     with pytest.raises(TellAdmin, match="there was no budget"):
         budget.promise([wish("burst3", 0.01)], CAP)
     assert budget.promise([wish("burst3", 0.01)], WaitingSettings()) == {}  # nothing to guard

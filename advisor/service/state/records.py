@@ -1,0 +1,323 @@
+"""The records of the state files that one loop writes and reads; `state_files` says whose each is."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from advisor.files.field_types import Amount, Count, EpochSeconds, JobId
+
+MAX_REQUEUED: int = 100_000
+
+OwnWeights: TypeAlias = dict[str, Count]
+"""Node to the weight that slurm.conf gives it, while ours is in force."""
+
+
+class MarkedNodes(msgspec.Struct):
+    """Features that some nodes lack because of us, though slurm.conf gives them."""
+
+    features: list[Annotated[str, Meta(min_length=1)]] = []
+
+
+class HeldJob(msgspec.Struct):
+    """A waiting job that is held off nodes for a while.
+
+    Attributes
+    ----------
+    since : float
+        Epoch seconds.
+    own, given : str
+        The nodes that its user excludes, and those that it excludes now.
+    is_over : bool
+        It was held once; no job is held twice.
+    """
+
+    since: float
+    own: str
+    given: str = ""
+    is_over: bool = False
+
+
+class SteeredJobs(msgspec.Struct):
+    """Waiting jobs whose wishes we have changed.
+
+    Attributes
+    ----------
+    preferring : list of int
+        Jobs that prefer the marked nodes because of us.
+    giving : list of int
+        Jobs about to be given that preference; slurmctld may not have taken it.
+    holds : dict of int to HeldJob
+        Jobs held off nodes.
+    """
+
+    preferring: list[JobId] = []
+    giving: list[JobId] = []
+    holds: dict[JobId, HeldJob] = {}
+
+
+class AcquirerState(msgspec.Struct):
+    """What the acquirer has planned.
+
+    Attributes
+    ----------
+    planned : float or None
+        Epoch seconds of the last plan.
+    target : int or None
+        How many nodes it wants.
+    asked, not_before : dict of str to float
+        Nodes asked for, and since when; nodes that did not come up, and when they may be asked for again.
+    misses : int
+        Nodes in a row that did not come up.
+    """
+
+    planned: float | None = None
+    target: Count | None = None
+    asked: dict[str, float] = {}
+    not_before: dict[str, float] = {}
+    misses: Count = 0
+
+
+class Move(msgspec.Struct):
+    """A waiting job about to be moved to the cloud.
+
+    Attributes
+    ----------
+    advice_id : str
+        The advice that moves it.
+    was : list of str
+        Its partitions before.
+    words : str
+        What its user asked for, to notice a change.
+    changes : dict of str to str
+        What `scontrol update` is told.
+    time : float
+        Epoch seconds.
+    """
+
+    advice_id: str
+    was: list[str]
+    words: str
+    changes: dict[str, str]
+    time: float
+
+    def __post_init__(self) -> None:
+        """Refuse a move without a partition."""
+        if "partition" not in self.changes:
+            raise ValueError("a move without a partition")
+
+
+class MovesUnderWay(msgspec.Struct):
+    """Waiting jobs about to be moved, by job id."""
+
+    moving: dict[JobId, Move] = {}
+
+
+class RequeuedSmallJobs(msgspec.Struct):
+    """Jobs that the safeguard has requeued as large, and when each was submitted (epoch seconds)."""
+
+    requeued: Annotated[dict[JobId, float], Meta(max_length=MAX_REQUEUED)] = {}
+
+
+class SiteFactors(msgspec.Struct):
+    """Jobs whose site factor the portfolio has set: the factor before, then those it may have now."""
+
+    claims: dict[JobId, Annotated[list[int], Meta(min_length=1)]] = {}
+
+
+class PortfolioState(msgspec.Struct):
+    """What the portfolio remembers.
+
+    Attributes
+    ----------
+    acts : bool
+        It has set something in Slurm and not taken it back.
+    in_force : tuple of (str, float, str), or None
+        Policy that leads, since when (epoch seconds), and why.
+    smart, stale, poor : list of int
+        The selector's sets of policies, by index (Deng et al. 2013).
+    simulated, chosen, behind : list of float
+        The selector's counts and sums of each policy.
+    """
+
+    acts: bool = False
+    in_force: tuple[str, float, str] | None = None
+    smart: list[Count] = []
+    stale: list[Count] = []
+    poor: list[Count] = []
+    simulated: list[float] = []
+    chosen: list[float] = []
+    behind: list[float] = []
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of judging the policies.
+
+    Attributes
+    ----------
+    champion : str
+        The policy of the best score; another order of jobs needs the better days as well.
+    leader : float or None
+        Margin of the selection that would lead; None: the champion does.
+    scores : dict of str to float
+        Utility of each policy, prior included.
+    charged_seconds, slowdown_sum : float
+        What the champion made of the jobs: what money and waiting are weighed by.
+    jobs : int
+        Finished jobs it was judged by.
+    time : float
+        Epoch seconds.
+    """
+
+    champion: str
+    leader: float | None
+    scores: dict[str, float]
+    charged_seconds: float
+    slowdown_sum: float
+    jobs: int
+    time: float
+
+    def __post_init__(self) -> None:
+        """Refuse a champion that was not scored."""
+        if self.champion not in self.scores:
+            raise ValueError("the champion has no score")
+
+
+class JudgedPolicies(msgspec.Struct):
+    """The judge's last verdict, the settings it holds for, and the scores of the synthetic workloads."""
+
+    key: str = ""
+    prior: list[tuple[float, float, float, float]] = []
+    verdict: Verdict | None = None
+
+
+EarnedBand: TypeAlias = tuple[float, float, float]
+"""Saved seconds, their absolute sum, and the sum of their squares."""
+
+
+class EarnedRecord(msgspec.Struct):
+    """The placement rule's record and calibration.
+
+    Attributes
+    ----------
+    settings : list of float
+        The settings it was earned with: under others the gains would be other gains.
+    bands : list of EarnedBand, or None
+        By likelihood; None in a file of a release that kept one sum: `saved_seconds` and the like.
+    moved : list of EarnedBand
+        What is in it of jobs in the cloud.
+    boot_seconds, line : float, tuple of float
+        Boot time, and o and i of s(c), that it was earned with.
+    calibration : dict of str to tuple of float
+        State of the interval calibration of "wait" and "run".
+    """
+
+    settings: list[float] = []
+    bands: list[EarnedBand] | None = None
+    moved: list[EarnedBand] = []
+    boot_seconds: Amount | None = None
+    line: tuple[float, float] | None = None
+    calibration: dict[str, tuple[float, float, float]] | None = None
+    saved_seconds: float | None = None
+    absolute_seconds: float | None = None
+    squared_seconds: float | None = None
+
+
+class OpenLife(msgspec.Struct):
+    """A spot instance that runs: its pool, its launch, and when it was last seen (epoch seconds)."""
+
+    pool: str
+    start: EpochSeconds
+    seen: EpochSeconds
+
+
+class EndedLife(msgspec.Struct, array_like=True):
+    """A spot instance that has ended; ``was_taken``: EC2 ended it."""
+
+    pool: str
+    start: EpochSeconds
+    end: EpochSeconds
+    was_taken: bool
+
+
+class Lives(msgspec.Struct):
+    """Lives of spot instances: running ones by instance, ended ones, and instances whose end was noted."""
+
+    open: dict[str, OpenLife] = {}
+    ended: list[EndedLife] = []
+    over: set[str] = set()
+
+
+class Interruptions(msgspec.Struct):
+    """What EC2 has said about instances, and what it cost jobs.
+
+    Attributes
+    ----------
+    notices : dict of str to dict of str to float
+        Instance to kind of notice to epoch seconds.
+    jobs : dict of int to int
+        Job to how often EC2 took its node.
+    warned, counted : set of str
+        ``instance/job`` that was warned, and whose interruption was counted.
+    to_place : set of int
+        Jobs that lost their node and have not got another one yet.
+    totals : dict of str to int
+        Counts since the first start.
+    """
+
+    notices: dict[str, dict[str, float]] = {}
+    jobs: dict[JobId, Count] = {}
+    warned: set[str] = set()
+    counted: set[str] = set()
+    to_place: set[JobId] = set()
+    totals: dict[str, Count] = {}
+
+
+class BootsSeen(msgspec.Struct):
+    """What is known of booting. A damaged file must not look like a first start: all fields are required.
+
+    Attributes
+    ----------
+    boots : dict of str to list of float
+        Pool to the seconds its last boots took.
+    failures_in_a_row, boots_seen, failures_seen : int
+        Boots that failed since the last good one; good ones and failed ones ever.
+    """
+
+    boots: dict[str, list[Amount]]
+    failures_in_a_row: Count
+    boots_seen: Count
+    failures_seen: Count
+
+
+class HedgesUsed(msgspec.Struct):
+    """What hedges have used and reserved in a period. All fields are required, as in `BootsSeen`.
+
+    Attributes
+    ----------
+    period : str
+        The day or month of UTC; empty while none has begun.
+    looked : float
+        Epoch seconds of the last poll that was counted.
+    dearest : float
+        US dollars per core-hour: the highest price of the period.
+    spent : float
+        Core-seconds used by hedges that have ended.
+    hedges : dict of str to tuple of (float, float)
+        Advice id to core-seconds reserved and used.
+    cores, used : dict of str to float
+        Advice id to the cores it is billed for, and to core-seconds used, in the cloud now.
+    lost_in : str
+        The period whose use is not known, because the file was damaged.
+    """
+
+    period: str
+    looked: float
+    dearest: Amount
+    spent: Amount
+    hedges: dict[str, tuple[Amount, Amount]]
+    cores: dict[str, Amount]
+    used: dict[str, Amount]
+    lost_in: str = ""
