@@ -1,4 +1,4 @@
-"""Reads the trees out of fitted scikit-learn models (checked by test against scikit-learn's predictions)."""
+"""Arrays of the trees of fitted scikit-learn models; the tests compare with scikit-learn's predictions."""
 
 from __future__ import annotations
 
@@ -6,49 +6,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
 LEAF = -1
-_LINKS = {"IdentityLink": "identity", "LogitLink": "logistic", "LogLink": "exponential"}
-_FORESTS = (RandomForestClassifier, ExtraTreesClassifier, RandomForestRegressor, ExtraTreesRegressor)
-_CLASSIFIERS = (
-    RandomForestClassifier,
-    ExtraTreesClassifier,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-)
 
 
 def flatten(model: Any) -> dict[str, Any]:
     """Fields of a :class:`advisor.predict.trees.forest.TreeEnsemble` equal to a fitted model."""
-    if isinstance(model, _CLASSIFIERS) and len(model.classes_) != 2:
-        msg = f"{len(model.classes_)} classes, not 2"
+    is_boosting = isinstance(model, HistGradientBoostingClassifier)
+    classifies = is_boosting or isinstance(model, RandomForestClassifier)
+    if not classifies and not isinstance(model, RandomForestRegressor):
+        msg = f"{type(model).__name__} is not a supported tree ensemble"
         raise TypeError(msg)
-    if isinstance(model, _FORESTS):
-        return _forest(model)
-    if isinstance(model, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
-        return _histogram_boosting(model)
-    if isinstance(model, GradientBoostingClassifier | GradientBoostingRegressor):
-        return _boosting(model)
-    msg = f"{type(model).__name__}: not a tree ensemble this package knows"
-    raise TypeError(msg)
+    if classifies and len(model.classes_) != 2:
+        msg = f"the model has {len(model.classes_)} classes, not 2"
+        raise TypeError(msg)
+    return _histogram_boosting(model) if is_boosting else _forest(model, classifies=classifies)
 
 
-def _forest(model: Any) -> dict[str, Any]:
+def _forest(model: Any, *, classifies: bool) -> dict[str, Any]:
     if model.n_outputs_ != 1:
-        msg = f"{model.n_outputs_} outputs, not 1"
+        msg = f"the model has {model.n_outputs_} outputs, not 1"
         raise TypeError(msg)
-    classifies = isinstance(model, _CLASSIFIERS)
-    trees = [_plain_tree(one.tree_, classifies=classifies) for one in model.estimators_]
+    trees = [_plain_tree(estimator.tree_, classifies=classifies) for estimator in model.estimators_]
     return _joined(trees) | {
         "baseline": 0.0,
         "scale": 1.0 / len(trees),
@@ -58,21 +38,8 @@ def _forest(model: Any) -> dict[str, Any]:
     }
 
 
-def _boosting(model: Any) -> dict[str, Any]:
-    first = np.zeros((1, model.n_features_in_))
-    start = model._raw_predict_init(first.astype(np.float32))  # noqa: SLF001 (no public way to the baseline)
-    trees = [_plain_tree(one.tree_, classifies=False) for one in model.estimators_.ravel()]
-    return _joined(trees) | {
-        "baseline": float(start[0, 0]),
-        "scale": float(model.learning_rate),
-        "link": "logistic" if isinstance(model, GradientBoostingClassifier) else "identity",
-        "features": int(model.n_features_in_),
-        "single_precision": True,
-    }
-
-
 def _plain_tree(tree: Any, *, classifies: bool) -> dict[str, NDArray[Any]]:
-    """One tree of ``sklearn.tree``; its nodes are in depth-first order, children after their parent."""
+    """One tree of ``sklearn.tree``; nodes are in depth-first order, children after their parent."""
     is_leaf = tree.children_left < 0
     left = np.where(is_leaf, LEAF, tree.children_left)
     right = np.where(is_leaf, LEAF, tree.children_right)
@@ -88,28 +55,21 @@ def _plain_tree(tree: Any, *, classifies: bool) -> dict[str, NDArray[Any]]:
 
 
 def _histogram_boosting(model: Any) -> dict[str, Any]:
-    rounds = model._predictors  # noqa: SLF001 (no public way to the trees)
-    if any(len(one) != 1 for one in rounds):
-        msg = "more than one tree a round: not a model of one value"
-        raise TypeError(msg)
     if model.is_categorical_ is not None:
-        msg = "splits on categories are not known here: encode them as numbers"
+        msg = "splits on categories are not supported: encode them as numbers"
         raise TypeError(msg)
-    link = type(model._loss.link).__name__  # noqa: SLF001 (as above)
-    if link not in _LINKS:
-        msg = f"{link}: not a link this package knows"
-        raise TypeError(msg)
-    return _joined([_histogram_tree(one[0].nodes) for one in rounds]) | {
+    rounds = model._predictors  # noqa: SLF001 (there is no public way to the trees)
+    return _joined([_histogram_tree(trees[0].nodes) for trees in rounds]) | {
         "baseline": float(np.ravel(model._baseline_prediction)[0]),  # noqa: SLF001 (as above)
         "scale": 1.0,
-        "link": _LINKS[link],
+        "link": "logistic",
         "features": int(model.n_features_in_),
         "single_precision": False,
     }
 
 
 def _histogram_tree(nodes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """One tree of histogram boosting; its nodes are in depth-first order too."""
+    """One tree of histogram boosting; nodes are in depth-first order as well."""
     is_leaf = nodes["is_leaf"].astype(bool)
     left = np.where(is_leaf, LEAF, nodes["left"].astype(np.int64))
     right = np.where(is_leaf, LEAF, nodes["right"].astype(np.int64))
@@ -123,7 +83,7 @@ def _histogram_tree(nodes: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _joined(trees: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """All trees one after another, node numbers moved along."""
+    """All trees one after the other, with shifted node numbers."""
     sizes = [len(tree["feature"]) for tree in trees]
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     children = [

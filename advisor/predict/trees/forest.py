@@ -1,6 +1,6 @@
-"""Tree ensembles as arrays: trained by scikit-learn, walked by a compiled kernel, stored without pickle.
+"""Tree ensembles as arrays: trained by scikit-learn, evaluated by a compiled function, stored without pickle.
 
-scikit-learn's own prediction needs milliseconds for one row; this one a few microseconds.
+scikit-learn's own prediction takes milliseconds for one row; this takes microseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from advisor.compiled import compiled
 from advisor.model.errors import BadInput
 
-Link = Literal["identity", "logistic", "exponential"]
+Link = Literal["identity", "logistic"]
 LEAF: Final = -1
 FORMAT: Final = 1
 
@@ -31,7 +31,7 @@ def _walk(
     value: NDArray[np.float64],
     single_precision: bool,  # noqa: FBT001 (compiled functions take positions only)
 ) -> float:
-    """Sum of the leaves one row falls into."""
+    """Sum of the leaves of one row."""
     total = 0.0
     for root in roots:
         node = root
@@ -65,30 +65,28 @@ def _walk_many(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TreeEnsemble:
-    """Decision trees whose leaves are added up: ``link(baseline + scale * sum of leaves)``.
+    """Decision trees whose leaves are added: ``link(baseline + scale * sum of leaves)``.
 
-    A forest's mean of votes has ``scale = 1 / trees``; boosting has 1 and its initial prediction as baseline.
+    A forest's mean has ``scale = 1 / trees``; boosting has 1, and its initial prediction as baseline.
 
     Attributes
     ----------
     roots : int32, shape (trees,)
-        Node of each tree's root.
+        Root node of each tree.
     feature : int32, shape (nodes,)
-        Column a node asks; ``LEAF`` in a leaf.
+        Column that a node compares; ``LEAF`` in a leaf.
     threshold : float64, shape (nodes,)
         ``x <= threshold`` goes to the first child.
     children : int32, shape (nodes, 3)
-        Nodes for: at or below the threshold, above it, value unknown (NaN).
+        Next nodes: at or below the threshold, above it, value unknown (NaN).
     value : float64, shape (nodes,)
-        What a leaf adds.
-    baseline, scale : float
-        See above.
-    link : {"identity", "logistic", "exponential"}
+        Value of a leaf.
+    link : {"identity", "logistic"}
         From the sum to the prediction.
     features : int
-        Columns a row must have.
+        Columns of a row.
     single_precision : bool
-        Values are rounded to 32 bits before they are compared (scikit-learn's forests do so).
+        Values are rounded to 32 bits before they are compared, as in scikit-learn's forests.
     """
 
     roots: NDArray[np.int32]
@@ -104,49 +102,31 @@ class TreeEnsemble:
 
     @property
     def trees(self) -> int:
-        """How many trees."""
+        """Number of trees."""
         return len(self.roots)
 
     @classmethod
     def from_sklearn(cls, model: Any) -> Self:
         """Flatten a fitted scikit-learn model.
 
-        Parameters
-        ----------
-        model : fitted estimator
-            ``RandomForest*``, ``ExtraTrees*``, ``HistGradientBoosting*`` or ``GradientBoosting*``; classifier
-            of two classes (the prediction is the probability of the second) or regressor of one value.
-
-        Raises
-        ------
-        TypeError
-            Another model, more than two classes, or splits on categories.
+        It is a ``RandomForestClassifier`` or ``HistGradientBoostingClassifier`` of two classes (the
+        prediction is the probability of the second), or a ``RandomForestRegressor`` of one value. Raises
+        TypeError for others, and for splits on categories.
         """
         from advisor.predict.trees._sklearn_trees import flatten  # noqa: PLC0415 (scikit-learn: training only)
 
         return cls(**flatten(model))
 
     def predict_one(self, row: NDArray[np.float32] | NDArray[np.float64]) -> float:
-        """Prediction for one row of shape (features,); NaN is unknown.
-
-        The row is trusted to be of that shape: this is the submit path.
-        """
+        """Prediction for one row of shape (features,), NaN where unknown; the shape is not checked."""
         total = _walk(
             row, self.roots, self.feature, self.threshold, self.children, self.value, self.single_precision
         )
         raw = self.baseline + self.scale * total
-        if self.link == "identity":
-            return raw
-        return _logistic(raw) if self.link == "logistic" else math.exp(raw)
+        return raw if self.link == "identity" else _logistic(raw)
 
     def predict(self, rows: ArrayLike) -> NDArray[np.float64]:
-        """Predictions for many rows, shape (n, features).
-
-        Raises
-        ------
-        ValueError
-            Rows of another width.
-        """
+        """Predictions for rows of shape (n, features); raises ValueError for another width."""
         table = np.ascontiguousarray(rows, dtype=np.float64)
         if table.ndim != 2 or table.shape[1] != self.features:
             msg = f"rows of shape {table.shape}, not (n, {self.features})"
@@ -157,7 +137,7 @@ class TreeEnsemble:
         if self.link == "identity":
             return raw
         with np.errstate(over="ignore"):
-            return 1.0 / (1.0 + np.exp(-raw)) if self.link == "logistic" else np.exp(raw)
+            return 1.0 / (1.0 + np.exp(-raw))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays for the model store."""
@@ -176,12 +156,9 @@ class TreeEnsemble:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Rebuild what :meth:`to_arrays` gave, and check that no walk can leave the arrays or go in a circle.
+        """Rebuild the trees from :meth:`to_arrays`, checked so that no walk leaves the arrays or loops.
 
-        Raises
-        ------
-        BadInput
-            Incomplete, damaged or of another format.
+        Raises BadInput for incomplete or damaged arrays and for other formats.
         """
         try:
             features, link, single_precision = (int(number) for number in arrays["shape"])
@@ -212,7 +189,7 @@ class TreeEnsemble:
         nodes = len(self.feature)
         inner = np.flatnonzero(self.feature >= 0)
         children = self.children[inner] if self.children.shape == (nodes, 3) else np.empty((0, 3))
-        sound = (
+        is_consistent = (
             form == FORMAT
             and self.children.shape == (nodes, 3)
             and self.threshold.shape == self.value.shape == (nodes,)
@@ -221,8 +198,8 @@ class TreeEnsemble:
             # children come after their parents: every walk ends
             and bool(np.all((children > inner[:, None]) & (children < nodes)))
         )
-        if not sound:
-            msg = "not trees of this format"
+        if not is_consistent:
+            msg = "the arrays do not fit together"
             raise ValueError(msg)
 
 
