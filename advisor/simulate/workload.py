@@ -187,25 +187,22 @@ def submissions(
         msg = f"jobs={jobs}, processors={processors} and load={load} must be positive"
         raise ValueError(msg)
     users = max(5, int(habits.users_per_job * math.sqrt(jobs)))
-    user, job_class, classes = _assign_users(
-        _activity(users, habits.zipf_exponent),
-        _Draws(*(generator.random(jobs) for _ in _Draws._fields)),
-        (
-            1.0 / habits.jobs_per_session,
-            habits.idle_jobs,
-            habits.same_again,
-            habits.same_again + habits.recent_again,
-        ),
+    probabilities = (
+        1.0 / habits.jobs_per_session,
+        habits.idle_jobs,
+        habits.same_again,
+        habits.same_again + habits.recent_again,
     )
+    draws = _Draws(*(generator.random(jobs) for _ in _Draws._fields))
+    user, job_class, classes = _assign_users(_activity(users, habits.zipf_exponent), draws, probabilities)
     size = lublin.sizes(generator, classes, processors)[job_class]
     run, requested = _times(generator, job_class, size, habits)
     average_gaps = lublin.gaps(generator, jobs)
     stretch = float(run @ size) / (load * processors * average_gaps.sum())
-    unknown_wait = np.zeros(jobs)
     return JobTable(
         job_id=np.arange(1, jobs + 1),
         submit=lublin.arrival_times(average_gaps * stretch),
-        wait=unknown_wait,
+        wait=np.zeros(jobs),
         run=run,
         processors=size,
         requested_time=requested,

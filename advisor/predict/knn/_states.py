@@ -72,7 +72,9 @@ def states_of(table: JobTable) -> StateColumns:
         processors=table.processors[order].astype(np.int64),
         request=request,
     )
-    _sweep(events, table.total_processors, integers, floats)
+    _fill_waiting(events, integers[0], floats[0], floats[4], floats[5])
+    _fill_running(events, table.total_processors, integers[1:], floats[2], floats[3])
+    _fill_remaining_work(events, floats[1])
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     queue_size, free, total, running = integers[:, back]
@@ -114,72 +116,94 @@ class _Events(NamedTuple):
     request: Floats
 
 
-@compiled
-def _sweep(  # noqa: C901, PLR0915 (one pass over all event lists: every counter is used by each)
-    events: _Events, total_processors: int, integers: Integers, floats: Floats
-) -> None:
-    """Fill the columns in the order of submissions.
+# Jobs are identified by their rank of submission. An event at or before a submission counts when its job has
+# a lower rank; the sorts are stable, so at equal times jobs of higher rank come last.
 
-    Jobs are identified by their rank of submission. An event at or before a submission counts when its job
-    has a lower rank; the sorts are stable, so at equal times jobs of higher rank come last.
-    """
-    submit, start, end, settled, by_start, by_end, by_settled, processors, request = events
-    n = len(submit)
-    next_start = next_end = next_settled = 0
-    waiting = waiting_processors = running = running_processors = owing = most_busy = 0
-    waiting_since = running_since = queued = owed = 0.0
+
+@compiled
+def _fill_waiting(events: _Events, count: Integers, work: Floats, size: Floats, age: Floats) -> None:
+    """Number, requested work, mean processors and mean age of the waiting jobs at each submission."""
+    submit, start, by_start = events.submit, events.start, events.by_start
+    n, waiting, waiting_processors, following = len(submit), 0, 0, 0
+    since = queued = 0.0
     for rank in range(n):
         now = submit[rank]
+        while following < n and start[by_start[following]] <= now and by_start[following] < rank:
+            job = by_start[following]
+            following += 1
+            waiting -= 1
+            waiting_processors -= events.processors[job]
+            since = since - submit[job] if waiting else 0.0
+            queued -= events.processors[job] * events.request[job]
+        queued = queued if waiting else 0.0  # drops accumulated rounding
+        count[rank], work[rank] = waiting, queued
+        if waiting:
+            size[rank] = waiting_processors / waiting
+            age[rank] = max(0.0, now - since / waiting)
+        waiting += 1
+        waiting_processors += events.processors[rank]
+        since += now
+        queued += events.processors[rank] * events.request[rank]
+
+
+@compiled
+def _fill_running(
+    events: _Events, total_processors: int, integers: Integers, size: Floats, age: Floats
+) -> None:
+    """Free and total processors and number of running jobs; their mean processors and mean age."""
+    start, end, by_start, by_end = events.start, events.end, events.by_start, events.by_end
+    n, running, running_processors, most_busy, next_start, next_end = len(start), 0, 0, 0, 0, 0
+    since = 0.0
+    for rank in range(n):
+        now = events.submit[rank]
         while True:  # starts and ends in order of time, ends first
             starts = next_start < n and start[by_start[next_start]] <= now and by_start[next_start] < rank
             ends = next_end < n and end[by_end[next_end]] <= now and by_end[next_end] < rank
             if not (starts or ends):
                 break
-            if ends and not (starts and start[by_start[next_start]] < end[by_end[next_end]]):
-                job = by_end[next_end]
-                next_end += 1
-                if end[job] > start[job]:
-                    running -= 1
-                    running_processors -= processors[job]
-                    running_since = running_since - start[job] if running else 0.0
-                continue
+            is_end = ends and not (starts and start[by_start[next_start]] < end[by_end[next_end]])
+            job = by_end[next_end] if is_end else by_start[next_start]
+            next_end += int(is_end)
+            next_start += int(not is_end)
+            if end[job] > start[job]:
+                running += -1 if is_end else 1
+                running_processors += -events.processors[job] if is_end else events.processors[job]
+                if is_end:
+                    since = since - start[job] if running else 0.0
+                else:
+                    since += start[job]
+            most_busy = max(most_busy, running_processors)
+        total = total_processors if total_processors > 0 else most_busy
+        integers[0, rank] = max(0, total - running_processors)
+        integers[1, rank] = total
+        integers[2, rank] = running
+        if running:
+            size[rank] = running_processors / running
+            age[rank] = max(0.0, now - since / running)
+
+
+@compiled
+def _fill_remaining_work(events: _Events, out: Floats) -> None:
+    """Processor-seconds that the running jobs have left of their requests at each submission."""
+    start, by_start = events.start, events.by_start
+    settled, by_settled = events.settled, events.by_settled
+    n, next_start, next_settled, owing = len(start), 0, 0, 0
+    owed = 0.0  # processors times the end of the request; the remaining work is owed - owing * now
+    for rank in range(n):
+        now = events.submit[rank]
+        while next_start < n and start[by_start[next_start]] <= now and by_start[next_start] < rank:
             job = by_start[next_start]
             next_start += 1
-            waiting -= 1
-            waiting_processors -= processors[job]
-            waiting_since = waiting_since - submit[job] if waiting else 0.0
-            queued -= processors[job] * request[job]
-            if end[job] > start[job]:
-                running += 1
-                running_processors += processors[job]
-                running_since += start[job]
-                owed += processors[job] * (start[job] + request[job])
-                owing += processors[job]
-            most_busy = max(most_busy, running_processors)
+            if events.end[job] > start[job]:
+                owed += events.processors[job] * (start[job] + events.request[job])
+                owing += events.processors[job]
         while (
             next_settled < n and settled[by_settled[next_settled]] <= now and by_settled[next_settled] < rank
         ):
             job = by_settled[next_settled]
             next_settled += 1
-            if end[job] > start[job]:
-                owed -= processors[job] * (start[job] + request[job])
-                owing -= processors[job]
-        queued = queued if waiting else 0.0  # drops accumulated rounding
-        owed = owed if owing else 0.0
-        total = total_processors if total_processors > 0 else most_busy
-        integers[0, rank] = waiting
-        integers[1, rank] = max(0, total - running_processors)
-        integers[2, rank] = total
-        integers[3, rank] = running
-        floats[0, rank] = queued
-        floats[1, rank] = max(0.0, owed - owing * now)
-        if running:
-            floats[2, rank] = running_processors / running
-            floats[3, rank] = max(0.0, now - running_since / running)
-        if waiting:
-            floats[4, rank] = waiting_processors / waiting
-            floats[5, rank] = max(0.0, now - waiting_since / waiting)
-        waiting += 1
-        waiting_processors += processors[rank]
-        waiting_since += now
-        queued += processors[rank] * request[rank]
+            if events.end[job] > start[job]:
+                owed -= events.processors[job] * (start[job] + events.request[job])
+                owing -= events.processors[job]
+        owed = owed if owing else 0.0  # drops accumulated rounding
+        out[rank] = max(0.0, owed - owing * now)

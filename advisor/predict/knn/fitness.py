@@ -87,12 +87,7 @@ class TuningProblem:
         test = usable[usable < (len(table) if at is None else at)][-entries:]
         base = usable[known[usable] < table.submit[test[0]]] if len(test) == entries else test[:0]
         if len(base) == 0:
-            raise BadInput(
-                f"{len(test)} of {entries} test entries, {len(base)} cases known before them",
-                where=f"history {table.name!r}",
-                mend="Ingest more finished jobs (`advisor ingest`), or ask for fewer test entries.",
-                code="tuning.too_short",
-            )
+            raise _too_short(table, len(test), entries)
         base = base[np.argsort(known[base], kind="stable")]
         features = encoder.encode_table(table, states)
         return cls(
@@ -112,6 +107,15 @@ class TuningProblem:
         for array in (self.cases, self.labels, self.times, self.job_ids, self.queries, self.truths):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+
+def _too_short(table: JobTable, found: int, entries: int) -> BadInput:
+    return BadInput(
+        f"{found} of {entries} test entries, and no case known before them",
+        where=f"history {table.name!r}",
+        mend="Ingest more finished jobs (`advisor ingest`), or ask for fewer test entries.",
+        code="tuning.too_short",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
