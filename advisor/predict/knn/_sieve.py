@@ -1,13 +1,12 @@
-"""A settled knowledge base: most cases are ruled out unread, most others by one byte a feature.
+"""Search of a settled knowledge base: most cases are excluded unread, most others by one byte per feature.
 
-In `advisor serve` a knowledge base does not change between two loads, and other programs empty the
-processor's caches between two questions: then reading a megabyte of cases costs more than the arithmetic.
-So cases that agree in their nominal features (user, group, queue) lie together, in a *bucket*. What a query
-differs in from a bucket is a *lower bound* of its distance from every case there: buckets are visited nearest
-first, level by level of that bound, until it is above the k-th best distance. Of the buckets that are
-visited, each further feature is kept as one byte, from which a lower bound of the whole distance follows;
-only cases whose bound is not above the k-th best distance are measured, with the definition's own arithmetic.
-The neighbours are the same to the last bit.
+In `advisor serve` a knowledge base does not change between two loads, and the processor's caches are cold for
+each question: reading a megabyte of cases would cost more than the arithmetic. Cases that agree in their
+nominal features (user, group, queue) are therefore stored together, in a *bucket*. The features in which a
+query differs from a bucket give a lower bound of its distance from all cases there, the bucket's *level*.
+Buckets are visited by level, until it exceeds the k-th best distance. Within them, one byte per further
+feature gives a lower bound for each case; only cases whose bound is not above the k-th best distance are
+measured, with the arithmetic of ``_search``. The neighbours are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -25,33 +24,34 @@ Bytes = NDArray[np.uint8]
 Singles = NDArray[np.float32]
 
 BLOCK: Final = 2048
-FEW: Final = 128
-"""Bounds looked at together: most such groups hold none that matters."""
+GROUP: Final = 128
+"""Number of bounds compared at once: most groups contain none that matters."""
 STEPS: Final = 254.0
 """A number's range in bytes: 0 to 254."""
 UNKNOWN: Final = 255
-NAMES: Final = 251.0
+"""The byte of an unknown value."""
+NAME_CODES: Final = 251.0
 """Nominal codes modulo this: equal values have equal bytes, unequal ones nearly always unequal bytes."""
 SLACK: Final = np.float32(0.51)
-"""Half a byte of rounding, and more than single precision can lose."""
-FARTHEST: Final = 1e6
-"""Bytes beyond the range: a query farther out is taken for this far, which bounds all the same."""
-HEAVIEST: Final = 1e24
-"""A heavier feature counts as this: no bound is infinite, though a distance may be."""
-CASES_A_BUCKET: Final = 8
-"""At least, on average: going through the buckets must cost less than what they spare."""
+"""Half a byte of rounding, plus more than single precision can lose."""
+MAX_POSITION: Final = 1e6
+"""Limit in bytes for query values beyond the range; the result is still a bound."""
+MAX_WEIGHT: Final = 1e24
+"""Limit of a feature's weight in bounds, so that none is infinite."""
+MIN_CASES_PER_BUCKET: Final = 8
+"""Mean number of cases per bucket, at least: visiting the buckets must cost less than it saves."""
 MEASURED: Final = math.inf
-"""In place of the bound of a case that has been measured."""
+"""In place of the bound of a case that was measured."""
 LARGEST_VALUE: Final = 1e150
-"""A number beyond is taken for unknown: its square would not be finite."""
+"""A larger number counts as unknown: its square would not be finite."""
 WEIGHT, LOW, HIGH, NOMINAL, GROUPING = range(5)
 """Rows of ``Sieve.scales``."""
 MARGIN: Final = 1.0001
-"""On the limit, for single precision in the sum of the bounds."""
+"""Factor on the limit, because bounds are summed in single precision."""
 
 
 class Sieve(NamedTuple):
-    """A base once more, bucket by bucket."""
+    """A knowledge base sorted by bucket."""
 
     codes: Bytes  # (features, slots)
     rows: Floats  # (slots, features): one case is two cache lines
@@ -63,7 +63,7 @@ class Sieve(NamedTuple):
 
 
 class SieveScratch(NamedTuple):
-    """Room to work in, and where the k nearest end up."""
+    """Working arrays; afterwards ``best`` and ``slots`` hold the k nearest."""
 
     bounds: Singles  # (slots,)
     levels: Floats  # (buckets,)
@@ -76,7 +76,7 @@ class SieveScratch(NamedTuple):
 
 
 def sieve_of(base: Base, size: int) -> Sieve:
-    """Lay out the first ``size`` slots of a base; any later change of it makes this useless."""
+    """Lay out the first ``size`` slots of a base; it is invalid after any change of the base."""
     cases = base.cases[:, :size]
     grouping = _grouping(base, cases)
     order, starts = _buckets(cases[grouping])
@@ -95,20 +95,20 @@ def sieve_of(base: Base, size: int) -> Sieve:
 
 
 def _grouping(base: Base, cases: Floats) -> list[int]:
-    """Which nominal features make buckets: the heaviest, as long as buckets hold a few cases on average."""
+    """The nominal features that make buckets: the heaviest, as long as buckets hold enough cases."""
     chosen: list[int] = []
     for feature in np.argsort(-base.weights, kind="stable").tolist():
         if not base.nominal[feature] or base.weights[feature] == 0.0:
             continue
         _, starts = _buckets(cases[[*chosen, feature]])
-        if len(starts) * CASES_A_BUCKET <= cases.shape[1]:
+        if len(starts) * MIN_CASES_PER_BUCKET <= cases.shape[1]:
             chosen.append(feature)
     # fewest values first: then buckets that a query meets at the same level lie side by side
     return sorted(chosen, key=lambda feature: len(np.unique(cases[feature])))
 
 
 def _buckets(columns: Floats) -> tuple[Integers, Integers]:
-    """Order that brings equal columns together, the first of them most significant; where each begins."""
+    """Order of cases that brings equal columns together, the first most significant; begin of each bucket."""
     count = columns.shape[1]
     if len(columns) == 0:
         return np.arange(count), np.zeros(1, np.int64)
@@ -123,7 +123,7 @@ def _codes(base: Base, cases: Floats) -> Bytes:
     for feature, column in enumerate(cases):
         spread = base.high[feature] - base.low[feature]
         if base.nominal[feature] or not spread > SMALLEST_RANGE:
-            scaled = np.fmod(np.abs(column), NAMES)
+            scaled = np.fmod(np.abs(column), NAME_CODES)
         else:
             scaled = np.rint((column - base.low[feature]) * (1.0 / spread) * STEPS)
         codes[feature] = np.where(np.isnan(column), UNKNOWN, np.clip(scaled, 0, STEPS))
@@ -131,7 +131,7 @@ def _codes(base: Base, cases: Floats) -> Bytes:
 
 
 def sieve_scratch_for(k: int, sieve: Sieve) -> SieveScratch:
-    """Room for questions with k neighbours."""
+    """Allocate the working arrays for k neighbours."""
     slots, features = sieve.rows.shape
     return SieveScratch(
         bounds=np.empty(slots, np.float32),
@@ -163,15 +163,15 @@ def bound_block(
 ) -> None:
     """Lower bounds of the squared distances of the ``len(bounds)`` cases from slot ``first`` on.
 
-    They belong to buckets of one level, in which the features of the buckets are counted already.
+    All belong to buckets of one ``level``, which contains the buckets' features.
     """
-    bounds[:] = np.float32(min(level, HEAVIEST))
+    bounds[:] = np.float32(min(level, MAX_WEIGHT))
     count = len(bounds)
     nothing = np.float32(0.0)
     for feature in range(len(query)):
         if scales[WEIGHT, feature] == 0.0 or scales[GROUPING, feature] != 0.0:
             continue
-        weight = np.float32(min(scales[WEIGHT, feature], HEAVIEST))
+        weight = np.float32(min(scales[WEIGHT, feature], MAX_WEIGHT))
         value, low = query[feature], scales[LOW, feature]
         column = codes[feature, first : first + count]
         spread = scales[HIGH, feature] - low
@@ -179,22 +179,22 @@ def bound_block(
             for case in range(count):
                 bounds[case] += weight
         elif scales[NOMINAL, feature] != 0.0 or not spread > SMALLEST_RANGE:
-            same = np.uint8(np.fmod(abs(value), NAMES))
+            same = np.uint8(np.fmod(abs(value), NAME_CODES))
             for case in range(count):
                 bounds[case] += nothing if column[case] == same else weight
         else:
             byte = (value - low) * (1.0 / spread) * STEPS
-            place = np.float32(min(max(byte, -FARTHEST), FARTHEST))
-            step = np.float32(min(scales[WEIGHT, feature], HEAVIEST) / (STEPS * STEPS))
+            position = np.float32(min(max(byte, -MAX_POSITION), MAX_POSITION))
+            byte_weight = np.float32(min(scales[WEIGHT, feature], MAX_WEIGHT) / (STEPS * STEPS))
             for case in range(count):
-                apart = abs(np.float32(column[case]) - place) - SLACK
-                apart = apart if apart > nothing else nothing  # noqa: FURB136 (max() keeps the loop scalar)
-                bounds[case] += weight if column[case] == UNKNOWN else step * apart * apart
+                gap = abs(np.float32(column[case]) - position) - SLACK
+                gap = gap if gap > nothing else nothing  # noqa: FURB136 (max() keeps the loop scalar)
+                bounds[case] += weight if column[case] == UNKNOWN else byte_weight * gap * gap
 
 
 @compiled
 def _count_to(bounds: Singles, limit: np.float32) -> int:
-    """How many bounds are at most ``limit``: without a branch, so many at a time."""
+    """How many bounds are at most ``limit``; without branches, so it is vectorised."""
     count = np.int32(0)
     for case in range(len(bounds)):
         count += np.int32(bounds[case] <= limit)
@@ -203,7 +203,7 @@ def _count_to(bounds: Singles, limit: np.float32) -> int:
 
 @compiled
 def _smallest(bounds: Singles, first: int, near: Integers, near_bounds: Singles, found: int) -> int:
-    """Keep the slots of the smallest bounds, in order; returns how many there are."""
+    """Insert the slots of the smallest bounds into the sorted list ``near``; returns its length."""
     k = len(near)
     if found == k and _count_to(bounds, near_bounds[k - 1]) == 0:
         return found
@@ -211,20 +211,20 @@ def _smallest(bounds: Singles, first: int, near: Integers, near_bounds: Singles,
         bound = bounds[case]
         if found == k and not bound < near_bounds[k - 1]:
             continue
-        place = k - 1 if found == k else found
+        rank = k - 1 if found == k else found
         found += found < k
-        while place > 0 and near_bounds[place - 1] > bound:
-            near_bounds[place] = near_bounds[place - 1]
-            near[place] = near[place - 1]
-            place -= 1
-        near_bounds[place] = bound
-        near[place] = first + case
+        while rank > 0 and near_bounds[rank - 1] > bound:
+            near_bounds[rank] = near_bounds[rank - 1]
+            near[rank] = near[rank - 1]
+            rank -= 1
+        near_bounds[rank] = bound
+        near[rank] = first + case
     return found
 
 
 @compiled
 def squared_distance(scales: Floats, row: Floats, query: Floats) -> float:
-    """Eq. 1 without its root for one case: the same sum in the same order as ``squared_distances``."""
+    """Square of Eq. 1 for one case: the same sum in the same order as in ``squared_distances``."""
     total = 0.0
     for feature in range(len(query)):
         weight = scales[WEIGHT, feature]
@@ -245,7 +245,7 @@ def squared_distance(scales: Floats, row: Floats, query: Floats) -> float:
 
 @compiled
 def next_run(levels: Floats, level: float, bucket: int) -> tuple[int, int]:
-    """The first neighbouring buckets of a level, from ``bucket`` on: first, and one after the last."""
+    """The next run of neighbouring buckets of a level: first bucket, and one after the last."""
     count = len(levels)
     while bucket < count and levels[bucket] != level:
         bucket += 1
@@ -256,68 +256,68 @@ def next_run(levels: Floats, level: float, bucket: int) -> tuple[int, int]:
 
 
 @compiled
-def _look(sieve: Sieve, room: SieveScratch, level: float) -> int:
-    """Bound all cases of a level; returns how many of the smallest bounds are kept."""
+def _bound_level(sieve: Sieve, work: SieveScratch, level: float) -> int:
+    """Compute the bounds of all cases of a level; returns how many of the smallest are in ``near``."""
     count = 0
-    bucket, end = next_run(room.levels, level, 0)
+    bucket, end = next_run(work.levels, level, 0)
     while bucket < end:
-        last = sieve.starts[end]
-        for first in range(sieve.starts[bucket], last, BLOCK):
-            block = room.bounds[first : min(first + BLOCK, last)]
-            bound_block(sieve.codes, sieve.scales, room.query, level, first, block)
-            for place in range(0, len(block), FEW):
-                few = block[place : min(place + FEW, len(block))]
-                count = _smallest(few, first + place, room.near, room.near_bounds, count)
-        bucket, end = next_run(room.levels, level, end)
+        stop = sieve.starts[end]
+        for first in range(sieve.starts[bucket], stop, BLOCK):
+            block = work.bounds[first : min(first + BLOCK, stop)]
+            bound_block(sieve.codes, sieve.scales, work.query, level, first, block)
+            for offset in range(0, len(block), GROUP):
+                group = block[offset : min(offset + GROUP, len(block))]
+                count = _smallest(group, first + offset, work.near, work.near_bounds, count)
+        bucket, end = next_run(work.levels, level, end)
     return count
 
 
 @compiled
-def _measure(sieve: Sieve, room: SieveScratch, base: Base, scratch: Scratch, slot: int, found: int) -> int:
-    """Measure one case; returns how many of the nearest are known then."""
-    room.bounds[slot] = MEASURED
-    distance = squared_distance(sieve.scales, sieve.rows[slot], room.query)
+def _measure(sieve: Sieve, work: SieveScratch, base: Base, scratch: Scratch, slot: int, found: int) -> int:
+    """Measure one case; returns how many of the nearest are known afterwards."""
+    work.bounds[slot] = MEASURED
+    distance = squared_distance(sieve.scales, sieve.rows[slot], work.query)
     return int(insert(base, distance, slot, scratch, found))
 
 
 @compiled
 def _sift_level(
-    sieve: Sieve, room: SieveScratch, base: Base, scratch: Scratch, level: float, found: int
+    sieve: Sieve, work: SieveScratch, base: Base, scratch: Scratch, level: float, found: int
 ) -> int:
-    """Put the cases of a level that belong there among the nearest; returns how many those are then."""
+    """Insert the cases of a level into the nearest; returns how many of the nearest are known afterwards."""
     best, k = scratch.best, len(scratch.best)
-    for place in range(_look(sieve, room, level)):
-        if found == k and room.near_bounds[place] > best[k - 1] * MARGIN:
-            return found  # as are the bounds of all that were not kept
-        found = _measure(sieve, room, base, scratch, room.near[place], found)
+    for rank in range(_bound_level(sieve, work, level)):
+        if found == k and work.near_bounds[rank] > best[k - 1] * MARGIN:
+            return found  # the bounds that were not kept are larger still
+        found = _measure(sieve, work, base, scratch, work.near[rank], found)
     if found < k:
-        return found  # there were no more
-    bucket, end = next_run(room.levels, level, 0)
+        return found  # the level has no more cases
+    bucket, end = next_run(work.levels, level, 0)
     while bucket < end:
-        last = sieve.starts[end]
-        for first in range(sieve.starts[bucket], last, FEW):
-            few = room.bounds[first : min(first + FEW, last)]
-            if _count_to(few, np.float32(best[k - 1] * MARGIN)) == 0:
+        stop = sieve.starts[end]
+        for first in range(sieve.starts[bucket], stop, GROUP):
+            group = work.bounds[first : min(first + GROUP, stop)]
+            if _count_to(group, np.float32(best[k - 1] * MARGIN)) == 0:
                 continue
-            for case in range(len(few)):
-                if few[case] < MEASURED and few[case] <= best[k - 1] * MARGIN:
-                    found = _measure(sieve, room, base, scratch, first + case, found)
-        bucket, end = next_run(room.levels, level, end)
+            for case in range(len(group)):
+                if group[case] < MEASURED and group[case] <= best[k - 1] * MARGIN:
+                    found = _measure(sieve, work, base, scratch, first + case, found)
+        bucket, end = next_run(work.levels, level, end)
     return found
 
 
 @compiled
-def sift(sieve: Sieve, room: SieveScratch, base: Base, scratch: Scratch) -> int:
-    """Find the cases nearest to ``room.query``, as ``nearest`` does; returns how many were found."""
+def sift(sieve: Sieve, work: SieveScratch, base: Base, scratch: Scratch) -> int:
+    """Find the cases nearest to ``work.query``, as ``nearest`` does; returns how many were found."""
     k = len(scratch.best)
     found = 0
-    level = bucket_levels(sieve.scales, sieve.keys, room.query, room.levels)
+    level = bucket_levels(sieve.scales, sieve.keys, work.query, work.levels)
     while found < k or level <= scratch.best[k - 1] * MARGIN:
-        found = _sift_level(sieve, room, base, scratch, level, found)
+        found = _sift_level(sieve, work, base, scratch, level, found)
         following = math.inf
-        for bucket in range(len(room.levels)):
-            if level < room.levels[bucket] < following:
-                following = room.levels[bucket]
+        for bucket in range(len(work.levels)):
+            if level < work.levels[bucket] < following:
+                following = work.levels[bucket]
         if following == math.inf:
             break
         level = following
@@ -326,27 +326,27 @@ def sift(sieve: Sieve, room: SieveScratch, base: Base, scratch: Scratch) -> int:
 
 @compiled
 def sift_rows(
-    sieve: Sieve, room: SieveScratch, queries: Floats, omega: float, coverage: float, results: Floats
+    sieve: Sieve, work: SieveScratch, queries: Floats, omega: float, coverage: float, results: Floats
 ) -> None:
-    """Estimate each row of ``queries`` into the same row of ``results`` (rows, 5).
+    """Estimate each row of ``queries`` into the same row of ``results``, shape (rows, 5).
 
-    A number no distance can be computed from is taken for unknown.
+    Values too large for a finite distance count as unknown.
     """
-    scales, outcomes, query = sieve.scales, sieve.outcomes, room.query
+    scales, query = sieve.scales, work.query
     base = Base(
         sieve.rows.T,
-        outcomes[0],
-        outcomes[1],
+        sieve.outcomes[0],
+        sieve.outcomes[1],
         sieve.job_ids,
         scales[NOMINAL] != 0.0,
         scales[LOW],
         scales[HIGH],
         scales[WEIGHT],
     )
-    scratch = Scratch(room.ordered[0], room.best, room.slots, room.ordered)
+    scratch = Scratch(work.ordered[0], work.best, work.slots, work.ordered)
     for row in range(len(queries)):
         for feature in range(len(query)):
             value = queries[row, feature]
             query[feature] = value if abs(value) <= LARGEST_VALUE else math.nan
-        found = sift(sieve, room, base, scratch)
+        found = sift(sieve, work, base, scratch)
         weigh(base, scratch, found, omega, coverage, results[row])
