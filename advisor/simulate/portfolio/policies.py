@@ -90,9 +90,9 @@ class Release(enum.IntEnum):
 
 
 RELEASE_WORDS: Final = {
-    Release.HOUR: "whole hours charged; an idle node is given back when the queue is empty",
+    Release.HOUR: "whole hours charged; an idle node is given back when nobody waits",
     Release.HOUR_KEPT: "whole hours charged; an idle node is kept to the end of its paid hour",
-    Release.SECOND: "charged by the second, 60 s at least; an idle node is given back when the queue is empty",
+    Release.SECOND: "charged by the second, 60 s at least; an idle node is given back when nobody waits",
 }
 
 POLICY = np.dtype(
