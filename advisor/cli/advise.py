@@ -1,4 +1,4 @@
-"""``advisor advise``: what would be decided about a submission now. Nothing is submitted."""
+"""``advisor advise``: the decision about a submission, without submitting it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def advise(
     script: Annotated[
         Path | None, typer.Option("--script", help="Batch script; its #SBATCH lines are read.")
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Whose job it would be; you by default.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The job's user; you by default.")] = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Ask the running submit server what it would decide about a job now; nothing is submitted.
 
-    Takes sbatch's options, such as --time=2:00:00 --ntasks=16 --comment=..., beside or instead of a script.
+    Takes sbatch's options, such as --time=2:00:00 --ntasks=16 --comment=..., with or without a script.
     """
     from advisor.service.exchange.client import SubmitClient
 
@@ -65,25 +65,25 @@ def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
         raise BadInput(
             "no job is described",
             where="advisor advise",
-            mend="Give --script FILE or sbatch's options, such as --time=60 --ntasks=4",
+            mend="Give --script FILE, or options of sbatch such as --time=60 --ntasks=4",
         )
     found = SubmittedOptions() if script is None else read_script(_text_of(script), where=str(script))
     return merged(found, read_options(arguments, where="command line"))
 
 
 def _warnings(options: SubmittedOptions, identity: dict[str, Any]) -> Iterator[str]:
-    """What may make the answer one about another job than was meant; said before it."""
+    """Reasons why the answer may be about another job than the user meant."""
     from advisor.slurm.batch_script import options_like
 
     for name in options.unknown:
         if not name.startswith("-"):
-            yield f"{name} is not looked at: a script is named by --script {name}"
+            yield f"{name} is ignored: give a script as --script {name}"
         elif like := options_like(name.lstrip("-")):
-            yield f"sbatch has no option {name}, and it is not looked at. Did you mean --{like}?"
+            yield f"sbatch has no option {name}; it is ignored. Did you mean --{like}?"
         else:
-            yield f"sbatch has no option {name}, and it is not looked at"
+            yield f"sbatch has no option {name}; it is ignored"
     if identity["uid"] is None:
-        yield f"this host knows no user {identity['user']}: rules about groups and accounts may not hold"
+        yield f"this host has no user {identity['user']}: rules about groups may give another result"
 
 
 def _warn(text: str) -> None:
@@ -128,7 +128,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
         "sentence": recorded_sentence(recorded) if recorded else "",
         "why": recorded_why(recorded) if recorded else "",
     }
-    if options.heterogeneous:  # the hook does not ask about these at all
+    if options.heterogeneous:  # the hook does not ask about such jobs
         result |= {
             "placement": "on-premise",
             "partition": None,
@@ -169,4 +169,4 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     console.print(Text(f"Size class: {result['size']}."))
     if result["options_not_looked_at"]:
         names = ", ".join(result["options_not_looked_at"])
-        console.print(Text(f"Not looked at: {names}", "dim"))
+        console.print(Text(f"Options without influence: {names}", "dim"))

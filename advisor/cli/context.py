@@ -1,4 +1,4 @@
-"""What every command needs: where its settings come from."""
+"""The settings of a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings file; default ADVISOR_CONFIG, else /etc/advisor/advisor.toml.",
+        help="Settings file; by default ADVISOR_CONFIG, else /etc/advisor/advisor.toml.",
     ),
 ]
 

@@ -13,9 +13,9 @@ def register(app: typer.Typer) -> None:
 
 
 def control(config: ConfigOption = None) -> None:
-    """Look at Slurm, learn, provision cloud nodes, serve /metrics.
+    """Run the loops: poll Slurm, learn, provision cloud nodes; and serve /metrics.
 
-    Runs until SIGTERM; SIGHUP begins anew with the settings as they are then.
+    Runs until SIGTERM; SIGHUP restarts it with the settings read again.
     """
     from advisor.service.control.process import run
 

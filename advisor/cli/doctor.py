@@ -1,4 +1,4 @@
-"""``advisor doctor``: everything an administrator can get wrong, looked at in one go."""
+"""``advisor doctor``: check everything that an administrator sets up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Check settings, Slurm, sockets, database, models and EC2; say how to mend what is wrong.
 
-    Exit code 0: all is well; 1: warnings; 2: something does not work.
+    Exit code 0: nothing is wrong; 1: there are warnings; 2: something does not work.
     """
     from advisor.service.admin.doctor import examine_service
     from advisor.service.admin.doctor_cloud import examine_cloud
@@ -37,7 +37,7 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
     with working("asking Slurm") as now:
         found = list(slurm.run())
         partitions = set(slurm.partitions) or None
-        now("looking at the services")
+        now("checking the services")
         found += examine_service(loaded, partitions)
         found += examine_places(loaded.settings)
         now("asking EC2")
@@ -48,14 +48,14 @@ def doctor(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> N
         for diagnosis in found:
             line = Text(f"{_MARKS[diagnosis.level]} ", _STYLES[diagnosis.level])
             line.append(f"{diagnosis.check}: {diagnosis.what}", "default")
-            if diagnosis.mend and console.soft_wrap:  # a finding is a line: for grep
+            if diagnosis.mend and console.soft_wrap:  # one line per finding, for grep
                 line.append(f"; {diagnosis.mend}")
             console.print(line)
             if diagnosis.mend and not console.soft_wrap:
                 console.print(Text(f"        {diagnosis.mend}", "dim"))
         words = ((counts["warning"], "warning"), (counts["error"], "error"))
         wrong = ", ".join(f"{number} {word}{'s' if number != 1 else ''}" for number, word in words)
-        console.print(f"{counts['ok']} well, {wrong}")
+        console.print(f"{counts['ok']} ok, {wrong}")
 
     result = {"ok": not counts["error"], "counts": dict(counts), "findings": found}
     emit(result, output, draw)

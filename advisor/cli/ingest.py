@@ -1,4 +1,4 @@
-"""``advisor ingest``: history from logs."""
+"""``advisor ingest``: add finished jobs of logs and of the accounting to the history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ingest = typer.Typer(no_args_is_help=True, help="Add finished jobs to the histor
 
 
 class MemoryUnits(StrEnum):
-    """What memory without a unit is counted in."""
+    """Unit of memory sizes without one."""
 
     KB = "KB"
     MB = "MB"
@@ -36,10 +36,10 @@ DatabaseOption = Annotated[
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings file.", dir_okay=False)]
 RefuseOption = Annotated[
-    bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line; else it is skipped.")
+    bool, typer.Option("--refuse-malformed", help="Stop at the first malformed line instead of skipping it.")
 ]
 WaitOption = Annotated[
-    float, typer.Option(min=0.0, help="Longest wait for another process that is writing, seconds.")
+    float, typer.Option(min=0.0, help="Longest wait for another process that writes, seconds.")
 ]
 
 
@@ -61,7 +61,7 @@ def history_url(database: str | None, config: Path | None) -> str:
 def ingest_swf(
     files: Annotated[list[Path], typer.Argument(help="Logs in Standard Workload Format, plain or gzip.")],
     source: Annotated[
-        str | None, typer.Option(help="Name to keep the jobs under; `swf:` and the file's name by default.")
+        str | None, typer.Option(help="Name of the jobs' source; by default `swf:` and the file's name.")
     ] = None,
     refuse_malformed: RefuseOption = False,
     wait: WaitOption = 10.0,
@@ -69,7 +69,7 @@ def ingest_swf(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Add the jobs of workload logs. Repeating it, or going on after a stop, adds nothing twice."""
+    """Add the jobs of workload logs. Repeating it, also after an interruption, adds no job twice."""
     from advisor.history import ingest as ingestion
     from advisor.history.store import HistoryStore
 
@@ -93,15 +93,15 @@ def ingest_swf(
 def ingest_sacct(
     since: Annotated[
         str | None,
-        typer.Option(help="From this UTC date on (2026-01-31); default: where the last time ended."),
+        typer.Option(help="First UTC date to read (2026-01-31); by default where the last run ended."),
     ] = None,
     database: DatabaseOption = None,
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Add the ended jobs of this cluster's own accounting, a week at a time.
+    """Add the ended jobs of this cluster's Slurm accounting, a week at a time.
 
-    The first time a year is read. Repeating it, or going on after a stop, adds nothing twice.
+    The first run reads a year. Repeating it, also after an interruption, adds no job twice.
     """
     import time
 
@@ -127,7 +127,7 @@ def ingest_lsb_acct(
         list[Path],
         typer.Argument(help="LSF's logdir, or its files lsb.acct, lsb.acct.1, ...; plain or gzip."),
     ],
-    source: Annotated[str, typer.Option(help="Name to keep the jobs under: one for each cluster.")] = "lsf",
+    source: Annotated[str, typer.Option(help="Name of the jobs' source: one for each cluster.")] = "lsf",
     memory_unit: Annotated[
         MemoryUnits, typer.Option(help="The cluster's LSF_UNIT_FOR_LIMITS.", case_sensitive=False)
     ] = MemoryUnits.MB,
@@ -139,7 +139,7 @@ def ingest_lsb_acct(
 ) -> None:
     """Add the ended jobs of LSF's accounting.
 
-    Repeating it reads what is new, also after lsb.acct was renamed to lsb.acct.1, and adds nothing twice.
+    Repeating it reads only new records, also after lsb.acct was renamed to lsb.acct.1.
     """
     from advisor.history.store import HistoryStore
     from advisor.lsf import ingest as ingestion
@@ -181,13 +181,13 @@ def _show(reports: list[IngestReport], total: int) -> Any:
             line = f"{report.source}: {report.read:,} finished jobs read, {report.added:,} new"
             console.print(line, markup=False, emoji=False)
             if report.never_started:
-                console.print(f"  {report.never_started:,} jobs that never started left out")
+                console.print(f"  {report.never_started:,} jobs that never started were left out")
             if report.other_records:
-                console.print(f"  {report.other_records:,} records of other kinds skipped")
+                console.print(f"  {report.other_records:,} records of other kinds were skipped")
             if report.unended:
-                console.print("  a last line without an end is left for the next time")
+                console.print("  the incomplete last line is left for the next run")
             if report.malformed:
-                console.print(f"  {report.malformed:,} malformed lines skipped, among them:")
+                console.print(f"  {report.malformed:,} malformed lines were skipped, among them:")
                 for problem in report.problems:
                     console.print(f"    {problem}", markup=False, highlight=False, emoji=False)
         console.print(f"{total:,} jobs in the history")

@@ -1,4 +1,4 @@
-"""``advisor decisions``, ``advisor ledger``: what was decided, and what came of it."""
+"""``advisor decisions`` and ``advisor ledger``: the decisions and their outcomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JobOption = Annotated[
     str | None,
     typer.Option("--job", metavar="JOBID", help="Only this job, as Slurm writes it: 95, 95_2, 97+1, 94.0."),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, help="The newest so many are listed.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Rows to list, the newest ones.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def decisions(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """List what was decided lately, newest last."""
+    """List the latest decisions, the newest last."""
     from advisor.service.admin.ledger_view import decisions_view
 
     with _store(config) as store:
@@ -80,26 +80,26 @@ def _draw_decisions(console: Console, rows: Sequence[dict[str, Any]], counted: d
     total = sum(counted.values())
     parts = ", ".join(f"{count:,} {place}" for place, count in sorted(counted.items()))
     console.print(
-        Text(f"{total:,} decisions ({parts}), the newest {len(rows)} shown" if total else "none yet")
+        Text(f"{total:,} decisions ({parts}), the newest {len(rows)} shown" if total else "no decisions")
     )
 
 
 def _jobs(job_ids: Sequence[int]) -> str:
-    """The first job that an advice became, and how many more there are: tasks of an array."""
+    """The first job of an advice, and how many more it has: tasks of an array."""
     if not job_ids:
         return "-"
     return f"{job_ids[0]} (+{len(job_ids) - 1:,})" if len(job_ids) > 1 else str(job_ids[0])
 
 
 def _place(row: dict[str, Any]) -> str:
-    """Where it goes, with what is paid for and what else holds as tags."""
+    """The placement, followed by capacity, hedge and mode."""
     tags = [row["capacity"], row["hedge"], "shadow" if row["mode"] == "shadow" else None]
     shown = ", ".join(str(tag) for tag in tags if tag)
     return f"{row['placement']} ({shown})" if shown else str(row["placement"])
 
 
 def _moment(console: Console, seconds: float) -> str:
-    """A time; without its year where the lines of a terminal have to hold it."""
+    """A time; on a terminal without its year, to save columns."""
     text = moment_text(seconds)
     return text if console.soft_wrap else text[5:]
 
@@ -111,7 +111,7 @@ def ledger(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Compare predicted with actual, and say what the moves saved and cost."""
+    """Compare predicted with actual waits and run times, and show what the moves saved and cost."""
     from advisor.service.admin.ledger_view import ledger_view
 
     with _store(config) as store:
@@ -138,7 +138,7 @@ def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
 def _usd(amount: float | None) -> str:
     from advisor.decide.explanation.display import usd
 
-    return "not noted" if amount is None else usd(amount)
+    return "unknown" if amount is None else usd(amount)
 
 
 def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
         about = f"Wait and run: predicted / actual; saved is an estimate. Times are {zone_text()}."
         console.print(Text(about, "dim"))
     errors = [
-        f"{name} off by {duration(error)} on average"
+        f"mean error of {name} {duration(error)}"
         for name, error in (("waits", summary["wait_mae_seconds"]), ("run times", summary["run_mae_seconds"]))
         if error is not None
     ]
@@ -173,4 +173,4 @@ def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
             )
         )
     if said := money_in_words(result["money"]):
-        console.print(Text(f"{said} (Since {moment_text(result['since'])}, whenever they were advised.)"))
+        console.print(Text(f"{said} (Since {moment_text(result['since'])}, for all jobs that ran then.)"))

@@ -1,4 +1,4 @@
-"""``advisor nodes``: cloud nodes and their instances, as the control process last saw them."""
+"""``advisor nodes``: cloud nodes and their instances, as `advisor control` saw them last."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def register(app: typer.Typer) -> None:
 
 
 def nodes(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
-    """Show cloud nodes: power, instance, capacity, age, price, jobs, how long it will last, what EC2 said.
+    """Show cloud nodes: power, instance, capacity, age, price, jobs, chance to survive, notices from EC2.
 
-    Reads what the control process wrote last; neither Slurm nor EC2 is asked.
+    Reads what `advisor control` wrote last, without asking Slurm or EC2.
     """
     from advisor.service.admin.cloud_written import known_so_far, nodes_written
 
@@ -35,11 +35,11 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     rows = result["nodes"]
     seen = result.get("note") or f"seen {result['age_seconds']:.0f} s ago"
     if horizon := next((row["survival_horizon_seconds"] for row in rows if row.get("tier")), None):
-        seen += f"; outlook: how likely it lasts another {horizon / 3600.0:g} h"
-    headings = ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "outlook")
+        seen += f"; survival: the chance to last another {horizon / 3600.0:g} h"
+    headings = ("node", "power", "instance", "capacity", "zone", "age", "USD/h", "jobs", "survival")
     if rows:
         cells = [_cells(row) for row in rows]
-        print_table(console, headings, cells, numbers=("age", "USD/h"), text="outlook")
+        print_table(console, headings, cells, numbers=("age", "USD/h"), text="survival")
     else:
         console.print(
             "no cloud node is up" if result["age_seconds"] is not None else "no cloud node is known"
@@ -48,7 +48,7 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
 
 
 def _expected(row: dict[str, Any]) -> str:
-    """Tier and probability of staying; a report of an older release has neither."""
+    """Tier and probability of survival; a report of an older release has neither."""
     if row.get("retiring"):
         return "retired"
     if not row.get("tier"):

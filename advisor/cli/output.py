@@ -1,4 +1,4 @@
-"""Printing: for people by default, one JSON object for machines."""
+"""Print results: text for people by default, or one JSON object for machines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Format(enum.StrEnum):
 
 
 FormatOption = Annotated[
-    Format, typer.Option("--format", help="`text` for people, `json`: one object on standard output.")
+    Format, typer.Option("--format", help="`text` for people, or `json`, one object on standard output.")
 ]
 
 stderr = Console(stderr=True)
@@ -45,7 +45,7 @@ def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
         _is_wide.set(wide)
         return command(*arguments, **options)
 
-    about = "One line a row, however long; it is always so where the output is no terminal."
+    about = "Print each row on one line, as is always done where the output is no terminal."
     option = inspect.Parameter(
         "wide",
         inspect.Parameter.KEYWORD_ONLY,
@@ -59,7 +59,7 @@ def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _console() -> Console:
-    """Where results go. Only on a terminal are lines broken, and there at blanks."""
+    """Standard output; lines are wrapped on a terminal only, at blanks."""
     console = Console()
     return Console(soft_wrap=True) if _is_wide.get() or not console.is_terminal else console
 

@@ -8,12 +8,12 @@ from advisor.cli.context import ConfigOption, settings_of
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command; nobody types it."""
+    """Add the command, which only systemd runs."""
     app.command("place-helper", hidden=True)(place_helper)
 
 
 def place_helper(config: ConfigOption = None) -> None:
-    """Answer questions on standard input: keep the places of jobs that run in the cloud."""
+    """Submit placeholders, as requested on standard input, for jobs that run in the cloud."""
     import sys
 
     from advisor.service.hedge.place_helper import serve

@@ -1,4 +1,4 @@
-"""``advisor pools``: where instances may be had, what is closed and until when, how long boots take."""
+"""``advisor pools``: capacity pools, whether they are available, and how long boots take."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def register(app: typer.Typer) -> None:
 
 
 def pools(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
-    """Show capacity pools: open or closed, instances, launches, boot times, price; and what was refused.
+    """Show capacity pools: availability, instances, launches, boot times, price, refused launches.
 
-    Reads what the control process wrote last; EC2 is not asked.
+    Reads what `advisor control` wrote last, without asking EC2.
     """
     from advisor.service.admin.cloud_written import known_so_far, pools_written
 
@@ -41,20 +41,21 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
         console.print("no pool has been used yet")
     console.print(Text(result.get("note") or f"seen {result['age_seconds']:.0f} s ago", "dim"))
     if result["protected"]:
-        console.print(Text(f"! nothing is sent to the cloud: {result['protected']}", "yellow"))
+        console.print(Text(f"! no job is sent to the cloud: {result['protected']}", "yellow"))
     for code, number in result["counters"].get("refusals", {}).items():
         console.print(Text(f"{number:,} nodes got no instance: {code}"))
 
 
 def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
     until = row["closed_until"]
-    closed = "open" if until is None else f"closed for {max(0.0, until - now):.0f} s: {row['closed_by']}"
+    left = "" if until is None else f"{max(0.0, until - now):.0f}"
+    state = "available" if until is None else f"unavailable for {left} s: {row['closed_by']}"
     median, high = row["boot_median_seconds"], row["boot_p90_seconds"]
     return (
         row["pool"].replace("|", " "),
         f"{row['instances']:,}",
         f"{row['launches']:,}",
-        "not seen yet" if median is None else f"{median:.0f} / {high:.0f} s ({row['boots']})",
+        "none yet" if median is None else f"{median:.0f} / {high:.0f} s ({row['boots']})",
         f"{row['usd_per_hour']:.3f}",
-        closed,
+        state,
     )

@@ -1,4 +1,4 @@
-"""``advisor portfolio``: which policy runs the burst partition and why, what it has set, how to undo it."""
+"""``advisor portfolio``: the policy that leads the burst partition, what it has set, and how to undo it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_facts
 
-_app = typer.Typer(no_args_is_help=True, help="The policy in charge of the burst partition.")
+_app = typer.Typer(no_args_is_help=True, help="Show or undo the policy that leads the burst partition.")
 
 
 def register(app: typer.Typer) -> None:
@@ -23,9 +23,9 @@ def register(app: typer.Typer) -> None:
 
 @_app.command("show")
 def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
-    """Show policy, reasons and scores, and everything that is set in Slurm now.
+    """Show the leading policy, its reasons and scores, and everything it has set in Slurm.
 
-    Reads what the control process wrote last; Slurm is not asked.
+    Reads what `advisor control` wrote last, without asking Slurm.
     """
     from advisor.service.admin.cloud_written import known_so_far, portfolio_written
 
@@ -38,9 +38,9 @@ def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
 @_app.command("undo")
 def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
-    """Give Slurm back all that the portfolio has set: closed nodes, the order of jobs, weights of nodes.
+    """Undo all that the portfolio has set in Slurm: closed nodes, the order of jobs, weights of nodes.
 
-    For when `advisor control` is gone for good; one that runs with `portfolio.enabled` sets it all again.
+    Use it after `advisor control` was stopped for good: with `portfolio.enabled` it sets all of this again.
     """
     from advisor.service.observation.site_view import burst_nodes
     from advisor.service.portfolio.actuators import Means
@@ -61,7 +61,7 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 
 def _tell(console: Console, result: dict[str, Any]) -> None:
     opened, ordered = len(result["opened_nodes"]), result["jobs_reordered"]
-    console.print(Text(f"{opened:,} nodes opened, {ordered:,} jobs have their own place again"))
+    console.print(Text(f"{opened:,} nodes opened, the order of {ordered:,} jobs restored"))
 
 
 def _draw(console: Console, report: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a command is doing meanwhile, on standard error: bars on a terminal, else a line every few seconds."""
+"""Progress of a command on standard error: bars on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Final
 from advisor.cli.output import stderr
 
 Tick = Callable[[str, int, int], None]
-"""``tick(what, done, total)``; a total of 0 is not known."""
+"""``tick(what, done, total)``; a total of 0 is unknown."""
 
 SILENCE_SECONDS: Final = 5.0
-"""Longest time without a word."""
+"""Time between two lines."""
 
 
 def tells_steps() -> bool:
-    """Whether the program that started this one reads what is being done, and what is wrong, as JSON."""
+    """Whether the program that started this one reads progress and errors as JSON."""
     return os.environ.get("ADVISOR_PROGRESS") == "json"
 
 
@@ -28,14 +28,9 @@ def tells_steps() -> bool:
 def ticking(beginning: str = "starting") -> Iterator[Tick]:
     """Yield ``tick(what, done, total)``: on a terminal a bar for each step, else a line every five seconds.
 
-    The lines come from a thread of their own, so that a step that says nothing for long is told of, too.
-    With ``ADVISOR_PROGRESS=json`` in the environment each step of a hundredth is a line of JSON on standard
-    error instead, for the program that started this one.
-
-    Parameters
-    ----------
-    beginning : str
-        What is being done until the first tick.
+    A thread writes the lines, so that they also appear during a long step without ticks. With
+    ``ADVISOR_PROGRESS=json`` in the environment each percent is a line of JSON instead, for the program that
+    started this one. `beginning` is the name of the step before the first tick.
     """
     if tells_steps():
         yield _tell_steps()
@@ -49,7 +44,7 @@ def ticking(beginning: str = "starting") -> Iterator[Tick]:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Show that work of unknown length goes on; yields a function that names its present step."""
+    """Show progress of unknown length; yields a function that sets the name of the current step."""
     with ticking(what) as tick:
         yield lambda name: tick(name, 0, 0)
 

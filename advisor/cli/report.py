@@ -1,4 +1,4 @@
-"""``advisor report``: what the advisor did in some weeks, as a page to hand on."""
+"""``advisor report``: a page about the decisions of some weeks."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def register(app: typer.Typer) -> None:
 def report(
     *,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE.html", help="Where the page is written.", dir_okay=False)
+        Path, typer.Option("--out", metavar="FILE.html", help="File for the page.", dir_okay=False)
     ],
     since: SinceOption = "30d",
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Write a page about what was decided, saved and spent, and how well it was predicted.
+    """Write a page about decisions, time saved, money spent and errors of prediction.
 
-    One file that needs no network: plots by day, predicted against actual, reasons, accounts. It names no
-    user.
+    The page is one file that needs no network. It has plots by day, predicted against actual values, reasons
+    and accounts. It names no user.
     """
     from advisor.history.store import HistoryStore
     from advisor.service.admin.ledger_report import LedgerReport

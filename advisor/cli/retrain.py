@@ -1,4 +1,4 @@
-"""``advisor retrain``: the size classifier from the site's history, weekly and off the submit path."""
+"""``advisor retrain``: train the size classifier on the site's history; a timer runs it weekly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.predict.size.size_training import SizeTraining
 
 KIND = "size"
-"""Under this kind the promoted size model is kept in the model store."""
+"""Kind of the size model in the model store."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,12 +38,12 @@ def peak_rss_mb() -> float:
 def retrain(
     config: ConfigOption = None,
     jobs: Annotated[
-        int, typer.Option(min=500, help="Newest finished jobs to learn from: bounds memory and time.")
+        int, typer.Option(min=500, help="Newest finished jobs to learn from; limits memory and time.")
     ] = 200_000,
-    force: Annotated[bool, typer.Option("--force", help="Promote even what backtests worse.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Promote it even if it backtests worse.")] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Train the size classifier anew, backtest it on the last week, promote it unless it is worse."""
+    """Train the size classifier anew, backtest it on the last week, and promote it unless it is worse."""
     from advisor.history.models import ModelStore
     from advisor.history.store import HistoryStore
     from advisor.predict.size.size_history import SizeHistory
@@ -57,7 +57,7 @@ def retrain(
     with HistoryStore(settings.paths.history_url) as store, working("reading the history"):
         outcomes = [outcome_here(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
-    # the history's own clock: a log of years ago is trained on as well as last night's jobs
+    # the history's own clock, so that an old log can be used as well
     now = max((outcome.end_time for outcome in outcomes), default=0.0) + 1.0
     del outcomes
     if len(history) < settings.estimator.min_finished_jobs:
@@ -118,7 +118,7 @@ def _train_and_promote(
 
 
 def _kept(detail: str, *, code: str) -> dict[str, Any]:
-    """Nothing is promoted: the model in force, if any, stays."""
+    """The result when nothing is promoted: the model in force, if any, stays."""
     return {
         "promoted": False,
         "version": None,
@@ -130,7 +130,7 @@ def _kept(detail: str, *, code: str) -> dict[str, Any]:
 
 
 def _current(store: ModelStore) -> SizeModel | None:
-    """The model in force; None when there is none, or a release with other features made it."""
+    """The model in force; None when there is none, or another release made it with other features."""
     from advisor.model.errors import BadInput, UseFallback
     from advisor.predict.size.size_model import SizeModel
 
@@ -151,7 +151,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
             f"Promoted version {result['version']}: small is below {result['divider_seconds']:,.0f} s."
         )
     else:
-        console.print(f"Not promoted: {result['detail']}. What is in force stays.", markup=False)
+        console.print(f"Not promoted: {result['detail']}. The model in force stays.", markup=False)
     judged = result["backtest"]
     if judged and judged["jobs"]:
         line = f"On the last week's {judged['jobs']:,} jobs: {100 * judged['candidate_accuracy']:.1f} % right"

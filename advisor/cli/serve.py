@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def serve(config: ConfigOption = None) -> None:
     """Answer the job_submit hook on a Unix socket, from memory only.
 
-    Runs until SIGTERM; SIGHUP reads the settings again. Under systemd it says READY when it is warm.
+    Runs until SIGTERM; SIGHUP reads the settings again. It notifies systemd when it has warmed up.
     """
     from advisor.service.submit.models import model_loader
     from advisor.service.submit.serve import run

@@ -1,4 +1,4 @@
-"""``advisor spend``: today's money and caps, the last days, and predicted against what jobs really cost."""
+"""``advisor spend``: today's spending and caps, the last days, and predicted against actual cost of jobs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ def register(app: typer.Typer) -> None:
 
 
 def spend(
-    since: Annotated[str, typer.Option("--since", help="Predicted against real cost: how far back.")] = "7d",
+    since: Annotated[
+        str, typer.Option("--since", help="Compare predicted with actual cost of jobs since then.")
+    ] = "7d",
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Show what was spent and promised today, by account, beside the caps; and the last days.
+    """Show today's spent and promised money by account, the caps, and the last days.
 
-    Days are those of UTC. Reads the history and what the control process wrote last; EC2 is not asked.
+    Days are those of UTC. Reads the history and what `advisor control` wrote last, without asking EC2.
     """
     from advisor.history.store import HistoryStore
     from advisor.service.admin.cloud_written import known_so_far, predicted_against_billed
@@ -67,17 +69,17 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
     rows.append((SUM, *sums, _cap(result["daily_cap_usd"])))
     print_table(console, headings, rows, numbers=headings[1:], bold_rows=(len(rows) - 1,))
     console.print(Text(f"Days are those of UTC; seen {result['age_seconds']:.0f} s ago.", "dim"))
-    console.print(Text("Promised: what launched nodes are expected to cost still; not in what was spent."))
+    console.print(Text("Promised: the expected further cost of launched nodes; it is not part of spent."))
     if text := reckoned_in_words(result):
         console.print(Text(text))
     for day in result["days"][-7:]:
-        idle = "" if day["idle_usd"] is None else f", {usd(day['idle_usd'])} of it idle time"
+        idle = "" if day["idle_usd"] is None else f", {usd(day['idle_usd'])} of it for idle time"
         console.print(Text(f"{day['day']}  {usd(day['usd'])} spent{idle}"))
     jobs = result["jobs"]
     console.print(
         Text(
-            f"{jobs['jobs']:,} moved jobs have ended: {usd(jobs['predicted_usd'])} predicted, "
-            f"{usd(jobs['billed_usd'])} their share of what was spent"
+            f"{jobs['jobs']:,} moved jobs have ended: predicted cost {usd(jobs['predicted_usd'])}, "
+            f"actual cost {usd(jobs['billed_usd'])}"
         )
     )
 

@@ -1,4 +1,4 @@
-"""``advisor status``: how the advisor and its cluster are, at a glance."""
+"""``advisor status``: the state of the advisor and its cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def register(app: typer.Typer) -> None:
 def status(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Show modes, ages, queue, cloud nodes, what keeps jobs from the cloud, and the last errors.
 
-    Asks nobody but the submit server's socket and reads what the control process wrote last, so that it works
-    while Slurm or EC2 do not. Exit code 1 where this login may not see how the processes are.
+    Asks the submit server and reads what `advisor control` wrote last, so it works while Slurm or EC2 does
+    not. Exit code 1: you may not read the state of a process.
     """
     from advisor.service.admin.status_report import ask_serve, status_report
 

@@ -1,4 +1,4 @@
-"""Tables of text, the same for every command: readable at 80 columns, one row a line when piped."""
+"""Tables for every command: readable at 80 columns, and one line per row when piped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 _GAP: Final = "  "
 _NARROWEST_TEXT: Final = 24
-"""Columns below which wrapped text is no longer pleasant to read: then the table is cut into bands."""
+"""Least width of wrapped text; where there is less room, the table is cut into bands."""
 
 
 def print_table(
@@ -26,24 +26,19 @@ def print_table(
     """Print a table.
 
     On a terminal that is too narrow, headings take several lines, then the column ``text`` is wrapped, then
-    the columns are printed in bands of as many as fit, each with the first column again. A cell of another
-    column is broken only where it is longer than a line, and never cut. Where the output does not go to a
-    terminal, or ``--wide`` was said, each row is one line.
+    the columns are printed in bands of as many as fit, each beginning with the first column. Other cells are
+    wrapped only if they are longer than a line. With ``--wide``, or without a terminal, each row is one line.
 
     Parameters
     ----------
-    console : Console
-        Where to; without a width of its own to keep to when it wraps softly.
     headings : sequence of str
         One for each column; the first column names the row.
-    rows : sequence of sequence of str
-        Cells, as long as the headings each.
     numbers : sequence of str
-        Headings of columns that are set flush right.
+        Headings of right-aligned columns.
     text : str
-        Heading of the column of sentences, the last one; the only one that may be wrapped.
+        Heading of the last column, if it has sentences that may be wrapped.
     bold_rows : sequence of int
-        Rows that stand out.
+        Indices of rows in bold.
     """
     columns = [
         _Column(heading, [row[at] for row in rows], heading in numbers, heading == text)
@@ -55,7 +50,7 @@ def print_table(
 
 
 class _Column:
-    """Cells under a heading, and how wide they are set."""
+    """A heading, its cells, and their width."""
 
     def __init__(self, heading: str, cells: Sequence[str], is_number: bool, is_text: bool) -> None:
         self.heading = heading
@@ -85,7 +80,7 @@ def _total(columns: Sequence[_Column], width: Callable[[_Column], int]) -> int:
 
 
 def _bands(columns: list[_Column], limit: int | None) -> list[list[_Column]]:
-    """Columns that are printed beside each other."""
+    """Groups of columns that fit beside each other."""
     if limit is None or _total(columns, lambda column: column.width) <= limit:
         return [columns]
     for column in columns:
@@ -102,7 +97,7 @@ def _bands(columns: list[_Column], limit: int | None) -> list[list[_Column]]:
 
 
 def _widen(columns: Sequence[_Column], spare: int) -> None:
-    """Give headings back the room that is there, from the left."""
+    """Widen columns for their headings, from the left."""
     for column in columns:
         more = min(spare, max(0, cell_len(column.heading) - column.width))
         column.width += more
@@ -138,7 +133,7 @@ def _print_row(console: Console, columns: Sequence[_Column], cells: Sequence[str
 
 
 def print_facts(console: Console, rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and what is to be said of each; on a terminal, long values go on below their beginning."""
+    """Print names and values; on a terminal, long values are wrapped."""
     width = max((cell_len(name) for name, _ in rows), default=0)
     limit = None if console.soft_wrap else console.width - width - len(_GAP)
     for name, value in rows:

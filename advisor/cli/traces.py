@@ -14,7 +14,7 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.replay.traces import FOLDER
 
-traces = typer.Typer(no_args_is_help=True, help="Public workload logs by name.")
+traces = typer.Typer(no_args_is_help=True, help="List and fetch public workload logs.")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,12 +30,12 @@ TraceOption = Annotated[
         help="Log (.swf, .swf.gz), a name of `advisor traces list`, or synthetic[:jobs[:seed]].",
     ),
 ]
-FolderOption = Annotated[Path, typer.Option(help="Where the logs are kept.", file_okay=False)]
+FolderOption = Annotated[Path, typer.Option(help="Folder of the logs.", file_okay=False)]
 
 
 @traces.command("list")
 def list_traces(folder: FolderOption = FOLDER, output: FormatOption = Format.TEXT) -> None:
-    """List the logs that can be fetched, and which are there already."""
+    """List the logs that can be fetched, and which are here already."""
     from advisor.replay.traces import ACKNOWLEDGEMENT, CATALOGUE, is_good
 
     rows = [
@@ -63,14 +63,14 @@ def list_traces(folder: FolderOption = FOLDER, output: FormatOption = Format.TEX
 
 @traces.command("get")
 def get_trace(
-    name: Annotated[str, typer.Argument(help="As `advisor traces list` shows it.")],
+    name: Annotated[str, typer.Argument(help="Name of the log, as `advisor traces list` shows it.")],
     folder: FolderOption = FOLDER,
     archive_url: Annotated[
-        str | None, typer.Option(help="Another copy of the archive.", envvar="ADVISOR_ARCHIVE_URL")
+        str | None, typer.Option(help="URL of another copy of the archive.", envvar="ADVISOR_ARCHIVE_URL")
     ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Fetch a log, check it, and say whom to acknowledge. A broken transfer goes on where it stopped."""
+    """Fetch a log, check it, and print whom to acknowledge. An interrupted transfer is resumed."""
     from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, get, named
 
     trace = named(name)

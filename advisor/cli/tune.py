@@ -1,4 +1,4 @@
-"""``advisor tune``: better parameters for the estimators, from the cluster's own history."""
+"""``advisor tune``: tune the parameters of the published rule's estimators on the history."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ def tune(
     ] = None,
     at: Annotated[
         int | None,
-        typer.Option("--at", min=1, help="Row that stands for now: only what was known then is used."),
+        typer.Option("--at", min=1, help="Row of the present: only what was known then is used."),
     ] = None,
-    entries: Annotated[int, typer.Option(min=10, help="Jobs the parameters are judged on.")] = 500,
-    population: Annotated[int, typer.Option(min=4, help="Individuals.")] = 50,
-    generations: Annotated[int, typer.Option(min=0, help="Generations.")] = 100,
+    entries: Annotated[int, typer.Option(min=10, help="Jobs on which parameters are judged.")] = 500,
+    population: Annotated[int, typer.Option(min=4, help="Individuals per generation.")] = 50,
+    generations: Annotated[int, typer.Option(min=0, help="Generations of the genetic algorithm.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
     models: Annotated[
-        Path | None, typer.Option(help="Folder of models to write to; the settings' by default.")
+        Path | None, typer.Option(help="Folder for the result; paths.models by default.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the checkpoint of a stopped run.")] = False,
     weekly: Annotated[
         bool,
         typer.Option(
             "--weekly",
-            help="As the timer runs it: judged on the newest jobs, not tuned on them; what is not better "
-            "stays out, and a short history is no error.",
+            help="As the weekly timer runs it: judge on the newest jobs, which are not used for tuning; keep "
+            "the old parameters unless the new ones are better; exit with 0 on a short history.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -69,9 +69,9 @@ def tune(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Search for k, omega, s and the weights by a genetic algorithm (Cunha et al., section IV-A).
+    """Tune k, omega, s and the weights by a genetic algorithm (Cunha et al., section IV-A).
 
-    A run that was stopped goes on where it was when it is started again on the same jobs.
+    A run that was stopped continues where it was when it is started again on the same jobs.
     """
     from advisor.history.models import ModelStore
     from advisor.history.parameters import TARGETS, save_parameters
@@ -136,7 +136,7 @@ def _weekly_cutoff(
     *,
     entries: int,
 ) -> dict[str, Any] | None:
-    """Choose the published rule's cutoff anew; put it in force unless it is worse than the one there is."""
+    """Choose the published rule's cutoff anew; put it in force unless it is worse than the current one."""
     import msgspec
 
     from advisor.history.models import ModelStore
@@ -145,7 +145,7 @@ def _weekly_cutoff(
 
     placement = settings.placement
     if not placement.use_cutoff or placement.cutoff_minutes:
-        return None  # switched off, or set by hand: that holds
+        return None  # switched off, or set by hand
     in_force = store if store is not None else ModelStore(folder=settings.paths.models)
     current = placement.cutoff_in_force(load_cutoff(in_force))
     judged = backtest_cutoff(table, states, encoder, parameters, placement, current, entries=entries)
@@ -228,7 +228,7 @@ def _search(
     }
     resume = None if store is None or fresh else load_checkpoint(store, target, job)
     if resume is not None:
-        stderr.print(f"{target}: going on after generation {resume.generation}", markup=False)
+        stderr.print(f"{target}: continuing after generation {resume.generation}", markup=False)
     with ticking(f"tuning {target}") as tick:
 
         def tell(state: TuningState) -> None:
@@ -282,7 +282,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
     console.print(f"{summary['history']}: {summary['jobs']:,} jobs", markup=False)
     print_table(console, ("", *targets), rows, numbers=targets)
     for target, one in (summary["backtest"] or {}).items():
-        better = "better" if one["candidate_rmse"] < one["current_rmse"] else "not better, left out"
+        better = "better" if one["candidate_rmse"] < one["current_rmse"] else "not better, not used"
         console.print(
             f"{target} on the newest {summary['entries']} jobs: RMSE {one['candidate_rmse']:,.0f} s, in "
             f"force {one['current_rmse']:,.0f} s: {better}.",
@@ -291,11 +291,11 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
     if found := summary["cutoff"]:
         saved, before = found["candidate_saved_seconds"], found["current_saved_seconds"]
         minutes = math.sqrt(found["candidate"]["scale"]) / 60.0
-        promoted = "in force" if found["is_promoted"] else "worse, left out"
+        promoted = "now in force" if found["is_promoted"] else "worse, not used"
         console.print(
             f"Cutoff of the published rule, chosen on {found['chosen_on_jobs']} earlier jobs: "
-            f"±{minutes:,.0f} min of doubt where the cloud costs nothing. It would have saved "
-            f"{saved / 3600.0:,.1f} h on the newest {found['judged_on_jobs']} jobs, the one in force so far "
+            f"±{minutes:,.0f} min of uncertainty where the cloud costs nothing. It would have saved "
+            f"{saved / 3600.0:,.1f} h on the newest {found['judged_on_jobs']} jobs, the current one "
             f"{before / 3600.0:,.1f} h: {promoted}.",
             markup=False,
         )

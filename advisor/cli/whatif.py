@@ -1,4 +1,4 @@
-"""``advisor whatif``: what other settings would have done with the jobs of the last weeks."""
+"""``advisor whatif``: decide the jobs of the last weeks again with other settings."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def whatif(
     *,
     since: Annotated[
         str,
-        typer.Option("--since", help="Which jobs: submitted in the last 30d, 12w, or since a date."),
+        typer.Option("--since", help="Jobs submitted since then: 30d, 12w, or a date such as 2026-11-21."),
     ] = "30d",
     changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="SECTION.NAME=VALUE",
-            help="What would be another (as TOML); may be repeated, such as "
-            "placement.uncertainty_limit_minutes=30: what is surer than that alone may move.",
+            help="A changed setting, its value as TOML; may be repeated. Example: "
+            "placement.uncertainty_limit_minutes=30, so that only surer forecasts move a job.",
         ),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history.",
+            help="Use the jobs of a log (.swf, .swf.gz, synthetic[:jobs[:seed]]) instead of the history.",
         ),
     ] = None,
     config: ConfigOption = None,
@@ -63,9 +63,9 @@ def whatif(
 ) -> None:
     """Decide the finished jobs again: with the settings in force, and with some of them changed.
 
-    Each job is decided as live, from what was known at its submission; what it would have saved or lost is
-    reckoned from how long it really waited and ran. Nothing is written. Without --set: what the settings in
-    force would have brought, also before anything is switched on.
+    Each job is decided from what was known at its submission; what it would have saved or lost is computed
+    from its actual wait and run time. Nothing is written. Without --set, only the settings in force are
+    evaluated, which is useful before anything is switched on.
     """
     from advisor.config.editing import parse_changes
     from advisor.config.loading import changed
@@ -94,13 +94,13 @@ def whatif(
 
 
 def _expanded(changes: dict[str, Any]) -> dict[str, Any]:
-    """``placement.cutoff=C``, in seconds squared as in earlier releases: both rules' limit, in minutes."""
+    """Replace ``placement.cutoff=C`` (seconds squared, of earlier releases) by the limit in minutes."""
     if "placement.cutoff" not in changes:
         return changes
     said = changes["placement.cutoff"]
     if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0.0:
         raise BadInput(
-            f"{said!r} is no variance in seconds squared",
+            f"{said!r} is not a variance in seconds squared",
             where="--set placement.cutoff",
             mend="Use placement.uncertainty_limit_minutes, a number of minutes",
             code="config.value",
@@ -112,9 +112,9 @@ def _expanded(changes: dict[str, Any]) -> dict[str, Any]:
 def _jobs(
     trace: Path | None, since: str, settings: Settings, seen: SiteState
 ) -> tuple[OwnJobs, float, float, str]:
-    """The jobs, the window's first moment as asked for and as it can be, and where the jobs come from.
+    """The jobs, the requested and the possible begin of the window (epoch seconds), and the jobs' source.
 
-    Moments are epoch seconds; a young history is judged from its first forecasts on.
+    A short history begins with its first forecasts.
     """
     from advisor.history.store import HistoryStore
     from advisor.replay.own_history import jobs_of_log, jobs_of_store, window_begin
@@ -140,9 +140,9 @@ def _jobs(
 
 
 def _seen(settings: Settings) -> SiteState:
-    """The site as `advisor control` last saw it; of the cloud only what lasts: sizes, prices, the boot time.
+    """The site's last snapshot; of the cloud only what lasts: sizes, prices, the boot time.
 
-    Whether it was open, and how many reserved nodes were free, was another matter at each submission.
+    Availability of capacity and the number of free reserved nodes differed at each submission.
     """
     from msgspec.structs import replace
 
@@ -168,7 +168,7 @@ def _seen(settings: Settings) -> SiteState:
 def _rows(
     jobs: OwnJobs, begin: float, settings: Mapping[str, Settings], seen: SiteState
 ) -> tuple[dict[str, WhatIfRow], dict[str, float]]:
-    """What each settings would have done, and what a clairvoyant would have saved under the same ones."""
+    """Results of each settings, and what a clairvoyant would have saved with the same ones."""
     from advisor.replay.own_history import counted, history_of
     from advisor.replay.whatif import clairvoyant, decide_again
 
@@ -195,7 +195,7 @@ def _rows(
 
 
 def _seen_with(settings: Settings, in_force: Settings, seen: SiteState) -> SiteState:
-    """What was seen, without what was learned of s(c) where another one is asked about."""
+    """The snapshot, without the learned speed s(c) of the cloud where the settings change it."""
     from msgspec.structs import replace
 
     names = ("overhead_per_processor", "baseline", "learn_performance_ratio")
@@ -205,7 +205,7 @@ def _seen_with(settings: Settings, in_force: Settings, seen: SiteState) -> SiteS
 
 
 def _parameters(settings: Settings) -> dict[Target, KnnParameters]:
-    """Of the published rule's estimators: those in force."""
+    """The parameters in force of the published rule's estimators."""
     from advisor.history.models import ModelStore
     from advisor.history.parameters import load_parameters, untuned_of
     from advisor.predict.knn.features import CUNHA_TABLE_I
@@ -239,7 +239,7 @@ def _draw(console: Console, result: Mapping[str, Any]) -> None:
     console.print(Text(f"{result['jobs']:,} on-premise jobs of {result['history']} since {begin}"))
     if result["asked_since"] < result["since"]:
         wanted = clock_text(result["asked_since"])
-        console.print(Text(f"Not since {wanted}, as asked: before, too few jobs had ended to forecast from."))
+        console.print(Text(f"Not since {wanted}, as requested: too few jobs had ended for forecasts."))
     headings, cells = whatif_table(result["rows"])
     print_table(console, headings, cells, numbers=headings[1:])
     for row in result["rows"]:
@@ -252,7 +252,7 @@ def _draw(console: Console, result: Mapping[str, Any]) -> None:
     if result["left_out_cloud_jobs"]:
         console.print(
             Text(
-                f"{result['left_out_cloud_jobs']:,} jobs ran in the cloud and are left out: nobody knows how "
-                "long they would have waited."
+                f"{result['left_out_cloud_jobs']:,} jobs ran in the cloud and are left out: how long they "
+                "would have waited is unknown."
             )
         )

@@ -33,10 +33,10 @@ def why(
     config: ConfigOption = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Say why a job was sent where it was: each question, its answer and its numbers.
+    """Explain where a job was sent: each question, its answer and its numbers.
 
-    Where the ledger has nothing (the advice is a few seconds old, or this host has no ledger) the job's own
-    AdminComment is shown: the decisive answer and its numbers.
+    If the ledger does not have the job (its advice is a few seconds old, or this host has no ledger), the
+    job's AdminComment is shown: the decisive answer and its numbers.
     """
     from advisor.model.job_id import parse_job_id
 
@@ -66,12 +66,12 @@ def _nothing_known(job_id: JobId, word: JobRecordInSlurm | None) -> BadInput:
     if word is None:
         slurm, mend = "Slurm was not asked", "Ask on a host with Slurm's commands (paths.slurm_bin)"
     elif word.is_known:
-        slurm = "Slurm knows the job, which has no AdminComment of ours"
-        mend = f"It was submitted while no advisor answered: see `scontrol show job {job_id.name}`"
+        slurm = "Slurm knows the job, but its AdminComment has no advice"
+        mend = f"No advisor answered when it was submitted: see `scontrol show job {job_id.name}`"
     else:
-        slurm, mend = "Slurm does not know the job", "`advisor decisions` lists the jobs that were advised"
+        slurm, mend = "Slurm does not know the job", "`advisor decisions` lists the jobs that have advice"
     return BadInput(
-        f"no advice for job {job_id.name} is in the ledger; {slurm}",
+        f"the ledger has no advice for job {job_id.name}; {slurm}",
         where="advisor why",
         mend=mend,
         code="ledger.no_advice",
@@ -86,7 +86,7 @@ def _in_the_ledger(settings: Settings, job_id: int) -> AdviceRecord | None:
 
 
 def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
-    """What the history keeps of a job that has ended, also when Slurm knows it no more."""
+    """Whether the history has the job as a heterogeneous one, also when Slurm has forgotten it."""
     from advisor.history.store import HistoryStore
 
     with HistoryStore(settings.paths.history_url) as store:
@@ -100,7 +100,7 @@ def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
 
     try:
         return record_in_slurm(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id.name)
-    except BadInput:  # a host without Slurm's commands: the ledger was all there is
+    except BadInput:  # a host without Slurm's commands
         return None
 
 

@@ -60,7 +60,7 @@ def test_a_script_and_the_command_line_beside_it(site, tmp_path):
     text = call(config, "--script", str(script), "--comment=fine", "--mail-type=END").stdout
     assert "Would start in the cloud" in text
     assert "2 h 00 min" in text
-    assert "Not looked at: mail-type" in text
+    assert "Options without influence: mail-type" in text
     assert "Its time limit would become 1 h 03 min" in text
     assert stays["time_limit_minutes"] is None
 
@@ -115,7 +115,7 @@ def test_day_one_8_what_sbatch_does_not_know_is_warned_about_first(site):
     assert "no option --ntaskss" in warnings[0]
     assert "Did you mean --ntasks?" in warnings[0]
     assert "no option --foo" in warnings[1]
-    assert any("knows no user nosuchuser-" in line for line in warnings)
+    assert any("has no user nosuchuser-" in line for line in warnings)
     assert not any("mail-type" in line for line in warnings)
     assert "Would start" in done.stdout
     found = json.loads(call(config, "--time=60", "--foo=1", "--format", "json").stdout)

@@ -127,7 +127,7 @@ def test_pools(written: Path) -> None:
     assert rows["on-demand"]["open"]
     assert result["counters"]["refusals"] == {"InsufficientInstanceCapacity": 1}
     assert result["counters"]["interruptions"] == {"jobs_interrupted": 1}
-    assert "closed for" in result["text"]
+    assert "unavailable for" in result["text"]
 
 
 def test_day_one_10_spend(written: Path, tmp_path: Path) -> None:

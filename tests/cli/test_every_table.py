@@ -93,6 +93,5 @@ def test_day_one_19_help_is_broken_where_the_terminal_ends_and_nowhere_else() ->
     done = CliRunner().invoke(app, ["why", "-h"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"})
     assert done.exit_code == 0
     assert (
-        "(the advice is a few seconds old, or this host has no ledger) the job's own AdminComment"
-        in done.output
+        "(its advice is a few seconds old, or this host has no ledger), the job's AdminComment" in done.output
     )

@@ -93,7 +93,7 @@ def test_decisions(config):
     text = call(config, "decisions")
     assert "3 decisions (2 burst, 1 on-premise)" in " ".join(text.split())
     assert "\x1b" not in text
-    assert "none yet" in call(config, "decisions", "--since", "1s")
+    assert "no decisions" in call(config, "decisions", "--since", "1s")
 
 
 @pytest.mark.parametrize("mode", ["act", "shadow"])
@@ -120,7 +120,7 @@ def test_ledger(config):
     assert summary["run_mae_seconds"] == pytest.approx(3540.0)
     assert summary["cost_usd"] is None
     text = " ".join(call(config, "ledger").split())
-    assert "2 jobs, 1 moved; wait avoided about 1 h 58 min; cost not noted" in text
+    assert "2 jobs, 1 moved; wait avoided about 1 h 58 min; cost unknown" in text
     empty = json.loads(call(config, "ledger", "--since", "1s", "--format", "json"))
     assert empty["summary"]["wait_mae_seconds"] is None
 

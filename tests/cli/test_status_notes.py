@@ -16,12 +16,12 @@ GROWING = {"rule": "published", "finished_jobs": 500, "first_forest_after_jobs":
     ("placement", "serve", "said"),
     [
         (EARNED, {"running": True, "placement_version": "3"}, ""),
-        (EARNED, {"running": True, "placement_version": None}, "advisor serve has not taken up the forests"),
+        (EARNED, {"running": True, "placement_version": None}, "advisor serve has not loaded the forests"),
         (EARNED, {"running": False}, ""),
         (
             EARNED | {"record_trusted_seconds": 0.0},
             {"running": True, "placement_version": "3"},
-            "won nothing",
+            "shows no gain yet",
         ),
         (GROWING, {"running": True, "placement_version": None}, "500 of 1,000 finished jobs"),
         (None, {"running": True, "placement_version": None}, ""),
@@ -49,6 +49,6 @@ def test_g17_16_status_shows_what_was_learned_of_the_clouds_speed() -> None:
     }
     said = ratios_in_words(ratios)
     assert said == (
-        "runs 0.03*c + 1.4 times as long on c processors (±12%, from 48 cloud runs); "
-        "times md_# 2.00, cfd 0.95"
+        "run times are 0.03*c + 1.4 times those on-premise for c processors (±12%, from 48 cloud runs); "
+        "multiplied by md_# 2.00, cfd 0.95"
     )

@@ -9,7 +9,8 @@ def test_what_has_happened_is_said() -> None:
     counts = {"places_kept": 1200, "brought_back": 3, "stayed": 2}
     content = {"now": {"open": 4, "placing": 1}, "counts": counts, "small_requeued": 1, "small_left": 0}
     assert places_in_words(content) == (
-        "5 now, 1,200 so far, 3 brought back, 2 stayed in the cloud, not small after all: 1 requeued, 0 left"
+        "5 now, 1,200 so far, 3 brought back, 2 stayed in the cloud, "
+        "ran longer than small jobs may: 1 requeued, 0 left running"
     )
 
 
@@ -20,7 +21,7 @@ def test_nothing_is_said_of_nothing() -> None:
 
 def test_jobs_asked_again_in_words() -> None:
     counts = {"on": True, "moving": 0, "would_move": 0, "asked": 1200, "moved": 3, "given_up": 1}
-    assert asked_again_in_words(counts) == "3 moved while they waited; asked 1,200 times"
+    assert asked_again_in_words(counts) == "3 moved while they waited; 1,200 decisions repeated"
     shadow = asked_again_in_words(counts | {"moved": 0, "would_move": 2})
-    assert shadow == "0 moved while they waited, 2 would be (shadow mode); asked 1,200 times"
+    assert shadow == "0 moved while they waited, 2 would have been (shadow mode); 1,200 decisions repeated"
     assert asked_again_in_words(counts | {"on": False}) == asked_again_in_words({}) == ""

@@ -100,7 +100,7 @@ def test_weekly_promotes_what_is_better_on_jobs_it_was_not_tuned_on(trace, model
     assert second["version"] is None
     assert second["backtest"]["run"]["candidate_rmse"] == second["backtest"]["run"]["current_rmse"]
     assert ModelStore(folder=models).current("parameters") == "00000001"
-    assert "not better, left out" in call("--trace", trace, "--models", models, "--weekly").stdout
+    assert "not better, not used" in call("--trace", trace, "--models", models, "--weekly").stdout
 
 
 def test_g17_14_weekly_backtests_the_published_rules_cutoff(trace, models, monkeypatch):
@@ -168,7 +168,7 @@ def test_stopped_run_goes_on_to_the_same_result(trace, models, tmp_path, monkeyp
     assert ModelStore(folder=models).current("parameters") is None
     monkeypatch.setattr(tuning, "tune", search)
     resumed = call("--trace", trace, "--models", models, "--format", "json")
-    assert "wait: going on after generation 2" in resumed.stderr
+    assert "wait: continuing after generation 2" in resumed.stderr
     assert json.loads(resumed.stdout)["targets"] == whole["targets"]
     fresh = call("--trace", trace, "--models", models, "--fresh", "--format", "json")
     assert "going on" not in fresh.stderr

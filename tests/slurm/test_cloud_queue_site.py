@@ -119,7 +119,7 @@ def test_g17_16_a_job_is_told_what_was_learned_of_its_application(site: Site) ->
         return bool((report["control"].get("performance_ratios") or {}).get("applications"))
 
     site.wait_until("control has learned the ratios", has_learned)
-    assert "times as long on c processors" in site.advisor("status").stdout
+    assert "times those on-premise for c processors" in site.advisor("status").stdout
     _, answer = told(site, "--job-name=md_99", number="ratio_jobs")
     assert 1.8 < numbers(answer)["performance_ratio"] < 3.5
     assert numbers(answer)["ratio_jobs"] == 4.0

@@ -1,4 +1,4 @@
-"""What an administrator can get wrong, looked at one by one; each finding says how to mend it."""
+"""Check the advisor's own parts: settings, files, database, models, sockets; findings say how to mend it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SLOW_SECONDS: Final = 0.005
 
 
 class Level(enum.StrEnum):
-    """How a check went."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -35,17 +35,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One check's result.
-
-    Attributes
-    ----------
-    check : str
-        What was looked at.
-    level : Level
-        How it is.
-    what, mend : str
-        What was found; how to mend it (empty when all is well).
-    """
+    """A finding of a check, and how to mend it (empty when nothing is wrong)."""
 
     check: str
     level: Level
@@ -54,17 +44,17 @@ class Diagnosis:
 
 
 def ok(check: str, what: str) -> Diagnosis:
-    """All is well."""
+    """Nothing is wrong."""
     return Diagnosis(check=check, level=Level.OK, what=what)
 
 
 def warning(check: str, what: str, mend: str) -> Diagnosis:
-    """It works, but not as well as it could."""
+    """It works, but not as it should."""
     return Diagnosis(check=check, level=Level.WARNING, what=what, mend=mend)
 
 
 def error(check: str, what: str, mend: str) -> Diagnosis:
-    """Something does not work."""
+    """It does not work."""
     return Diagnosis(check=check, level=Level.ERROR, what=what, mend=mend)
 
 
@@ -72,26 +62,23 @@ Check = Callable[[], Iterator[Diagnosis]]
 
 
 def guarded(name: str, run: Check) -> Iterator[Diagnosis]:
-    """A check's findings; a check that cannot be made is a finding too and hurts no other."""
+    """A check's findings; a check that fails is itself a finding and does not stop the others."""
     try:
         yield from run()
     except AdvisorError as problem:
         yield error(name, str(problem), "See the message; then run `advisor doctor` again")
     except PermissionError as problem:
         yield error(name, str(denied(Path(problem.filename or ""))), "Run the doctor as the service's user")
-    except Exception as problem:  # noqa: BLE001 - the doctor must live to tell
+    except Exception as problem:  # noqa: BLE001 - the other checks must still run
         yield error(
             name, f"the check itself failed: {type(problem).__name__}: {problem}", "Please report this"
         )
 
 
 def examine_service(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[Diagnosis]:
-    """Settings, folders, database, models, sockets, snapshot.
+    """Check settings, folders, database, models, sockets and snapshot.
 
-    Parameters
-    ----------
-    partitions : set of str or None
-        The cluster's; None when Slurm did not say.
+    `partitions` are the cluster's; None when Slurm did not answer.
     """
     settings = loaded.settings
     yield from guarded("settings", lambda: _settings(loaded, partitions))
@@ -110,13 +97,13 @@ def _settings(loaded: LoadedSettings, partitions: set[str] | None) -> Iterator[D
         make = error if finding.severity == "error" else warning
         yield make("settings", f"{finding.key} ({finding.where}): {finding.what}", finding.mend)
     if not findings:
-        yield ok("settings", f"{loaded.path or 'defaults'}: no mistakes")
+        yield ok("settings", f"{loaded.path or 'defaults'}: no errors")
     modes = {loaded.settings.cluster.mode_of(p) for p in loaded.settings.cluster.on_premise_partitions}
     if modes == {"shadow"}:
         yield warning(
             "settings",
-            "every partition is in shadow mode: jobs are advised, none is moved",
-            'Set cluster.default_mode = "act" when `advisor ledger` has convinced you',
+            "every partition is in shadow mode: jobs get advice, and none is moved",
+            'Set cluster.default_mode = "act" when the results in `advisor ledger` satisfy you',
         )
 
 
@@ -124,25 +111,25 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
     for name, path in (("paths.state", settings.paths.state), ("paths.run", settings.paths.run)):
         if not path.is_dir():
             yield error(
-                "folders", f"{name} = {path} is not there", f"mkdir {path}; give it to the service's user"
+                "folders", f"{name} = {path} does not exist", f"mkdir {path}; chown it to the service's user"
             )
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            yield error("folders", f"everybody can write {path}", f"chmod o-w {path}")
+            yield error("folders", f"{path} is writable by all users", f"chmod o-w {path}")
         elif not os.access(path, os.W_OK):
             yield warning("folders", f"you cannot write {path}", "Run the doctor as the service's user")
         else:
-            yield ok("folders", f"{path} can be used")
+            yield ok("folders", f"{path} is writable")
 
 
 def _state_files(settings: Settings) -> Iterator[Diagnosis]:
-    """Files of the loops' state that were damaged: control goes on without, and somebody should know."""
-    if ill := sorted(path.name for path in settings.paths.state.glob("*.bad")):
+    """Damaged state files, without which control has continued."""
+    if damaged := sorted(path.name for path in settings.paths.state.glob("*.bad")):
         yield warning(
             "state files",
-            f"damaged files were set aside in {settings.paths.state}: {', '.join(ill[:10])}",
-            "The journal of advisor-control says what became of it; find out why (disk?), then remove them",
+            f"damaged files were set aside in {settings.paths.state}: {', '.join(damaged[:10])}",
+            "The journal of advisor-control says what was lost; find the cause, then remove the files",
         )
 
 
@@ -151,18 +138,17 @@ def _history(settings: Settings) -> Iterator[Diagnosis]:
         with HistoryStore(settings.paths.history_url, busy_seconds=2.0) as store:
             jobs = store.count()
     except AdvisorError as problem:
-        mend = "Learning and the ledger stand still until it is mended, and then go on by themselves"
+        mend = "Learning and the ledger pause until this is mended; then they continue by themselves"
         yield error("history", str(problem), mend)
         return
-    least = settings.estimator.min_finished_jobs
-    if jobs < least:
+    if jobs < settings.estimator.min_finished_jobs:
         yield warning(
             "history",
-            f"{jobs} finished jobs are known: few to learn from",
-            "`advisor ingest sacct` reads the accounting, `advisor ingest swf` a log",
+            f"it has only {jobs} finished jobs to learn from",
+            "`advisor ingest sacct` adds jobs from the accounting, `advisor ingest swf` from a log",
         )
     else:
-        yield ok("history", f"{jobs:,} finished jobs are known")
+        yield ok("history", f"it has {jobs:,} finished jobs")
 
 
 def _models(settings: Settings) -> Iterator[Diagnosis]:
@@ -171,7 +157,9 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
         predictor = Predictor.from_arrays(*store.load(PREDICTOR_KIND))
     except UseFallback:
         yield error(
-            "models", "there is no knowledge base: every job stays", "Start `advisor control`; it builds one"
+            "models",
+            "there is no knowledge base: every job stays",
+            "Start `advisor control`, which builds it",
         )
     else:
         cases = len(predictor.run)
@@ -179,14 +167,14 @@ def _models(settings: Settings) -> Iterator[Diagnosis]:
             ok("models", f"knowledge base of {cases:,} jobs")
             if cases
             else warning(
-                "models", "the knowledge base is empty", "`advisor ingest sacct`; jobs that end fill it too"
+                "models", "the knowledge base is empty", "Run `advisor ingest sacct`, or wait for jobs to end"
             )
         )
     try:
         store.load(SIZE_KIND)
     except UseFallback:
         yield warning(
-            "models", "no size model: every job counts as large", "`advisor retrain`, or wait a week"
+            "models", "no size model: every job counts as large", "Run `advisor retrain`, or wait a week"
         )
     else:
         yield ok("models", "there is a size model")
@@ -206,25 +194,27 @@ def _submit_socket(settings: Settings) -> Iterator[Diagnosis]:
     except AdvisorError as problem:
         if problem.code == DENIED:
             raise
-        yield error("submit socket", str(problem), "Restart `advisor serve`; its journal says more")
+        yield error("submit socket", str(problem), "Restart `advisor serve`; its journal has the reason")
         return
     text = f"answers in {1000 * seconds:.2f} ms; {reply.advice_given:,} jobs advised"
     if seconds > _SLOW_SECONDS:
-        yield warning("submit socket", text, "Look what else runs here; the hook gives up at its budget")
+        yield warning(
+            "submit socket", text, "Reduce this host's load: the hook stops waiting at its time limit"
+        )
     else:
         yield ok("submit socket", text)
     if reply.spool_dropped:
         yield error(
             "submit socket",
             f"{reply.spool_dropped} advice records could not be written",
-            f"Is the disk of {settings.paths.spool} full?",
+            f"Check whether the disk of {settings.paths.spool} is full",
         )
     if reply.hedges_not_announced > reply.hedges_announced:
         yield warning(
             "submit socket",
-            f"`advisor control` could not be told of {reply.hedges_not_announced} hedged jobs, only of "
-            f"{reply.hedges_announced}: it keeps their places late",
-            f"Does it run, and do both services run as one user and share {settings.paths.run}?",
+            f"`advisor control` was notified of {reply.hedges_announced} hedged jobs, and not of "
+            f"{reply.hedges_not_announced} others: their placeholders are late",
+            f"Check that it runs, and that both services run as one user and share {settings.paths.run}",
         )
 
 
@@ -233,24 +223,24 @@ def _control_socket(settings: Settings) -> Iterator[Diagnosis]:
     folder = settings.paths.state / "handover"
     waiting = len(list(folder.glob("*.json")))
     if waiting > 10:
-        yield warning("control socket", f"{waiting} hand-overs wait", "`advisor status` says what fails")
-    if ill := sorted(path.name for path in folder.glob("*.bad")):
+        yield warning("control socket", f"{waiting} hand-overs wait", "`advisor status` shows what fails")
+    if damaged := sorted(path.name for path in folder.glob("*.bad")):
         yield warning(
             "control socket",
-            f"{len(ill)} hand-overs were set aside in {folder}, the last one {ill[-1]}",
-            "The journal of advisor-control says why (handover.set_aside); remove them when you have looked",
+            f"{len(damaged)} hand-overs were set aside in {folder}, the last one {damaged[-1]}",
+            "The journal of advisor-control has the reason (handover.set_aside); then remove the files",
         )
 
 
 def _socket_mode(name: str, path: Path, service: str) -> Iterator[Diagnosis]:
     if not path.is_socket():
         yield error(
-            name, f"{path} is not there", f"Start `{service}` (systemctl status says why it is not up)"
+            name, f"{path} does not exist", f"Start `{service}` (systemctl status says why it does not run)"
         )
         return
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IROTH | stat.S_IWOTH):
-        yield error(name, f"everybody can use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0660")
+        yield error(name, f"all users can use {path} (mode {mode:04o})", f"Restart `{service}`; it sets 0660")
     else:
         yield ok(name, f"{path}, mode {mode:04o}")
 
@@ -261,16 +251,18 @@ def _snapshot(settings: Settings) -> Iterator[Diagnosis]:
     limit = settings.submit.snapshot_max_age_seconds
     if age < -1.0:
         yield error(
-            "snapshot", f"it is from {-age:.0f} s in the future", "The clock was set back: restart control"
+            "snapshot",
+            f"its time is {-age:.0f} s in the future",
+            "The clock was set back: restart `advisor control`",
         )
     elif age > limit:
         yield error(
             "snapshot",
             f"{age:.0f} s old: no job is moved",
-            "Does `advisor control` run? `advisor status` says more",
+            "Check that `advisor control` runs; `advisor status` shows more",
         )
     else:
         yield ok("snapshot", f"{age:.0f} s old")
     protected = snapshot.state.cloud.protected
     if protected:
-        yield error("snapshot", f"nothing is sent to the cloud: {protected}", "Look at the nodes' boot logs")
+        yield error("snapshot", f"no job is sent to the cloud: {protected}", "Read the nodes' boot logs")

@@ -1,4 +1,4 @@
-"""The doctor's look at EC2: credentials, clock, permissions; nothing is launched."""
+"""Check EC2: credentials, permissions, image and clock; nothing is launched."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from advisor.model.settings import Settings
 from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 
 _SKEW_SECONDS: Final = 60.0
-"""EC2 refuses requests signed five minutes off; a minute is time enough to notice."""
+"""EC2 refuses requests whose time is five minutes off; this warns earlier."""
 
 
 def examine_cloud(settings: Settings) -> Iterator[Diagnosis]:
-    """Whether EC2 can be read with what this host has."""
+    """Check whether this host can read EC2."""
     if not settings.ec2.image_id:
-        yield warning("ec2", "ec2.image_id is empty: no cloud node is ever started", "Name the nodes' AMI")
+        yield warning("ec2", "ec2.image_id is empty: no cloud node is started", "Set it to the nodes' AMI")
         return
     yield from guarded("ec2", lambda: _reach(settings))
 
 
 def _reach(settings: Settings) -> Iterator[Diagnosis]:
     ec2 = client("ec2", settings.ec2)
-    mend = "Give this host an instance profile or credentials botocore finds, and ec2.region its region"
+    mend = "Give this host an instance profile or other credentials that botocore finds; check ec2.region"
     try:
         answer = ec2.describe_images(ImageIds=[settings.ec2.image_id])
     except Exception as problem:
@@ -38,11 +38,13 @@ def _reach(settings: Settings) -> Iterator[Diagnosis]:
     if not answer.get("Images"):
         yield error("ec2", f"there is no image {settings.ec2.image_id}", "Correct ec2.image_id or ec2.region")
     else:
-        yield ok("ec2", f"reached in {settings.ec2.region}, image {settings.ec2.image_id} is there")
+        yield ok("ec2", f"reached in {settings.ec2.region}; image {settings.ec2.image_id} exists")
     stamp = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     if stamp:
         skew = time.time() - parsedate_to_datetime(stamp).timestamp()
         if abs(skew) > _SKEW_SECONDS:
-            yield error("clock", f"this host's clock is {skew:+.0f} s off EC2's", "Run chrony or ntpd here")
+            yield error(
+                "clock", f"this host's clock differs by {skew:+.0f} s from EC2's", "Run chrony or ntpd here"
+            )
         else:
             yield ok("clock", f"within {abs(skew) + 1:.0f} s of EC2's")

@@ -1,4 +1,4 @@
-"""The doctor's look at the hook: is it installed, alone or in the site's own script, and told what we say?"""
+"""Check the submit hook: is it installed, alone or in the site's script, and are its settings right?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOOK_DEFAULTS: Final = {
     "breaker_failures": "2",
     "breaker_seconds": "10",
 }
-"""The hook's own, where its file says nothing."""
+"""The hook's values for what its settings file does not set."""
 _LUA_SOCKET: Final = ("/usr/share/lua", "/usr/local/share/lua", "/usr/lib64/lua", "/usr/lib/lua")
 _SWITCHED_OFF: Final = ("false", "no", "0")
 _OURS: Final = "Burst Advisor's job_submit"
@@ -29,23 +29,15 @@ _LOADED: Final = re.compile(r"""["']([^"'\n]*advisor_submit(?:\.lua)?)["']""")
 
 
 def hook(folder: Path, settings: Settings) -> Iterator[Diagnosis]:
-    """Look at the hook.
-
-    Parameters
-    ----------
-    folder : Path
-        Of slurm.conf.
-    settings : Settings
-        In force.
-    """
+    """Check the hook in slurm.conf's folder."""
     yield from _scripts(folder)
     yield from _told_settings(folder / "advisor_hook.conf", settings)
     if not any(list(Path(place).glob("5.*/socket.lua")) for place in _LUA_SOCKET):
-        yield error("hook", "lua-socket is not installed", "apt-get install lua-socket (on slurmctld's host)")
+        yield error("hook", "lua-socket is not installed", "apt-get install lua-socket on slurmctld's host")
 
 
 def _scripts(folder: Path) -> Iterator[Diagnosis]:
-    """The script that slurmctld loads, ours or the site's own, and our module, which either loads."""
+    """Check the script that slurmctld loads, ours or the site's own, and the module that it loads."""
     script = folder / hook_files.HOOK
     ours = hook_files.is_ours(script, hook_files.HOOK)
     release = hook_files.folder()
@@ -61,15 +53,15 @@ def _scripts(folder: Path) -> Iterator[Diagnosis]:
         if loaded is None and _OURS in text:
             yield warning(
                 "hook",
-                f"{script} is another version",
+                f"{script} is not this release's version",
                 f"Copy {release / hook_files.HOOK} and {hook_files.HOOK_MODULE} there",
             )
             return
         elif loaded is None:
             yield error(
                 "hook",
-                f"{script} is the site's own and does not load {hook_files.HOOK_MODULE}: nobody is advised",
-                "End it with the lines of docs/install.md, 'You have a job_submit.lua already'",
+                f"{script} is the site's own and does not load {hook_files.HOOK_MODULE}: no job gets advice",
+                "Append the lines of docs/install.md, 'You have a job_submit.lua already'",
             )
             return
         else:
@@ -81,12 +73,16 @@ def _module(script: Path, module: Path, *, is_own: bool) -> Iterator[Diagnosis]:
     release = hook_files.folder() / hook_files.HOOK_MODULE
     found = hook_files.is_ours(module, hook_files.HOOK_MODULE)
     if found is None:
-        yield error("hook", f"{module} cannot be read: nobody is advised", f"Copy {release} there")
+        yield error("hook", f"{module} cannot be read: no job gets advice", f"Copy {release} there")
     elif not found:
-        yield warning("hook", f"{module} is another version", f"Copy {release} there, then touch {script}")
+        yield warning(
+            "hook", f"{module} is not this release's version", f"Copy {release} there, then touch {script}"
+        )
     elif module.stat().st_mtime > script.stat().st_mtime + 1.0:
         yield warning(
-            "hook", f"{module} is newer than {script}: slurmctld may run the one before", f"touch {script}"
+            "hook",
+            f"{module} is newer than {script}: slurmctld may still run the old one",
+            f"touch {script}, after which slurmctld loads both again",
         )
     else:
         who = "the site's own and loads this release's " + module.name if is_own else "this release's"
@@ -94,7 +90,7 @@ def _module(script: Path, module: Path, *, is_own: bool) -> Iterator[Diagnosis]:
 
 
 def module_loaded_by(script: str) -> str | None:
-    """Path, or name beside it, of our module as a site's job_submit.lua loads it; None where it does not."""
+    """Path or file name of our module in a site's job_submit.lua; None where the script does not load it."""
     loaded = _LOADED.search(_LUA_COMMENT.sub("", script))
     if loaded is None:
         return None
@@ -102,28 +98,28 @@ def module_loaded_by(script: str) -> str | None:
 
 
 def _told_settings(path: Path, settings: Settings) -> Iterator[Diagnosis]:
-    """Whether the hook's own file says what the settings say: it is written by hand, once."""
+    """Compare the hook's own settings file, which is written by hand, with the settings."""
     told = told_by(path)
     for name, wanted in hook_values(settings).items():
         found = told.get(name, HOOK_DEFAULTS[name])
         if name == "socket" and found != wanted:
             yield error(
                 "hook",
-                f"it asks {found}, the server listens on {wanted}",
+                f"it connects to {found}, but the server listens on {wanted}",
                 f"Set `socket = {wanted}` in {path}",
             )
         elif name != "socket" and not _is_same_number(found, wanted):
             yield warning(
                 "hook",
-                f"its {name} is {found}, by the settings {wanted}",
+                f"its {name} is {found}, but the settings say {wanted}",
                 f"advisor config hook > {path} && touch {path.parent / hook_files.HOOK}",
             )
     if told.get("enabled") in _SWITCHED_OFF:
-        yield warning("hook", f"{path} switches it off: nobody is advised", "Take `enabled` out of it")
+        yield warning("hook", f"{path} switches it off: no job gets advice", "Remove `enabled` from it")
 
 
 def told_by(path: Path) -> dict[str, str]:
-    """What a file of ``key = value`` lines tells a program; nothing where there is none."""
+    """The ``key = value`` lines of a file; none where it cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The doctor's look at the helper that keeps users' places: is it there, is it ours alone, does it answer?"""
+"""Check the helper that submits placeholders: its socket, the socket's permissions, its answer."""
 
 from __future__ import annotations
 
@@ -17,60 +17,64 @@ from advisor.service.hedge.place_helper import ask
 _CHECK: Final = "place helper"
 _ENABLE: Final = "systemctl enable --now advisor-places.socket (docs/options.md, Hedged starts)"
 _TIMEOUT_SECONDS: Final = 15.0
-"""systemd starts the helper for the question."""
+"""Long enough for systemd to start the helper."""
 
 
 def examine_places(settings: Settings) -> Iterator[Diagnosis]:
-    """Whether places can be kept, where the settings want it."""
+    """Check whether placeholders can be submitted, where the settings need them."""
     yield from guarded(_CHECK, lambda: _examine(settings))
 
 
 def _examine(settings: Settings) -> Iterator[Diagnosis]:
     if not (settings.hedge.enabled or settings.waiting.speculate):
-        yield ok(_CHECK, "not needed: neither hedge.enabled nor waiting.speculate is set")
+        yield ok(_CHECK, "not needed: hedge.enabled and waiting.speculate are false")
         return
     if _owner(settings.paths.control_socket) == 0:
         yield ok(_CHECK, "not needed: `advisor control` runs as root")
         return
     path = settings.hedge.helper_socket
     if not path.is_socket():
-        yield error(_CHECK, f"{path} is not there: jobs in the cloud keep no place here", _ENABLE)
+        yield error(_CHECK, f"{path} does not exist: jobs in the cloud get no placeholder here", _ENABLE)
         return
     yield from _permissions(path, settings.paths.state)
     yield from _answer(path)
 
 
 def _permissions(path: Path, state: Path) -> Iterator[Diagnosis]:
-    """Whoever may open it can have root submit a sleeping job for any user."""
+    """Check the socket's owner and mode: through it root submits sleeping jobs for any user."""
     found = path.stat()
     mode = stat.S_IMODE(found.st_mode)
     service = _owner(state)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield error(_CHECK, f"others can use {path} (mode {mode:04o})", "SocketMode=0600 in its unit")
+        yield error(
+            _CHECK, f"other users can use {path} (mode {mode:04o})", "Set SocketMode=0600 in its unit"
+        )
     if service is not None and found.st_uid != service:
         yield error(
             _CHECK,
-            f"{path} belongs to user id {found.st_uid}, the service is user id {service}",
+            f"{path} belongs to user id {found.st_uid}, but the service runs as user id {service}",
             "Set SocketUser= in advisor-places.socket to the service's user, and restart it",
         )
 
 
 def _answer(path: Path) -> Iterator[Diagnosis]:
-    """Ask for nothing: a helper that works says that this is no wish."""
+    """Send an empty request, which a working helper refuses."""
     if not os.access(path, os.W_OK):
-        yield warning(_CHECK, f"you cannot ask {path}", "Run the doctor as the service's user")
+        yield warning(_CHECK, f"you may not use {path}", "Run the doctor as the service's user")
         return
     try:
         code = ask(path, b"", _TIMEOUT_SECONDS).code
     except (OSError, msgspec.DecodeError) as problem:
         yield error(
-            _CHECK, f"{path} does not answer ({problem})", "journalctl -u 'advisor-places@*' says more"
+            _CHECK, f"{path} does not answer ({problem})", "journalctl -u 'advisor-places@*' has the reason"
         )
         return
     if code == "hedge.bad_wish":
         yield ok(_CHECK, f"{path} answers")
     else:
-        yield error(_CHECK, f"{path} answers {code or 'nothing'}", "Is it this release's unit?")
+        yield error(
+            _CHECK, f"{path} answers {code or 'nothing'}", "Install the unit of this release, and restart it"
+        )
 
 
 def _owner(path: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""The doctor's look at Slurm: what slurm.conf must say, and whether our programs are the ones installed."""
+"""Check Slurm: the settings of slurm.conf that are needed, the installed programs, and the cloud nodes."""
 
 from __future__ import annotations
 
@@ -21,26 +21,18 @@ from advisor.slurm.protocol import Partition, SlurmBackend
 
 _OLDEST: Final = (22, 5)
 _WEIGHT: Final = re.compile(r"(?:^|=)(\d+)")
-"""A weight: a number, or in the list of TRES ``cpu=1000,gres/gpu=2000`` each."""
+"""A weight: a number, or each one of a list of TRES such as ``cpu=1000,gres/gpu=2000``."""
 _PROGRAMS_CONF: Final = "advisor_programs.conf"
 _PROGRAM_DEFAULTS: Final = {
     "control_socket": "/run/advisor/control.sock",
     "handover_folder": "/var/lib/advisor/handover",
     "burst_partition": "burst",
 }
-"""The same of resume, suspend, resume_fail and prolog_slurmctld."""
+"""Values of resume, suspend, resume_fail and prolog_slurmctld for what their settings file does not set."""
 
 
 class SlurmExamination:
-    """Asks Slurm once, then looks at what it said.
-
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Asked.
-    """
+    """The checks of Slurm; slurmctld is asked for its configuration once."""
 
     def __init__(self, settings: Settings, slurm: SlurmBackend) -> None:
         self._settings = settings
@@ -49,7 +41,7 @@ class SlurmExamination:
         self._config: Mapping[str, str] = {}
 
     def run(self) -> Iterator[Diagnosis]:
-        """All checks; those after the first need an answer of slurmctld."""
+        """Make all checks; only the first one if slurmctld does not answer."""
         found = list(guarded("slurm", self._reach))
         yield from found
         if not self._config:
@@ -72,7 +64,7 @@ class SlurmExamination:
         text = ".".join(map(str, version))
         if version < _OLDEST:
             yield warning(
-                "slurm", f"release {text} is older than 22.05", "Nobody has tried it: test before use"
+                "slurm", f"release {text} is older than 22.05", "It was not tested with it: test before use"
             )
         else:
             yield ok("slurm", f"slurmctld answers, release {text}")
@@ -80,8 +72,16 @@ class SlurmExamination:
     def _slurm_conf(self) -> Iterator[Diagnosis]:
         wanted = [
             ("JobSubmitPlugins", "lua", "Add lua to JobSubmitPlugins and restart slurmctld"),
-            ("AccountingStorageType", "slurmdbd", "Without slurmdbd nothing is learned from ended jobs"),
-            ("PrivateData", "cloud", "PrivateData=cloud: powered-down nodes are hidden without it"),
+            (
+                "AccountingStorageType",
+                "slurmdbd",
+                "Use slurmdbd: without it the advisor cannot learn from ended jobs",
+            ),
+            (
+                "PrivateData",
+                "cloud",
+                "Set PrivateData=cloud: without it Slurm hides nodes that are powered down",
+            ),
         ]
         for name, word, mend in wanted:
             value = self._config.get(name, "")
@@ -93,7 +93,8 @@ class SlurmExamination:
         if said in ("0", "1") and (said == "1") != self._settings.cluster.requeue_default:
             yield error(
                 "slurm.conf",
-                f"JobRequeue={said}, but cluster.requeue_default says otherwise",
+                f"JobRequeue={said}, but cluster.requeue_default is "
+                f"{'true' if self._settings.cluster.requeue_default else 'false'}",
                 f"Set cluster.requeue_default = {'true' if said == '1' else 'false'}",
             )
         parameters = self._config.get("SlurmctldParameters", "")
@@ -101,7 +102,7 @@ class SlurmExamination:
             yield warning(
                 "slurm.conf",
                 "SlurmctldParameters has no idle_on_node_suspend",
-                "Add it: a node that is suspended while DOWN becomes usable again",
+                "Add it: with it, a node that is suspended while DOWN becomes usable again",
             )
         yield from self._priorities()
 
@@ -124,25 +125,27 @@ class SlurmExamination:
             )
 
     def _small_first(self) -> Iterator[Diagnosis]:
-        """Whether the offset puts small jobs first, beside what Slurm's own factors may differ by."""
+        """Check whether the offset exceeds the largest difference of Slurm's own factors."""
         offset, weights = self._settings.size.small_priority_offset, priority_weights(self._config)
         most = sum(weights.values())
         if not self._settings.size.enabled or not offset:
             return
         if offset > most:
-            yield ok("slurm.conf", f"small jobs go first: {offset} is more than all weights ({most})")
+            yield ok(
+                "slurm.conf", f"small jobs go first: {offset} is more than the sum of all weights, {most}"
+            )
             return
         names = ", ".join(f"{name} {weight}" for name, weight in weights.items())
         yield warning(
             "slurm.conf",
             f"small jobs may still start after large ones: size.small_priority_offset is {offset}, and the "
             f"other factors differ by up to {most} ({names})",
-            f"size.small_priority_offset = {most + 1} puts small jobs first whatever else counts; leave it "
-            "where age, fair share or QOS are to win",
+            f"size.small_priority_offset = {most + 1} always puts small jobs first; keep it smaller if age, "
+            "fair share or QOS are to outweigh it",
         )
 
     def _rights(self) -> Iterator[Diagnosis]:
-        """Whoever runs the doctor is taken for the service's user: it is run by ``sudo -u``."""
+        """Check the rights of the user who runs the doctor, which should be the service's (``sudo -u``)."""
         try:
             user = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:
@@ -153,7 +156,7 @@ class SlurmExamination:
         else:
             yield error(
                 "rights",
-                f"{user} may not change nodes and jobs: no cloud node will come up, no job be brought back",
+                f"{user} may not change nodes and jobs: no cloud node can start, and no job can be requeued",
                 f"sacctmgr -i add user {user} account=root adminlevel=Admin",
             )
 
@@ -174,7 +177,9 @@ class SlurmExamination:
                 )
             elif hook_files.is_ours(path, name) is not True or not os.access(path, os.X_OK):
                 yield warning(
-                    "cloud programs", f"{path} is another version", f"Copy {hook_files.folder() / name} there"
+                    "cloud programs",
+                    f"{path} is not this release's version",
+                    f"Copy {hook_files.folder() / name} there",
                 )
             else:
                 yield ok("cloud programs", f"{setting}={path}")
@@ -183,12 +188,12 @@ class SlurmExamination:
         if prolog.name == hook_files.PROLOG and hook_files.is_ours(prolog, prolog.name) is not True:
             yield warning(
                 "cloud programs",
-                f"{prolog} is another version",
+                f"{prolog} is not this release's version",
                 f"Copy {hook_files.folder() / prolog.name} there",
             )
 
     def _program_settings(self, own: Path) -> Iterator[Diagnosis]:
-        """Whether the programs hand over to where we listen: their own file says where, or their defaults."""
+        """Compare the programs' settings file, or their defaults, with the settings."""
         conf = Path(self._config.get("SLURM_CONF") or self._settings.paths.slurm_conf)
         places = [folder / _PROGRAMS_CONF for folder in (own, conf.parent, Path("/etc/slurm"))]
         path = next((place for place in places if place.is_file()), places[0])
@@ -202,10 +207,10 @@ class SlurmExamination:
         for name, value in wanted.items():
             found = told.get(name, _PROGRAM_DEFAULTS[name])
             if found != value:
-                # by the partition prolog_slurmctld knows its jobs; without it they start later, no more
+                # prolog_slurmctld finds its jobs by the partition; without it they only start later
                 yield (warning if name == "burst_partition" else error)(
                     "cloud programs",
-                    f"their {name} is {found}, by the settings {value}",
+                    f"their {name} is {found}, but the settings say {value}",
                     f"Set `{name} = {value}` in {path}",
                 )
 
@@ -213,7 +218,7 @@ class SlurmExamination:
         name = self._settings.cluster.burst_partition
         partition = self.partitions.get(name)
         if partition is None:
-            return  # the settings' check says so
+            return  # the check of the settings reports it
         if not partition.is_up:
             yield error(
                 "cloud nodes", f"partition {name} is not up", f"scontrol update partition={name} state=up"
@@ -223,7 +228,11 @@ class SlurmExamination:
         fixed = [node.name for node in nodes if not node.is_cloud]
         down = [node.name for node in nodes if node.is_down or node.is_draining]
         if not nodes:
-            yield error("cloud nodes", f"partition {name} has no node", "Add NodeName=... State=CLOUD lines")
+            yield error(
+                "cloud nodes",
+                f"partition {name} has no node",
+                "Add lines NodeName=... State=CLOUD to slurm.conf",
+            )
         if fixed:
             yield error(
                 "cloud nodes", f"{', '.join(fixed[:5])} are not State=CLOUD", "Add State=CLOUD to them"
@@ -245,7 +254,7 @@ class SlurmExamination:
             )
 
     def _suspension(self, partition: Partition) -> Iterator[Diagnosis]:
-        """Whether slurmctld lets idle nodes stay until somebody else has decided about them."""
+        """Check that slurmctld does not power idle nodes down before a loop has decided about them."""
         said = partition.suspend_seconds
         if said is None:
             said = suspend_seconds(self._config.get("SuspendTime", ""))
@@ -262,24 +271,24 @@ class SlurmExamination:
             if said < seconds:
                 yield warning(
                     "cloud nodes",
-                    f"SuspendTime of partition {partition.name} is {said:.0f} s: slurmctld gives idle nodes "
-                    f"back before {key} decides about them",
+                    f"SuspendTime of partition {partition.name} is {said:.0f} s: slurmctld powers idle nodes "
+                    f"down before {key} has decided about them",
                     f"Set it to {2 * seconds:.0f} in the partition's line of slurm.conf",
                 )
 
     def _steady_feature(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
-        """Whether the mark of nodes that last can be given at all: slurm.conf must have it on them."""
+        """Check that slurm.conf has the feature by which matching marks nodes that are likely to survive."""
         matching = self._settings.matching
         feature = matching.long_lived_feature
         if nodes and matching.enabled and feature and not any(feature in node.features for node in nodes):
             yield warning(
                 "cloud nodes",
-                f"none has the feature {feature}: long jobs cannot prefer nodes that last",
+                f"none has the feature {feature}: long jobs cannot prefer nodes that are likely to survive",
                 f"Give them Feature=...,{feature} in slurm.conf, or empty matching.long_lived_feature",
             )
 
     def _capacity_features(self, nodes: Sequence[Node]) -> Iterator[Diagnosis]:
-        """Which nodes may be spot, and which never are: their features say it."""
+        """Check that features allow spot instances on some nodes, and exclude them on others."""
         if not nodes or not self._settings.capacity.use_spot:
             return
         stable = [node for node in nodes if is_never_spot(node.features)]
@@ -287,21 +296,20 @@ class SlurmExamination:
             yield warning(
                 "cloud nodes",
                 "none has the feature on-demand: jobs with --no-requeue are never moved",
-                "Give some of them Feature=...,on-demand in slurm.conf: those never become spot instances",
+                "Give some of them Feature=...,on-demand in slurm.conf: they are then never spot instances",
             )
         elif len(stable) == len(nodes):
             yield warning(
                 "cloud nodes",
-                "all have the feature on-demand or reserved: none ever becomes a spot instance",
-                "Take it off some of them in slurm.conf, or set capacity.use_spot = false",
+                "all have the feature on-demand or reserved: none can be a spot instance",
+                "Remove it from some of them in slurm.conf, or set capacity.use_spot = false",
             )
 
 
 def priority_weights(config: Mapping[str, str]) -> dict[str, int]:
-    """Slurm's PriorityWeight settings that are not 0, by name; TRES together.
+    """Slurm's PriorityWeight settings that are not 0, by name; those of TRES are added up.
 
-    Each weighs a factor of 0 to 1, so two jobs' priorities differ by their sum at most, nice and site factor
-    aside.
+    Each weights a factor from 0 to 1, so priorities without nice and site factor differ at most by the sum.
     """
     weights = {}
     for name, value in config.items():

@@ -1,4 +1,4 @@
-"""How the advisor and its cluster are: `advisor status`, and the first page. Asks neither Slurm nor EC2."""
+"""The state of the advisor and its cluster for `advisor status` and the first page, without Slurm and EC2."""
 
 from __future__ import annotations
 
@@ -24,14 +24,7 @@ _METRICS_BYTES: Final = 4 * 1024 * 1024
 def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict[str, Any]:
     """Modes, ages, queue, cloud, what keeps jobs from the cloud, and the last errors.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    now : float
-        Epoch seconds.
-    serve : dict
-        What is known of the submit server: :func:`ask_serve`.
+    `now` is in epoch seconds, `serve` the result of :func:`ask_serve`.
     """
     result = {
         "time": now,
@@ -51,8 +44,8 @@ def status_report(settings: Settings, now: float, serve: dict[str, Any]) -> dict
 def ask_serve(settings: Settings) -> dict[str, Any]:
     """Ask the submit server on its socket; ``running`` is False where it does not answer.
 
-    A login, or a unit, that may not use the socket asks the metrics of `advisor control` instead; ``running``
-    is None where they do not answer either.
+    A user who may not use the socket gets the values of `advisor control`'s metrics instead; ``running`` is
+    None where those cannot be read either.
     """
     try:
         with SubmitClient(settings.paths.submit_socket, timeout=1.0) as client:
@@ -77,7 +70,7 @@ def ask_serve(settings: Settings) -> dict[str, Any]:
 
 
 def _from_metrics(settings: Settings) -> dict[str, Any]:
-    """What `advisor control` shows everybody on this host of the submit server."""
+    """The submit server's state by the metrics of `advisor control`, which every user here may read."""
     if not settings.loops.metrics_port:
         return {"running": None}
     try:
@@ -123,7 +116,7 @@ def _control(settings: Settings, now: float) -> dict[str, Any]:
         return {"running": None if error.code == DENIED else False, "error": str(error)}
     written = content.get("time")
     age = now - written if isinstance(written, int | float) else None
-    # it writes at every look: three missed ones and a bit mean that it hangs or is gone
+    # it writes the file at every poll: after three missing ones it hangs or has ended
     patience = 3 * settings.loops.snapshot_seconds + 30.0
     return {"running": age is not None and age < patience, "age_seconds": age, **content}
 
@@ -145,7 +138,7 @@ def _snapshot(settings: Settings, now: float) -> dict[str, Any]:
 
 
 def _troubles(result: dict[str, Any]) -> list[str]:
-    """What keeps the advisor from working, in words."""
+    """Sentences about what keeps the advisor from working."""
     return [*_process_troubles(result), *_cloud_troubles(result), *_loop_troubles(result)]
 
 
@@ -157,49 +150,49 @@ def _process_troubles(result: dict[str, Any]) -> Iterator[str]:
         yield "no estimators yet: nothing can be predicted, every job stays on-premise"
     for name in ("serve", "control"):
         if result[name]["running"] is None:
-            yield f"how advisor {name} is, is not known: {result[name]['error']}"
+            yield f"the state of advisor {name} is not known: {result[name]['error']}"
     if result["control"]["running"] is False:
-        yield "advisor control does not run: nothing is learned and no cloud node started"
+        yield "advisor control does not run: it learns nothing and starts no cloud node"
     if problem := result["control"].get("history_problem"):
-        yield f"nothing is learned, and the ledger stands still; nodes are started and ended: {problem}"
+        yield f"learning and the ledger pause; nodes are still started and ended: {problem}"
     if not result["snapshot"]["usable"] and result["control"]["running"] is not None:
-        yield "the cluster has not been seen lately: every job stays on-premise"
+        yield "the snapshot of the cluster is too old: every job stays on-premise"
     if all(mode == "shadow" for mode in result["modes"].values()):
-        yield "all partitions are in shadow mode: advice is logged, nothing is changed"
+        yield "all partitions are in shadow mode: advice is recorded, and no job is moved"
 
 
 def placement_notes(result: dict[str, Any]) -> Iterator[str]:
-    """Why jobs are not placed by the advisor's own rule, or by it but not moved: a new site is well so."""
+    """Why the advisor's own placement rule does not decide or move jobs yet; normal at a new site."""
     placement = result["control"].get("placement")
     if not placement:
         return
     if placement["rule"] == "published":
         known, needed = placement["finished_jobs"], placement["first_forest_after_jobs"]
         why = f"{known:,} of {needed:,} finished jobs" if known < needed else "its forests are being grown"
-        yield f"the published placement rule decides until the advisor's own can: {why}"
+        yield f"the published placement rule decides until the advisor's own rule is ready: {why}"
     elif result["serve"]["running"] and not result["serve"]["placement_version"]:
-        yield "advisor serve has not taken up the forests: the published placement rule decides until it has"
+        yield "advisor serve has not loaded the forests: the published placement rule decides until then"
     elif placement["record_trusted_seconds"] <= 0.0:
-        done = "has won nothing yet" if placement["record_earned"] else "is being earned from the history"
+        done = "shows no gain yet" if placement["record_earned"] else "is being computed from the history"
         yield f"the record of the advisor's own placement rule {done}: no job is moved that could lose by it"
 
 
 def _cloud_troubles(result: dict[str, Any]) -> Iterator[str]:
     cloud = result["snapshot"].get("cloud") or {}
     if cloud.get("protected"):
-        yield f"nothing is sent to the cloud: {cloud['protected']}"
+        yield f"no job is sent to the cloud: {cloud['protected']}"
     for option in ("spot", "on_demand"):
         if not cloud.get(f"{option}_open", True):
-            yield f"{option.replace('_', '-')} capacity is closed for now"
+            yield f"{option.replace('_', '-')} capacity is unavailable for now"
     report = result["control"].get("cloud_report") or {}
     spend, counters = report.get("spend") or {}, report.get("counters") or {}
     if spend.get("launches_wait"):
-        yield f"nothing is launched until what was spent today is known: {spend['in_doubt']}"
+        yield f"nothing is launched until today's spending is known: {spend['in_doubt']}"
     elif spend.get("rebuilt_today"):
-        spent = f"what was spent today ({spend['spent_today_usd']:.2f} USD) was rebuilt"
-        yield f"{spend['rebuilt_today']}: {spent}, rather too high than too low"
+        spent = f"today's spending was estimated anew ({spend['spent_today_usd']:.2f} USD)"
+        yield f"{spend['rebuilt_today']}: {spent}; it may be too high"
     if stuck := counters.get("handovers_stuck"):
-        yield f"hand-overs that can neither be used nor removed, remove them by hand: {', '.join(stuck[:5])}"
+        yield f"some hand-overs cannot be used; remove them by hand: {', '.join(stuck[:5])}"
     if result["control"].get("cloud_configured") is False:
         yield "ec2.image_id is empty: no cloud node is started"
 
@@ -208,5 +201,5 @@ def _loop_troubles(result: dict[str, Any]) -> Iterator[str]:
     for name, loop in (result["control"].get("loops") or {}).items():
         for step, failure in (loop.get("open_failures") or {}).items():
             if str(failure.get("code")).startswith("history."):
-                continue  # one trouble, said above
+                continue  # shown as history_problem
             yield f"{name}: {step}: {failure.get('message')} ({failure.get('code')})"

@@ -1,4 +1,4 @@
-"""How the advisor is, in words: the lines of `advisor status` and of the first page. Pure."""
+"""The lines of `advisor status`, `advisor portfolio show` and the first page, from reports."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def status_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         )
         rows.append(("cloud nodes", nodes))
     if text := _matching(control.get("matching"), control.get("acquirer")):
-        rows.append(("nodes that last", text))
+        rows.append(("matching", text))
     if control.get("portfolio"):
         rows.append(("portfolio", portfolio_in_words(control["portfolio"])))
     if text := places_in_words(control.get("places") or {}):
-        rows.append(("places kept", text))
+        rows.append(("placeholders", text))
     return rows
 
 
 def asked_again_in_words(again: dict[str, Any]) -> str:
-    """What became of jobs that were asked again while they waited; empty while none are."""
+    """Results of asking again about jobs while they wait; empty where that is off."""
     if not again.get("on"):
         return ""
-    would = f", {again['would_move']:,} would be (shadow mode)" if again["would_move"] else ""
-    return f"{again['moved']:,} moved while they waited{would}; asked {again['asked']:,} times"
+    would = f", {again['would_move']:,} would have been (shadow mode)" if again["would_move"] else ""
+    return f"{again['moved']:,} moved while they waited{would}; {again['asked']:,} decisions repeated"
 
 
 def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
@@ -65,10 +65,10 @@ def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def ratios_in_words(ratios: dict[str, Any]) -> str:
-    """How many times longer jobs run in the cloud, as learned, and what differs most from that."""
+    """Ratio of run times in the cloud to those on-premise, and the three names that differ most from it."""
     learned = (
-        f"runs {ratios['overhead']:.3g}*c + {ratios['baseline']:.3g} times as long on c processors "
-        f"(±{ratios['deviation']:.0%}, from {ratios['jobs']:,} cloud runs)"
+        f"run times are {ratios['overhead']:.3g}*c + {ratios['baseline']:.3g} times those on-premise for c "
+        f"processors (±{ratios['deviation']:.0%}, from {ratios['jobs']:,} cloud runs)"
     )
     own = {
         name: ratio["factor"]
@@ -77,16 +77,16 @@ def ratios_in_words(ratios: dict[str, Any]) -> str:
     }
     odd = sorted(own, key=lambda name: -abs(math.log(own[name])))[:3]
     words = ", ".join(f"{name} {own[name]:.2f}" for name in odd)
-    return f"{learned}; times {words}" if words else learned
+    return f"{learned}; multiplied by {words}" if words else learned
 
 
 def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) -> str:
-    """How many nodes are expected to stay, and what is done with that; empty where no node is up."""
+    """Nodes by their chance to survive, and what matching and acquirer did; empty where no node is up."""
     parts = [f"{count} {tier}" for tier, count in ((matching or {}).get("nodes") or {}).items() if count]
     if matching and parts:
         steered, held = matching["jobs_steered"], matching["jobs_held_off"]
-        did = f"{steered:,} jobs steered, {held:,} held off for a while"
-        parts.append(f"by {matching['by']}: {did}" if matching["enabled"] else "only watched")
+        did = f"{steered:,} jobs steered, {held:,} kept off nodes for a while"
+        parts.append(f"by {matching['by']}: {did}" if matching["enabled"] else "only observed")
     if acquirer:
         kept, target = acquirer["kept_nodes"], acquirer["target_nodes"]
         parts.append(f"{target if target is not None else kept} kept, {acquirer['nodes_retired']:,} retired")
@@ -94,7 +94,7 @@ def _matching(matching: dict[str, Any] | None, acquirer: dict[str, Any] | None) 
 
 
 def portfolio_in_words(report: dict[str, Any]) -> str:
-    """Which policy runs the burst partition, why, and how to undo it."""
+    """The leader (the policy in force), why it leads, and how to undo what it has set."""
     if not report.get("enabled"):
         return "off"
     policy = report["policy"] or "none yet"
@@ -106,7 +106,7 @@ def portfolio_in_words(report: dict[str, Any]) -> str:
 
 
 def places_in_words(places: dict[str, Any]) -> str:
-    """Hedged and speculative jobs, and small jobs that were none; empty where there has been none."""
+    """Placeholders and their outcomes, and small jobs that ran too long; empty where there were none."""
     now = sum((places.get("now") or {}).values())
     counts = places.get("counts") or {}
     parts = [f"{now:,} now"] if now else []
@@ -114,7 +114,7 @@ def places_in_words(places: dict[str, Any]) -> str:
     parts += [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
     if places.get("small_requeued") or places.get("small_left"):
         requeued, left = places.get("small_requeued", 0), places.get("small_left", 0)
-        parts.append(f"not small after all: {requeued:,} requeued, {left:,} left")
+        parts.append(f"ran longer than small jobs may: {requeued:,} requeued, {left:,} left running")
     return ", ".join(parts)
 
 
@@ -123,8 +123,8 @@ def _placement_row(placement: dict[str, Any]) -> str:
         return "published rule for now"
     hours = placement["record_trusted_seconds"] / 3600.0
     return (
-        f"advisor's own rule, {placement['forests']} forests of {placement['finished_jobs']:,} jobs; "
-        f"safely won {max(0.0, hours):,.1f} h"
+        f"the advisor's own rule, {placement['forests']} forests of {placement['finished_jobs']:,} jobs; "
+        f"waiting time won with confidence: {max(0.0, hours):,.1f} h"
     )
 
 
@@ -158,7 +158,7 @@ def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("policy", (report["policy"] or "none: Slurm's own behaviour") + age),
         ("why", report["why"]),
-        ("champion", f"{report['champion'] or 'not known yet'}, judged on {report['judged_jobs']:,} jobs"),
+        ("best", f"{report['champion'] or 'not known yet'}, judged on {report['judged_jobs']:,} jobs"),
         ("billing", f"{report['billing']}: {report['release_rule']}"),
         ("nodes", nodes_in_words(report)),
     ]
@@ -178,14 +178,14 @@ def portfolio_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def nodes_in_words(report: dict[str, Any]) -> str:
-    """How many nodes may be up."""
+    """How many nodes are up and how many may be."""
     rented, allowed = report["nodes_rented"], report["nodes_allowed"]
-    limit = "as many as the jobs take" if allowed is None else f"{allowed:,} allowed"
+    limit = "no limit" if allowed is None else f"{allowed:,} allowed"
     words = f"{rented or 0:,} up, {limit}"
     if report["closed_nodes"]:
         words += f", {len(report['closed_nodes']):,} closed by the reservation {report['reservation']}"
     if report["nodes_kept"]:
         words += f", {len(report['nodes_kept']):,} kept warm"
     if report["no_more_because"]:
-        words += f"; no more: {report['no_more_because']}"
+        words += f"; no further nodes: {report['no_more_because']}"
     return words

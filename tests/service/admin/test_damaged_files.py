@@ -42,7 +42,7 @@ def test_d4_the_doctor_says_that_only_learning_stands_still(tmp_path: Path) -> N
     (tmp_path / "history.db").write_bytes(b"garbage" * 10_000)
     (item,) = found(settings, "history")
     assert item.level is Level.ERROR
-    assert "Learning and the ledger stand still until it is mended" in item.mend
+    assert "Learning and the ledger pause until this is mended" in item.mend
 
 
 def test_d3_d5_the_doctor_names_what_was_set_aside(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_d4_the_status_says_what_goes_on(tmp_path: Path) -> None:
     loops = {"learn": {"open_failures": {"learn ends": failure, "note costs": failure}}}
     said = troubles(settings, history_problem="history.db: damaged", loops=loops)
     assert said.count("history.db: damaged") == 1
-    assert "nodes are started and ended" in said
+    assert "nodes are still started and ended" in said
 
 
 def test_d3_d5_the_status_says_what_is_damaged(tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_d3_d5_the_status_says_what_is_damaged(tmp_path: Path) -> None:
     spend = {"launches_wait": True, "in_doubt": "budget.json was damaged", "spent_today_usd": 0.0}
     counters = {"handovers_stuck": ["0.json"]}
     said = troubles(settings, cloud_report={"spend": spend, "counters": counters})
-    assert "nothing is launched until what was spent today is known: budget.json was damaged" in said
+    assert "nothing is launched until today's spending is known: budget.json was damaged" in said
     assert "remove them by hand: 0.json" in said
     spend = {"launches_wait": False, "rebuilt_today": "budget.json was damaged", "spent_today_usd": 7.5}
     said = troubles(settings, cloud_report={"spend": spend, "counters": {}})
-    assert "budget.json was damaged: what was spent today (7.50 USD) was rebuilt" in said
+    assert "budget.json was damaged: today's spending was estimated anew (7.50 USD)" in said
 
 
 def test_d5_a_damaged_record_of_boots_lets_one_fail(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_day_one_1_the_sites_own_that_loads_ours(tmp_path: Path, where: str) -> 
     os.utime(script, (9e8, 9e8))
     assert word(tmp_path)[0] is Level.WARNING, "slurmctld looks at the script's time only"
     (tmp_path / "advisor_submit.lua").write_text("return {}")
-    assert "another version" in word(tmp_path)[1]
+    assert "not this release's version" in word(tmp_path)[1]
 
 
 def test_day_one_1_the_sites_own_without_ours(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_day_one_1_the_sites_own_without_ours(tmp_path: Path) -> None:
     for text in (OWN, OWN + "-- " + LOADS.format(tmp_path), OWN + "--[[\n" + LOADS.format(tmp_path) + "]]\n"):
         script.write_text(text)
         level, what = word(tmp_path)
-        assert (level, "nobody is advised" in what) == (Level.ERROR, True)
+        assert (level, "no job gets advice" in what) == (Level.ERROR, True)
     (tmp_path / "advisor_submit.lua").unlink()
     script.write_text("--[[\nBurst Advisor's job_submit hook: asks\n--]]\n" + OWN)
-    assert word(tmp_path) == (Level.WARNING, f"{script} is another version")
+    assert word(tmp_path) == (Level.WARNING, f"{script} is not this release's version")
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,10 @@ def test_the_service_must_be_allowed_to_change_nodes(*, administrator: bool, lev
     [
         (None, None, ""),
         ("budget_ms = 50.0\n# a word\nbreaker_failures=2\n", None, ""),
-        ("budget_ms = 20\n", Level.WARNING, "its budget_ms is 20, by the settings 50"),
-        ("breaker_seconds = soon\n", Level.WARNING, "its breaker_seconds is soon, by the settings 10"),
+        ("budget_ms = 20\n", Level.WARNING, "its budget_ms is 20, but the settings say 50"),
+        ("breaker_seconds = soon\n", Level.WARNING, "its breaker_seconds is soon, but the settings say 10"),
         ("enabled = false\n", Level.WARNING, "switches it off"),
-        ("socket = /elsewhere\n", Level.ERROR, "it asks /elsewhere"),
+        ("socket = /elsewhere\n", Level.ERROR, "it connects to /elsewhere"),
     ],
 )
 def test_what_the_hook_is_told_is_what_the_settings_say(
@@ -247,7 +247,7 @@ def test_a_check_that_cannot_be_made_hurts_no_other() -> None:
     [
         ((("cloud", "spot"), ("cloud", "on-demand")), ""),
         ((("cloud",), ("cloud",)), "never moved"),
-        ((("spot", "on-demand"), ("reserved",)), "none ever becomes a spot instance"),
+        ((("spot", "on-demand"), ("reserved",)), "none can be a spot instance"),
     ],
 )
 def test_which_nodes_may_be_spot(features: tuple[tuple[str, ...], ...], said: str) -> None:
