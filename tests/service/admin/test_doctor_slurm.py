@@ -140,7 +140,7 @@ def test_what_the_hook_is_told_is_what_the_settings_say(
     if told is not None:
         (tmp_path / "advisor_hook.conf").write_text(told)
     slurm = Talker(SOUND | {"SLURM_CONF": str(tmp_path / "slurm.conf")})
-    about = [d for d in examine(slurm)["hook"] if "its " in d.what or "it asks" in d.what or "off" in d.what]
+    about = [d for d in examine(slurm)["hook"] if "its " in d.what or "connects" in d.what or "off" in d.what]
     assert [(d.level, said in d.what) for d in about] == ([] if level is None else [(level, True)])
 
 
