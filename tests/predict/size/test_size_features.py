@@ -15,8 +15,9 @@ from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.table import JobTable
 from advisor.predict.size import _size_rows, _size_state
-from advisor.predict.size.size_features import NO_DIVIDER, LiveFeatures, feature_names, replay_features
+from advisor.predict.size.size_features import NO_DIVIDER, feature_names, replay_features
 from advisor.predict.size.size_history import WEEK_SECONDS, SizeHistory, WeeklyDividers
+from advisor.predict.size.size_model import LiveFeatures
 from tests.predict.size_logs import jobs_of, random_table, table_of
 
 DAY = 86400.0
