@@ -20,6 +20,7 @@ from advisor.predict.knn.predictor import Predictor
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.access import DENIED, denied
 from advisor.service.exchange.client import SubmitClient
+from advisor.service.state.state_files import known_file
 from advisor.service.submit.models import PREDICTOR_KIND, SIZE_KIND
 
 _SLOW_SECONDS: Final = 0.005
@@ -126,9 +127,11 @@ def _folders(settings: Settings) -> Iterator[Diagnosis]:
 def _state_files(settings: Settings) -> Iterator[Diagnosis]:
     """Damaged state files, without which control has continued."""
     if damaged := sorted(path.name for path in settings.paths.state.glob("*.bad")):
+        known = dict.fromkeys(file for name in damaged if (file := known_file(name)) is not None)
+        costs = "".join(f" {file.name}: {file.loss}" for file in known)
         yield warning(
             "state files",
-            f"damaged files were set aside in {settings.paths.state}: {', '.join(damaged[:10])}",
+            f"damaged files were set aside in {settings.paths.state}: {', '.join(damaged[:10])}.{costs}",
             "The journal of advisor-control says what was lost; find the cause, then remove the files",
         )
 

@@ -39,8 +39,10 @@ class KnownFile(Generic[Record]):
         Of the file.
     record : type
         What it holds.
-    writer, readers : str
-        Modules below `advisor`.
+    writer : str
+        The module that writes it, below `advisor`.
+    readers : tuple of str
+        Further modules that read it.
     loss : str
         What it costs when it is lost or damaged, in words for an admin.
     """
@@ -48,8 +50,18 @@ class KnownFile(Generic[Record]):
     name: str
     record: type[Record]
     writer: str
-    readers: str
+    readers: tuple[str, ...] = ()
     loss: str
+
+    @property
+    def record_name(self) -> str:
+        """Name of the record type."""
+        return "OwnWeights" if self.record is OwnWeights else self.record.__name__
+
+    @property
+    def shown_readers(self) -> str:
+        """Further readers, for the table."""
+        return ", ".join(f"`{reader}`" for reader in self.readers) or "-"
 
     def at(self, folder: Path) -> StateFile[Record]:
         """The file in a folder."""
@@ -60,7 +72,6 @@ BUDGET: Final = KnownFile(
     name="budget.json",
     record=BudgetRecord,
     writer="service/state/budget.py",
-    readers="service/state/budget.py",
     loss="Nothing is launched while a cap is set, until the day's spending was rebuilt from the copy "
     "`budget.json.old`, the history and EC2's list of instances.",
 )
@@ -68,42 +79,37 @@ BOOTS: Final = KnownFile(
     name="cloud.json",
     record=BootsSeen,
     writer="service/state/cloud_record.py",
-    readers="service/state/cloud_record.py",
     loss="Boot times are learned anew; one failed boot then stops launches until one boot succeeds.",
 )
 CLOSED_POOLS: Final = KnownFile(
     name="pools.json",
     record=ClosedPools,
     writer="ec2/pools.py",
-    readers="ec2/pools.py",
     loss="At most one refused launch for each pool that is empty.",
 )
 PRICES: Final = KnownFile(
     name="prices.json",
     record=ReadPrices,
     writer="ec2/prices.py",
-    readers="ec2/prices.py, service/admin/money.py",
     loss="The settings' prices hold until EC2 is asked again.",
 )
 INTERRUPTIONS: Final = KnownFile(
     name="interruptions.json",
     record=Interruptions,
     writer="service/state/interruption_record.py",
-    readers="service/state/interruption_record.py",
     loss="A job may be warned twice, or lose one more spot node before it gets on-demand capacity.",
 )
 LIVES: Final = KnownFile(
     name="lives.json",
     record=Lives,
     writer="service/state/life_record.py",
-    readers="service/state/life_record.py, service/stability/spot_life.py",
+    readers=("papers/waiting/spot_life.py",),
     loss="How long spot nodes last is learned anew, in days.",
 )
 HEDGE_ENTRIES: Final = KnownFile(
     name="places.json",
     record=HedgeEntries,
     writer="service/state/hedge_entries.py",
-    readers="service/state/hedge_entries.py",
     loss="Hedged jobs are found again by their AdminComment, their placeholders by name; a job that was "
     "requeued once (Slurm counts it) is never requeued again.",
 )
@@ -111,28 +117,25 @@ HEDGE_BUDGET: Final = KnownFile(
     name="hedge_budget.json",
     record=HedgesUsed,
     writer="service/state/hedge_budget.py",
-    readers="service/state/hedge_budget.py",
     loss="No job is hedged until the budget's day or month ends.",
 )
 SMALL_JOBS: Final = KnownFile(
     name="small_jobs.json",
     record=RequeuedSmallJobs,
     writer="service/hedge/small_jobs.py",
-    readers="service/hedge/small_jobs.py",
     loss="Jobs that were requeued as large and still wait do not get their age back.",
 )
 MOVES: Final = KnownFile(
     name="asked_again.json",
     record=MovesUnderWay,
     writer="service/waiting/asking_again.py",
-    readers="service/waiting/asking_again.py",
     loss="Nothing: a job that still waits is asked again.",
 )
 PORTFOLIO: Final = KnownFile(
     name="portfolio.json",
     record=PortfolioState,
     writer="service/portfolio/portfolio_loop.py",
-    readers="service/portfolio/portfolio_loop.py, service/control/features.py",
+    readers=("service/control/features.py",),
     loss="The selection of policies learns anew. Where portfolio.enabled was just set to false, run "
     "`advisor portfolio undo`.",
 )
@@ -140,57 +143,49 @@ VERDICT: Final = KnownFile(
     name="portfolio_verdict.json",
     record=JudgedPolicies,
     writer="service/portfolio/judge.py",
-    readers="service/portfolio/judge.py",
     loss="The policies are judged again, in minutes.",
 )
 SITE_FACTORS: Final = KnownFile(
     name="portfolio_order.json",
     record=SiteFactors,
     writer="service/portfolio/order.py",
-    readers="service/portfolio/order.py",
     loss="Waiting burst jobs keep the site factor that the portfolio gave them.",
 )
 PORTFOLIO_WEIGHTS: Final = KnownFile(
     name="portfolio_weights.json",
     record=OwnWeights,
     writer="service/cloud/node_weights.py",
-    readers="service/cloud/node_weights.py",
     loss="Node weights are off by at most 10 until the next `scontrol reconfigure`.",
 )
 NODE_WEIGHTS: Final = KnownFile(
     name="node_weights.json",
     record=OwnWeights,
     writer="service/cloud/node_weights.py",
-    readers="service/cloud/node_weights.py",
     loss=PORTFOLIO_WEIGHTS.loss,
 )
 MARKED_NODES: Final = KnownFile(
     name="marks.json",
     record=MarkedNodes,
     writer="service/stability/actuators.py",
-    readers="service/stability/actuators.py",
-    loss="Where matching.enabled was just set to false, nodes may lack `matching.steady_feature` until the "
-    "next `scontrol reconfigure`.",
+    loss="Where matching.enabled was just set to false, nodes may lack `matching.long_lived_feature` until "
+    "the next `scontrol reconfigure`.",
 )
 STEERED_JOBS: Final = KnownFile(
     name="steering.json",
     record=SteeredJobs,
     writer="service/stability/steering.py",
-    readers="service/stability/steering.py",
     loss="Jobs that were held off nodes at that moment exclude them until an admin clears ExcNodeList.",
 )
 ACQUIRER: Final = KnownFile(
     name="acquirer.json",
     record=AcquirerState,
     writer="service/stability/acquirer.py",
-    readers="service/stability/acquirer.py",
     loss="The acquirer plans at once instead of at its hour; nodes asked for may be asked for again.",
 )
 EARNED_RECORD: Final = KnownFile(
     name="placement.json",
     record=EarnedRecord,
     writer="service/learn/placement_loop.py",
-    readers="service/learn/placement_loop.py",
     loss="The placement rule's record is earned again from the history, in minutes; losses of jobs in the "
     "cloud are forgotten.",
 )
@@ -216,3 +211,17 @@ STATE_FILES: Final[tuple[KnownFile[Any], ...]] = (
     ACQUIRER,
     EARNED_RECORD,
 )
+
+
+def known_file(name: str) -> KnownFile[Any] | None:
+    """The state file that a name belongs to; also of a copy (``.old``) or one set aside (``.bad``)."""
+    return next((file for file in STATE_FILES if name == file.name or name.startswith(f"{file.name}.")), None)
+
+
+def table() -> str:
+    """The table of docs/state-files.md."""
+    rows = (
+        f"| `{file.name}` | {file.record_name} | `{file.writer}` | {file.shown_readers} | {file.loss} |"
+        for file in STATE_FILES
+    )
+    return "\n".join(("| file | record | written by | read by | losing it |", "|---|---|---|---|---|", *rows))

@@ -1,0 +1,48 @@
+"""The table of state files is complete, true, and the one on the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.service.state import state_files
+from advisor.service.state.state_files import STATE_FILES, KnownFile, known_file, table
+
+SOURCE = Path(advisor.__file__).parent
+REGISTRY = SOURCE / "service" / "state" / "state_files.py"
+PAGE = SOURCE.parent / "docs" / "state-files.md"
+
+
+def test_the_page_has_the_table() -> None:
+    assert table() in PAGE.read_text(), "put what `state_files.table()` returns into docs/state-files.md"
+
+
+def test_every_file_of_the_registry_is_in_the_table_once() -> None:
+    listed = {name for name, value in vars(state_files).items() if isinstance(value, KnownFile)}
+    assert len(STATE_FILES) == len({file.name for file in STATE_FILES}) == len(listed)
+
+
+def test_a_state_file_is_opened_through_the_table_only() -> None:
+    opened = re.compile(r"\bStateFile\(")
+    others = {path for path in SOURCE.rglob("*.py") if opened.search(path.read_text())}
+    assert others == {REGISTRY, SOURCE / "files" / "state_file.py"}
+
+
+@pytest.mark.parametrize("file", STATE_FILES, ids=lambda file: file.name)
+def test_who_writes_and_reads_is_true(file: KnownFile[object], tmp_path: Path) -> None:
+    constant = next(name for name, value in vars(state_files).items() if value is file)
+    words = {constant, file.record_name}
+    for module in (file.writer, *file.readers):
+        text = (SOURCE / module).read_text()
+        assert any(re.search(rf"\b{word}\b", text) for word in words), module
+    assert file.at(tmp_path).load() is None
+    assert file.at(tmp_path).path == tmp_path / file.name
+
+
+def test_copies_and_what_was_set_aside_belong_to_their_file() -> None:
+    for name in ("budget.json", "budget.json.old", "budget.json.old.1.bad", "budget.json.bad"):
+        assert known_file(name) is state_files.BUDGET
+    assert known_file("history.db.bad") is None
