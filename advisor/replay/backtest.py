@@ -16,7 +16,7 @@ from advisor.predict.size.size_training import SizeTraining, train
 from advisor.predict.trees.forest import TreeEnsemble
 
 MIN_JUDGED: Final = 100
-"""On fewer jobs nothing can be told apart."""
+"""Fewer jobs cannot tell two models apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Backtest:
     jobs : int
         Jobs judged; 0 when there was nothing to compare.
     candidate_accuracy, current_accuracy : float
-        Shares classed rightly by the candidate's divider; NaN where not judged.
+        Shares of jobs classed correctly by the candidate's divider; NaN where none was judged.
     is_worse : bool
         The candidate errs more often than chance explains (McNemar: beyond two standard deviations).
     """
@@ -47,20 +47,20 @@ def backtest(
     training: SizeTraining | None = None,
     probability_cut: float = 0.5,
 ) -> Backtest:
-    """Train as of a week ago, and compare on the jobs since then with the model in force.
+    """Train a candidate as of a week ago and compare it with the model in force on the jobs since then.
 
     Parameters
     ----------
     history : SizeHistory
-        What the site ran until ``now``.
+        Jobs that ended until ``now``.
     current : SizeModel or None
         The model in force. Jobs from before its own training are left out.
     now : float
-        Seconds, the history's clock.
+        Seconds, by the history's clock.
     training : SizeTraining, optional
         The product's by default.
     probability_cut : float
-        From which vote on a job is classed small (``settings.size.probability_cut``).
+        Vote from which a job is classed small (``settings.size.probability_cut``).
     """
     week_ago = now - WEEK_SECONDS
     candidate = train(history, now=week_ago, parameters=training)

@@ -1,7 +1,7 @@
-"""The published rule's cutoff, chosen on a site's own jobs and judged on later ones.
+"""The published rule's cutoff, chosen weekly on a site's own jobs and judged on later ones.
 
-What :func:`advisor.replay.cutoff_choice.choose_cutoff` does for a log, weekly and with the site's own
-overhead and boot time. Chosen on jobs that had ended before the newest ones were submitted; judged on those.
+:func:`advisor.replay.cutoff_choice.choose_cutoff` chooses it with the site's own overhead and boot time, on
+jobs that had ended before the newest jobs were submitted; these newest jobs judge it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class JudgedCutoff:
     Attributes
     ----------
     candidate, current : Cutoff
-        Chosen; in force.
+        The chosen cutoff, and the one in force.
     chosen_on_jobs, judged_on_jobs : int
-        How many.
+        Numbers of jobs.
     candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds : float
         What the published rule would have saved the judged jobs with each, and a clairvoyant.
     """
@@ -71,18 +71,10 @@ def backtest_cutoff(
     ----------
     table : JobTable
         On-premise jobs, in submission order.
-    states : StateColumns
-        What each row met.
-    encoder : Encoder
-        The schema of the features.
     parameters : mapping of {"wait", "run"} to KnnParameters
-        Of the estimators that will be in force.
-    settings : PlacementSettings
-        Overhead, baseline, boot time.
-    current : Cutoff
-        In force.
+        Parameters of the estimators that will be in force.
     entries : int
-        Newest jobs that are judged.
+        Number of newest jobs that are judged.
 
     Returns
     -------
@@ -99,24 +91,25 @@ def backtest_cutoff(
     known = ~judged & (ends[rows] < table.submit[rows[-entries]])
     if known.sum() < _MIN_JOBS:
         return None
-    o, i, boot = settings.overhead_per_processor, settings.baseline, settings.boot_seconds
-    found = choose_cutoff(_some(past, known), (o,), i, boot)
+    earlier, later = _some(past, known), _some(past, judged)
+    ratio = (settings.overhead_per_processor, settings.baseline, settings.boot_seconds)
+    found = choose_cutoff(earlier, ratio[:1], *ratio[1:])
     candidate = Cutoff(scale=found.scale, decay=found.decay)
-    later = _some(past, judged)
-    saved, faster = later.saved_seconds(o, i, boot), later.looks_faster(o, i, boot)
-
-    def saved_with(cutoff: Cutoff) -> float:
-        return float(saved[faster & later.sure_enough(o, cutoff.scale, cutoff.decay)].sum())
-
     return JudgedCutoff(
         candidate=candidate,
         current=current,
-        chosen_on_jobs=int(known.sum()),
+        chosen_on_jobs=len(earlier.run),
         judged_on_jobs=entries,
-        candidate_saved_seconds=saved_with(candidate),
-        current_saved_seconds=saved_with(current),
-        optimum_saved_seconds=float(np.maximum(saved, 0.0).sum()),
+        candidate_saved_seconds=_saved_seconds(later, ratio, candidate),
+        current_saved_seconds=_saved_seconds(later, ratio, current),
+        optimum_saved_seconds=float(np.maximum(later.saved_seconds(*ratio), 0.0).sum()),
     )
+
+
+def _saved_seconds(jobs: PastJobs, ratio: tuple[float, float, float], cutoff: Cutoff) -> float:
+    """Time that the published rule saves with a cutoff; ``ratio`` is o and i of s(c), and the boot time."""
+    sent = jobs.looks_faster(*ratio) & jobs.sure_enough(ratio[0], cutoff.scale, cutoff.decay)
+    return float(jobs.saved_seconds(*ratio)[sent].sum())
 
 
 def _estimated(

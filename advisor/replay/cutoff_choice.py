@@ -1,7 +1,7 @@
 """Choosing the cutoff on the past: which (a, b) of ``C = a*exp(-b*o*c)`` would have saved most.
 
-The published rule as columns, for many jobs and many parameters at once; ``tests/decide/test_backtest.py``
-holds it equal to :func:`advisor.decide.submission.placement.published`.
+The published rule as columns, for many jobs and many parameters at once. A test
+(``tests/replay/test_cutoff_choice.py``) compares it with `advisor.decide.submission.placement.published`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Booleans = NDArray[np.bool_]
 SCALES: Final = 48
 """Candidates for a: quantiles of the variances seen, the last one above them all."""
 DECAYS: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-"""Candidates for b: from a flat cutoff to one that nothing but a certainty passes."""
+"""Candidates for b: from a flat cutoff to one that only certainty passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,9 +51,9 @@ class PastJobs:
         return self.actual_wait + self.actual_run - boot_seconds - ratio * self.actual_run
 
     def looks_faster(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Booleans:
-        """Where the predicted turnaround is shorter in the cloud; False for any doubt."""
+        """Where the predicted turnaround is shorter in the cloud; False where it is unknown."""
         slowdown = overhead * self.processors + baseline - 1.0
-        with np.errstate(invalid="ignore"):  # 0*inf and NaN: doubt, answered below
+        with np.errstate(invalid="ignore"):  # 0*inf and NaN are unknown, see the next line but one
             penalty = boot_seconds + np.where(slowdown == 0.0, 0.0, slowdown * self.run)
             return np.isfinite(self.wait) & np.isfinite(penalty) & (self.wait > penalty)
 
@@ -88,20 +88,20 @@ def choose_cutoff(
 ) -> ChosenCutoff:
     """Choose a and b by what they would have saved.
 
-    One pair serves all factors, as in the paper: that is what the form's dependence on o is for. The score
-    is the mean over the factors of saved time / the clairvoyant's saved time, so that no factor counts more
-    because more could be saved there. Ties go to the larger a and smaller b: no stricter than it needs be.
+    One pair serves all factors, as in the paper, because the form depends on o. The score is the mean over
+    the factors of the saved time divided by the clairvoyant's, so that each factor counts the same. Ties go
+    to the larger a and the smaller b: the less strict cutoff.
 
     Parameters
     ----------
     jobs : PastJobs
-        Of the past only; finished before anything the choice is used for.
+        Jobs that had ended before anything that the choice is used for.
     factors : sequence of float
-        Overheads o that count.
+        Overheads o.
     baseline : float
         i of s(c).
     boot_seconds : float
-        Until a cloud node is up; the paper leaves it out.
+        Boot time of a cloud node; the paper leaves it out.
     """
     seen = jobs.wait_variance[np.isfinite(jobs.wait_variance) & (jobs.wait_variance > 0)]
     scales = np.quantile(seen, np.linspace(0.0, 1.0, SCALES)) if len(seen) else np.ones(1)

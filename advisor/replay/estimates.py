@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from advisor.predict.knn.parameters import KnnParameters
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Tick: TypeAlias = Callable[[int], None]
+
+_STEP: Final = 256
+"""Rows between two ticks."""
 
 __all__ = ["EstimateColumns", "Known", "estimate_rows"]
 
@@ -69,47 +72,41 @@ def estimate_rows(
     ----------
     table : JobTable
         The whole log.
-    features : ndarray of shape (jobs, features)
-        Of every row.
+    features : ndarray, shape (jobs, features)
+        Of every row of the log.
     rows : ndarray of int64
         Rows to estimate, in submission order.
-    parameters : KnnParameters
-        Of the estimator.
-    target : {"wait", "run"}
-        Which estimator.
-    encoder : Encoder
-        The schema of the features.
     tick : callable, optional
         Called now and then with the number of rows done since the last call.
-
-    Returns
-    -------
-    EstimateColumns
-        One per row, in the order of `rows`.
     """
-    known = Known.of(table, target)
     estimator = KnnEstimator(parameters, encoder.schema)
-    submits = table.submit[rows]
-    until = np.searchsorted(known.times, submits, side="left")  # strictly before the submission
-    first = int(until[0]) if len(rows) else 0
-    _learn(estimator, table, features, known, slice(0, first))
     results = np.empty((len(rows), 5))
-    learned, last_tick = first, 0
-    for index, row in enumerate(rows):
-        if learned < until[index]:
-            _learn(estimator, table, features, known, slice(learned, int(until[index])))
-            learned = int(until[index])
-        estimate = estimator.estimate(features[row])
-        results[index] = (
-            estimate.seconds,
-            estimate.variance,
-            estimate.lower,
-            estimate.upper,
-            estimate.neighbours,
-        )
-        if tick is not None and (index - last_tick >= 256 or index == len(rows) - 1):
+    last_tick = 0
+    known = Known.of(table, target)
+    for index, row in enumerate(_known_at_submission(estimator, table, features, rows, known)):
+        found = estimator.estimate(features[row])
+        results[index] = found.seconds, found.variance, found.lower, found.upper, found.neighbours
+        if tick is not None and (index - last_tick >= _STEP or index == len(rows) - 1):
             tick(index + 1 - last_tick)
             last_tick = index + 1
+    return _columns(results, estimator.coverage)
+
+
+def _known_at_submission(
+    estimator: KnnEstimator, table: JobTable, features: Floats, rows: Rows, known: Known
+) -> Iterator[int]:
+    """Yield each row once the estimator has learned what was known before the row's submission."""
+    until = np.searchsorted(known.times, table.submit[rows], side="left")  # strictly before
+    learned = int(until[0]) if len(rows) else 0
+    _learn(estimator, table, features, known, slice(0, learned))
+    for row, end in zip(rows.tolist(), until.tolist(), strict=True):
+        if learned < end:
+            _learn(estimator, table, features, known, slice(learned, end))
+            learned = end
+        yield row
+
+
+def _columns(results: Floats, coverage: float) -> EstimateColumns:
     seconds, variance, lower, upper, neighbours = results.T
     return EstimateColumns(
         seconds=seconds,
@@ -117,7 +114,7 @@ def estimate_rows(
         lower=lower,
         upper=upper,
         neighbours=neighbours.astype(np.int64),
-        coverage=estimator.coverage,
+        coverage=coverage,
     )
 
 

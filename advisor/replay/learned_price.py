@@ -1,7 +1,7 @@
-"""Budget and price of hedges in a replay of single decisions, as a live site keeps and learns them.
+"""Budget and price of hedges in a what-if, kept and learned as on a live site.
 
-Of a job that has ended it is known what its hedge would have cost (:mod:`advisor.decide.hedge.pacing`);
-a hedge's worst case is reserved when it starts, and settled when it ends
+The price is learned from the hedge that each ended job could have had (:mod:`advisor.decide.hedge.pacing`);
+a hedge's worst case is reserved when it starts and settled when it ends
 (:mod:`advisor.decide.hedge.hedge_budget`).
 """
 
@@ -16,7 +16,7 @@ from advisor.model.settings import HedgeSettings
 
 
 class LearnedPrice:
-    """Keeps both as time goes on.
+    """The budget and the price over time.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class LearnedPrice:
     usd_per_core_hour : float
         On-demand price.
     start_of_log : float
-        Epoch seconds that times are counted from.
+        Epoch seconds of time 0.
     """
 
     def __init__(self, settings: HedgeSettings, usd_per_core_hour: float, start_of_log: float) -> None:
@@ -59,13 +59,13 @@ class LearnedPrice:
         return None if level is None else float(PRICES[level])
 
     def submitted(self, key: int, case: HedgeCase, now: float, wait: float, run: float) -> None:
-        """A job was submitted: what will turn out when it has ended."""
+        """Add a submitted job: its wait and run time (seconds) become known when it has ended."""
         heapq.heappush(self._under_way, (now + wait + run, key, now, case, wait, run))
 
     def reserve(self, key: int, core_seconds: float) -> bool:
-        """Let a hedge use so much in all, if it is left."""
+        """Reserve core-seconds for a hedge; False where the budget has fewer left."""
         return self._budget.reserve(key, core_seconds)
 
     def hedged(self, key: int, ends: float, core_seconds: float) -> None:
-        """A hedge will have used so much when it ends in the cloud, at most what it has reserved."""
+        """Add what a hedge will have used when it ends (seconds), at most what it has reserved."""
         heapq.heappush(self._in_cloud, (ends, key, min(core_seconds, self._budget.reserved(key))))

@@ -25,17 +25,17 @@ from advisor.replay.estimates import estimate_rows
 from advisor.replay.whatif import EstimatesAt, History, JobAt, Rows, window_rows
 
 Tick = Callable[[str, int, int], None]
-"""Told a phase, what is done of it, and its size."""
+"""Called with a phase, how much of it is done, and its size."""
 
 RECORD_JOBS: Final = 20_000
-"""Jobs before the window that make the record."""
+"""Number of jobs before the window from which the record is built."""
 _LEAD_JOBS: Final = 2_000
-"""Jobs before those, so that the queue is whole and forests have something to grow on."""
+"""Number of jobs before these, which fill the queue and train the forests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJobs:
-    """Jobs, and what is said of each.
+    """The jobs of a site or a log.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class OwnJobs:
     job_at : callable
         A row's submission.
     in_cloud : int
-        Jobs of the window that ran in the cloud: what they would have waited nobody knows, so they are left
-        out.
+        Number of jobs of the window that ran in the cloud. They are left out, because the wait they would
+        have had is unknown.
     """
 
     table: JobTable
@@ -54,18 +54,16 @@ class OwnJobs:
 
 
 def jobs_of_store(store: HistoryStore, settings: Settings, since: float, *, processors: int = 0) -> OwnJobs:
-    """Jobs of the site's history with all that was said of them.
+    """Jobs of the site's history, with what each said at its submission.
 
     Parameters
     ----------
-    store : HistoryStore
-        The history.
     settings : Settings
-        Names the burst partition.
+        They name the burst partition.
     since : float
-        Epoch seconds; jobs submitted earlier are learned from.
+        Epoch seconds; earlier jobs are only learned from.
     processors : int
-        Of the on-premise machine; 0 when unknown: then as many as were ever busy at once.
+        Size of the on-premise machine; 0 when unknown: then the most that were ever busy at once.
     """
     whole = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
     here = on_premise(whole, settings.cluster.burst_partition)
@@ -84,14 +82,14 @@ def jobs_of_store(store: HistoryStore, settings: Settings, since: float, *, proc
 
 
 def jobs_of_log(table: JobTable) -> OwnJobs:
-    """Jobs of a log: as a log does not know our partitions, all may move."""
+    """Jobs of a log; all may move, because a log does not know our partitions."""
     if not table.total_processors:
         table = replace(table, total_processors=busiest(table))
     return OwnJobs(table=table, job_at=lambda row: job_of(table, row))
 
 
 def window_begin(table: JobTable, since: float) -> float:
-    """When a window may begin that was asked for: at `since`, or later where too few jobs came before it.
+    """When a window may begin (epoch seconds): at `since`, or later where too few jobs came before it.
 
     Parameters
     ----------
@@ -137,61 +135,55 @@ def history_of(
     parameters: Mapping[Target, KnnParameters],
     tick: Tick,
 ) -> dict[str, History]:
-    """Forecast a window of jobs, each from what was known at its submission, for the rules asked about.
+    """Histories of a window by rule, with forecasts from what was known at each submission.
 
     Parameters
     ----------
-    jobs : OwnJobs
-        Whose.
     since : float
         Epoch seconds at which the window begins.
     rules : frozenset of str
         ``"advisor"`` (distribution forests), ``"published"`` (k-NN).
-    parameters : mapping
-        Of the k-NN estimators.
-    tick : callable
-        Told how far it is.
-
-    Returns
-    -------
-    dict
-        One history by rule; they differ in their forecasts only.
+    parameters : mapping of {"wait", "run"} to KnnParameters
+        Parameters of the k-NN estimators.
 
     Raises
     ------
     BadInput
-        Nothing in the window, or nothing before it to learn from.
+        The window is empty, or too few jobs came before it.
     """
     options = ForecastOptions()
-    whole = jobs.table
-    rows, judged = window_rows(whole, since, before=RECORD_JOBS)
+    rows, judged = window_rows(jobs.table, since, before=RECORD_JOBS)
     begin = max(0, int(rows[0]) - options.forest.max_jobs - _LEAD_JOBS)
-    table = whole.select(np.arange(begin, len(whole)))
+    table = jobs.table.select(np.arange(begin, len(jobs.table)))
     rows = rows - begin
-    if int(rows[judged]) < options.first:
+    _refuse_too_few(int(rows[judged]), options.first)
+    shared = History(
+        table=table,
+        rows=rows,
+        first_judged=judged,
+        states=states_of(table),
+        job_at=lambda row: jobs.job_at(row + begin),
+        estimates_at=lambda _position: Estimates(),
+    )
+    return {
+        rule: replace(
+            shared,
+            estimates_at=_published(table, rows, parameters, tick)
+            if rule == "published"
+            else _forecast(table, rows, options, tick),
+        )
+        for rule in sorted(rules)
+    }
+
+
+def _refuse_too_few(jobs: int, needed: int) -> None:
+    if jobs < needed:
         raise BadInput(
-            f"{int(rows[judged])} finished jobs before the window are too few to forecast from",
+            f"{jobs} finished jobs before the window are too few to forecast from",
             where="--since",
-            mend=f"Begin after the first {options.first:,} jobs, or `advisor ingest` older ones",
+            mend=f"Begin after the first {needed:,} jobs, or `advisor ingest` older ones",
             code="whatif.short",
         )
-    states = states_of(table)
-    found: dict[str, History] = {}
-    for rule in sorted(rules):
-        estimates_at = (
-            _published(table, rows, parameters, tick)
-            if rule == "published"
-            else _forecast(table, rows, options, tick)
-        )
-        found[rule] = History(
-            table=table,
-            rows=rows,
-            first_judged=judged,
-            states=states,
-            job_at=lambda row: jobs.job_at(row + begin),
-            estimates_at=estimates_at,
-        )
-    return found
 
 
 def _forecast(table: JobTable, rows: Rows, options: ForecastOptions, tick: Tick) -> EstimatesAt:
@@ -213,7 +205,7 @@ def _published(
 
 
 def counted(phase: str, size: int, tick: Tick) -> Callable[[int], None]:
-    """Tell of a phase by what is done of it, told what was done since."""
+    """A function that adds what was done since its last call, and reports the phase's progress."""
     done = 0
 
     def add(more: int) -> None:

@@ -1,4 +1,4 @@
-"""Where a replay's jobs come from: a log, or a synthetic workload when no log is at hand."""
+"""Reads the jobs of a replay from a log, or draws a synthetic workload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_SYNTHETIC_JOBS = 10_000_000
 
 
 def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progress | None = None) -> JobTable:
-    """Jobs of a replay, in submission order (jobs submitted at the same second stay in the log's order).
+    """Jobs of a replay in submission order; jobs of one second keep the log's order.
 
     Parameters
     ----------

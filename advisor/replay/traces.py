@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from advisor.model.errors import BadInput, RetryLater, UseFallback
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with (bytes there, bytes in all)."""
+"""Called with (bytes fetched, bytes in all)."""
 
 ARCHIVE_URL: Final = "https://www.cs.huji.ac.il/labs/parallel/workload"
 ACKNOWLEDGEMENT: Final = (
@@ -36,15 +36,15 @@ class Trace:
     Attributes
     ----------
     name : str
-        How it is asked for.
+        Its name for `advisor traces get`.
     path : str
-        Below the archive's address.
+        Path below the archive's address.
     sha256 : str
-        Of the packed file.
+        Checksum of the packed file.
     size_bytes, jobs, processors : int
-        Of the packed file; lines of the log; the machine.
+        Size of the packed file; lines of the log; processors of the machine.
     contributors : str
-        Whom to acknowledge.
+        People to acknowledge.
     """
 
     name: str
@@ -132,7 +132,7 @@ CATALOGUE: Final = {
 
 
 def find_trace(spec: str, folder: Path = FOLDER) -> str:
-    """Where the log is that was asked for: a file's path, a name of the catalogue, or what is no file.
+    """Path of the log that a specification names; a synthetic one is returned as it is.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def find_trace(spec: str, folder: Path = FOLDER) -> str:
     Raises
     ------
     BadInput
-        No such file (``trace.missing``); one that has a name is one command away.
+        The file is missing, or the named log has not been fetched (``trace.missing``).
     """
     if spec == "synthetic" or spec.startswith("synthetic:") or Path(spec).is_file():
         return spec
@@ -187,7 +187,7 @@ def named(name: str) -> Trace:
 
 
 def is_good(path: Path, trace: Trace) -> bool:
-    """Whether the file is there and is the catalogue's."""
+    """True if the file exists and has the catalogue's checksum."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == trace.sha256
@@ -200,16 +200,16 @@ def get(
 ) -> Path:
     """Fetch a log into a folder unless it is there; the file appears only whole and checked.
 
-    What was fetched before a break stays beside it as ``.NAME.partial`` and is gone on from.
+    A broken transfer leaves ``.NAME.partial`` beside it, from which the next call resumes.
 
     Raises
     ------
     BadInput
         Another file of that name is there (it is left alone), or the folder cannot be written to.
     RetryLater
-        The connection broke; the same call goes on where it stopped.
+        The connection broke; the same call resumes the transfer.
     UseFallback
-        The archive has no such file, or not the one whose checksum we know.
+        The archive has no such file, or its checksum is not the catalogue's.
     """
     target = folder / trace.file_name
     try:
@@ -281,7 +281,7 @@ def _fetch(url: str, partial: Path, trace: Trace, progress: Progress | None) -> 
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
-    """Next block; what came before a broken connection is kept, the break is seen by the missing bytes."""
+    """Next block. A broken connection gives what came before it; the caller sees the missing bytes."""
     try:
         return answer.read1(_BLOCK)
     except http.client.IncompleteRead as error:

@@ -1,10 +1,10 @@
 """What other settings would have done with a site's own jobs: the same decision function, the same forecasts.
 
-Every job of a window is advised twice, as the settings in force would have it and as changed ones would, from
-what was known at its submission. What came of it is reckoned from what happened: a job that would have moved
-saves its wait and pays for the boot and the slower run; one that would have kept its place comes back as
-:mod:`advisor.decide.hedge.hedging` says. The queue is the one that was: what a move would have brought the
-jobs behind is not counted, so that savings are rather too small.
+Every job of a window is advised twice, under the settings in force and under changed ones, from what was
+known at its submission. The outcome is computed from what happened: a moved job saves its wait and pays for
+the boot and the slower run; a hedged job comes back as :mod:`advisor.decide.hedge.hedging` says. The queue
+stays as it was: the time that a move would have saved the jobs behind is not counted, so savings are rather
+too small.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class WhatIfRow:
     Attributes
     ----------
     jobs, cloud_jobs, hedged_jobs, slower_jobs : int
-        Jobs judged; those that would have started in the cloud; those of them with their place kept; those
-        that would have ended later than they did.
+        Jobs judged; jobs that would have started in the cloud; hedged ones among these; jobs that would have
+        ended later than they did.
     saved_seconds, lost_seconds : float
         Turnaround saved by all together, losses subtracted; those losses (a positive number).
     cost_usd, dearest_day_usd : float
@@ -62,7 +62,7 @@ class WhatIfRow:
     cloud_core_hours : float
         Processors times hours, boots included.
     capacity : Counter of str
-        Jobs by what would have been paid for.
+        Jobs by the purchase option.
     reasons : Counter of str
         Jobs by the reason that decided.
     mean_turnaround_seconds : float
@@ -119,14 +119,14 @@ def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, in
     since : float
         Epoch seconds.
     before : int
-        So many earlier rows are advised too, for the record.
+        Number of earlier rows that are advised too, for the record.
 
     Raises
     ------
     BadInput
         Nothing was submitted since.
     """
-    # one that was cut short has yet to run, and of some requeued ones nobody knows what they waited
+    # a job that was cut short has no run time, and the wait of some requeued jobs is unknown
     rows = np.flatnonzero((table.whole_run > 0) & np.isfinite(table.first_wait))
     first = int(np.searchsorted(table.submit[rows] + table.start_of_log, since))
     if first == len(rows):
@@ -143,11 +143,11 @@ def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, in
 def decide_again(
     history: History, settings: Settings, tick: Callable[[int], None], seen: SiteState = NOTHING_SEEN
 ) -> WhatIfRow:
-    """Advise the jobs of a history one after another, as these settings would have it.
+    """Advise the jobs of a history one after another under these settings.
 
-    The record takes in each candidate when it has ended, and the day's money is that of the moves so far, so
-    that nothing is known earlier than it was; so is the price of hedges learned, where there are any. Shadow
-    mode makes no difference: what would be done counts.
+    Nothing is known earlier than it was: the record takes in each candidate when it has ended, the day's
+    money is that of the moves so far, and the price of hedges is learned on the way. Shadow mode makes no
+    difference: what would be done counts.
 
     Parameters
     ----------
@@ -156,72 +156,109 @@ def decide_again(
     settings : Settings
         How they are decided.
     tick : callable
-        Told how many jobs were done since.
+        Called with the number of jobs done since the last call.
     seen : SiteState
-        The site as last seen. Of it: what the cloud's nodes are like, their boot time and prices; the
-        published rule's cutoff, s(c) as learned. What is not known is as the settings say.
+        The site as last seen. Used of it: what the cloud's nodes are like, their boot time and prices, the
+        published rule's cutoff, and the learned s(c). What is unknown is as the settings say.
     """
-    acting = settings.cluster.model_copy(update={"default_mode": Mode.ACT, "modes": {}})
-    settings = settings.model_copy(update={"cluster": acting})
-    table = history.table
-    account = _Account(settings, table.start_of_log, seen.cloud)
-    boot = boot_seconds(seen.cloud, settings)
-    hedge = settings.hedge
-    price = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, settings)
-    has_prices = hedge.enabled and hedge.has_budget
-    prices = LearnedPrice(hedge, price, table.start_of_log) if has_prices else None
-    sums = _Sums(table.start_of_log + table.utc_offset_seconds)
-    waits = table.first_wait
-    for position, index in enumerate(history.rows.tolist()):
-        job, estimates = history.job_at(index), history.estimates_at(position)
-        now, run = float(table.submit[index]), float(table.run[index])
-        wait = max(0.0, float(waits[index]))
+    again = _Again(history, settings, seen)
+    for position, row in enumerate(history.rows.tolist()):
+        again.decide(position, row)
+        if (position + 1) % _STEP == 0:
+            tick(_STEP)
+    return again.sums.row()
+
+
+class _Again:
+    """Advises jobs in submission order and keeps what would be known on the way."""
+
+    def __init__(self, history: History, settings: Settings, seen: SiteState) -> None:
+        acting = settings.cluster.model_copy(update={"default_mode": Mode.ACT, "modes": {}})
+        self._settings = settings.model_copy(update={"cluster": acting})
+        self._history = history
+        self._seen = seen
+        start = history.table.start_of_log
+        self._account = _Account(self._settings, start, seen.cloud)
+        self._boot = boot_seconds(seen.cloud, self._settings)
+        hedge = settings.hedge
+        price = usd_per_core_hour(Capacity.ON_DEMAND, seen.cloud, self._settings)
+        has_prices = hedge.enabled and hedge.has_budget
+        self._prices = LearnedPrice(hedge, price, start) if has_prices else None
+        self.sums = _Sums(start + history.table.utc_offset_seconds)
+
+    def decide(self, position: int, row: int) -> None:
+        """Advise the job of a row, which is at this position of the history's rows."""
+        history, table, prices = self._history, self._history.table, self._prices
+        job, estimates = history.job_at(row), history.estimates_at(position)
+        now, run = float(table.submit[row]), float(table.run[row])
+        wait = max(0.0, float(table.first_wait[row]))
         case = as_case(
             processors=job.processors,
             requested_time=job.requested_time,
             estimates=estimates,
-            boot=boot,
-            settings=settings.placement,
+            boot=self._boot,
+            settings=self._settings.placement,
             tasks=job.array_tasks,
-            ratio=ratio_of(job, seen.ratios),
+            ratio=ratio_of(job, self._seen.ratios),
         )
-        account.settle(now)
-        forecast = hedge_case(case) if hedge.enabled or settings.waiting.speculate else None
-        state = SiteState(
+        self._account.settle(now)
+        has_hedges = self._settings.hedge.enabled or self._settings.waiting.speculate
+        forecast = hedge_case(case) if has_hedges else None
+        state = self._state(row, now)
+        advice = advise(job, state, estimates, self._settings, advice_id="what-if")
+        moved = None
+        if advice.placement is Placement.BURST and advice.capacity is not None:
+            stays = forecast is not None and forecast.stays(wait)
+            moved = self._move(row, job, advice, advice.capacity, case, state.cloud, wait, stays=stays)
+        if prices is not None and forecast is not None:
+            prices.submitted(row, forecast, now, wait, run)
+        # a hedged job keeps its place on-premise, so it risks no time
+        risks = moved is not None and advice.hedge is None
+        fate = Fate(now, wait, run, case.penalty_seconds(run))
+        self._account.follow(row, fate, case, risks=risks)
+        if position >= history.first_judged:
+            self.sums.add(job, advice, now, wait + run, moved)
+
+    def _state(self, row: int, now: float) -> SiteState:
+        """What the site would know at a row's submission."""
+        prices, seen = self._prices, self._seen
+        return SiteState(
             time=now,
-            cluster=history.states.state(index),
-            cloud=account.cloud,
-            record=account.record.now,
+            cluster=self._history.states.state(row),
+            cloud=self._account.cloud,
+            record=self._account.record.now,
             hedge_price=None if prices is None else prices.at(now),
             hedge_left_core_seconds=None if prices is None else prices.left,
             cutoff=seen.cutoff,
             ratios=seen.ratios,
         )
-        advice = advise(job, state, estimates, settings, advice_id="what-if")
-        moved = None
-        if advice.placement is Placement.BURST and advice.capacity is not None:
-            hedged = advice.hedge is not None and advice.hedge.kind is HedgeKind.HEDGE
-            cores, stays = cores_billed(job, state.cloud), forecast is not None and forecast.stays(wait)
-            if prices is not None and hedged and advice.hedge is not None:
-                prices.reserve(index, worst_core_seconds(advice.hedge, job, state.cloud, case.boot_seconds))
-                longest = case.boot_seconds + case.performance_ratio * (job.requested_time or math.inf)
-                stays = stays and prices.reserve(index, cores * longest)
-            saved, seconds = _outcome(advice, case, wait, run, stays=stays)
-            usd = cost_usd(job, seconds - case.boot_seconds, advice.capacity, state.cloud, settings)
-            moved = _Moved(saved_seconds=saved, cloud_seconds=seconds, usd=usd)
-            account.spend(job, usd)
-            if prices is not None and hedged:
-                prices.hedged(index, now + seconds, cores * seconds)
-        if prices is not None and forecast is not None:
-            prices.submitted(index, forecast, now, wait, run)
-        # one that keeps its place here loses no time
-        risks = moved is not None and advice.hedge is None
-        account.follow(index, Fate(now, wait, run, case.penalty_seconds(run)), case, risks=risks)
-        if position >= history.first_judged:
-            sums.add(job, advice, now, wait + run, moved)
-        if (position + 1) % _STEP == 0:
-            tick(_STEP)
-    return sums.row()
+
+    def _move(
+        self,
+        row: int,
+        job: Job,
+        advice: Advice,
+        capacity: Capacity,
+        case: PlacementCase,
+        cloud: CloudState,
+        wait: float,
+        *,
+        stays: bool,
+    ) -> _Moved:
+        """Start a job in the cloud; ``stays``: its hedge would let it end there."""
+        table, prices = self._history.table, self._prices
+        cores = cores_billed(job, cloud)
+        hedged = advice.hedge is not None and advice.hedge.kind is HedgeKind.HEDGE
+        if prices is not None and hedged and advice.hedge is not None:
+            prices.reserve(row, worst_core_seconds(advice.hedge, job, cloud, case.boot_seconds))
+            longest = case.boot_seconds + case.performance_ratio * (job.requested_time or math.inf)
+            stays = stays and prices.reserve(row, cores * longest)
+        saved, seconds = _outcome(advice, case, wait, float(table.run[row]), stays=stays)
+        usd = cost_usd(job, seconds - case.boot_seconds, capacity, cloud, self._settings)
+        self._account.spend(job, usd)
+        if prices is not None and hedged:
+            prices.hedged(row, float(table.submit[row]) + seconds, cores * seconds)
+        return _Moved(saved_seconds=saved, cloud_seconds=seconds, usd=usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +277,7 @@ def _outcome(
     boot, slowdown = case.boot_seconds, case.performance_ratio
     if advice.hedge is None:
         return wait - case.penalty_seconds(run), boot + slowdown * run
-    # it is stopped by the time it has run there, its boot over
+    # the hedge stops it that long after its boot
     saved, spent, _ = outcome(wait, run, slowdown, boot, boot + advice.hedge.stop_seconds, stays)
     return saved, spent
 
@@ -257,7 +294,7 @@ class _Account:
         self.record = RecordInTime(settings.placement)
 
     def settle(self, now: float) -> None:
-        """Take in what has ended by now; caps are counted by days of UTC (`advisor.service.state.budget`)."""
+        """Take in what has ended by now; caps count days of UTC (`advisor.service.state.budget`)."""
         self.record.settle(now)
         day = int((now + self._start_of_log) // _DAY)
         if day != self._day:
@@ -279,7 +316,7 @@ class _Account:
             self._by_account[job.account] = self._by_account.get(job.account, 0.0) + usd
 
     def follow(self, key: int, fate: Fate, case: PlacementCase, *, risks: bool) -> None:
-        """Remember a job that will count for the record; one that risks its time does so until it ends."""
+        """Remember a job for the record; ``risks``: it may lose time until it ends."""
         chance = candidate_chance(case) if case.wait.quantiles and case.run.quantiles else None
         self.record.submitted(key, fate, chance)
         if risks:
@@ -287,7 +324,7 @@ class _Account:
 
 
 class _Sums:
-    """Adds up what would have become of the jobs judged."""
+    """Adds up the outcomes of the jobs judged."""
 
     def __init__(self, clock_offset_seconds: float) -> None:
         self._offset = clock_offset_seconds
@@ -324,9 +361,9 @@ class _Sums:
 
 
 def clairvoyant(history: History, settings: Settings, seen: SiteState = NOTHING_SEEN) -> WhatIfRow:
-    """Whoever knew waits and run times, and moved each job that ends sooner in the cloud.
+    """The clairvoyant's row: it knows waits and run times, and moves each job that ends sooner in the cloud.
 
-    What that would have cost depends on what had been open: NaN.
+    Its cost is NaN, because it depends on which purchase options were open.
     """
     placement, table = settings.placement, history.table
     rows = history.rows[history.first_judged :]

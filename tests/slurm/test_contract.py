@@ -1,0 +1,285 @@
+"""The same cases against both doubles of Slurm: a real slurmctld on this machine, and the one in memory."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from advisor.model import Node
+from advisor.model.cluster import NodePower
+from advisor.model.errors import RetryLater
+from advisor.slurm.cli import CliBackend
+from advisor.slurm.commands import Commands
+from advisor.slurm.protocol import QueuedJob, SlurmBackend
+from advisor.slurm.running_jobs import RunningJobs
+from advisor.testing.lab import Lab, LabOptions
+from advisor.testing.lab_processes import wait_until
+from advisor.testing.manual_clock import ManualClock
+from advisor.testing.memory_slurm import MemorySlurm, SlurmTimes
+
+NODES = ("burst1", "burst2", "burst3")
+FEATURES = ("cloud", "x86")
+LONG, SHORT = 300.0, 1.0
+
+
+class Site(Protocol):
+    """What a case does to a Slurm beside asking and telling it."""
+
+    slurm: SlurmBackend | MemorySlurm
+    jobs: RunningJobs | MemorySlurm
+
+    @property
+    def now(self) -> float: ...
+    def submit(self, seconds: float, *, partition: str = ..., nodes: int = ..., fails: bool = ...) -> int: ...
+    def until(self, is_so: Callable[[], bool]) -> None: ...
+    def leave(self) -> None: ...
+
+
+class InMemory:
+    """`advisor.testing.memory_slurm`; nodes boot in two seconds."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.slurm = self.jobs = MemorySlurm(
+            now=lambda: self.clock.wall,
+            program=lambda *_: None,
+            answers=lambda _name, _address, since: self.clock.wall >= since + 2.0,
+            node_count=len(NODES),
+            features=FEATURES,
+            times=SlurmTimes(suspend=5.0, idle=10.0, requeue=5.0),
+        )
+
+    @property
+    def now(self) -> float:
+        return self.clock.wall
+
+    def submit(self, seconds: float, *, partition: str = "burst", nodes: int = 1, fails: bool = False) -> int:
+        return self.slurm.submit(seconds, partition=partition, nodes_wanted=nodes, fails=fails).job_id
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        for _ in range(600):
+            if is_so():
+                return
+            self.clock.pass_by(0.5)
+            self.slurm.advance()
+        assert is_so()
+
+    def leave(self) -> None:
+        """Nothing: the next case has a new one."""
+
+
+class OnThisMachine:
+    """`advisor.testing.lab`: one for all cases."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        commands = Commands(Path(shutil.which("squeue") or "").parent, lab.conf)
+        self.slurm, self.jobs = CliBackend(commands), RunningJobs(commands)
+
+    @property
+    def now(self) -> float:
+        return time.time()
+
+    def submit(self, seconds: float, *, partition: str = "burst", nodes: int = 1, fails: bool = False) -> int:
+        options = (f"--partition={partition}", f"--nodes={nodes}", "--exclusive", "--requeue")
+        script = f"sleep {seconds}; exit {int(fails)}"
+        return self.lab.sbatch(*options, script=script).job_id
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        try:
+            wait_until(is_so, seconds=90.0, what="what the case waits for")
+        except RetryLater:
+            shown = self.lab.run("scontrol", "show", "job").stdout + self.lab.run("sinfo", "-N", "-l").stdout
+            pytest.fail(shown)
+
+    def leave(self) -> None:
+        self.lab.run("scancel", "--user=root", check=False)
+        wait_until(lambda: not self.slurm.snapshot(self.now).jobs, seconds=60.0, what="no job is left")
+        for name in NODES:
+            if {"DRAIN", "DRAINED", "DRAINING", "DOWN"} & node(self, name).states:
+                self.lab.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+        self.slurm.update_node(NODES, weight=100)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    options = LabOptions(nodes=1, burst_nodes=len(NODES), burst_features=FEATURES, suspend_timeout_seconds=2)
+    with Lab.temporary(options) as lab:
+        yield lab
+
+
+@pytest.fixture(params=["memory", pytest.param("lab", marks=pytest.mark.slurm)])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    found = OnThisMachine(request.getfixturevalue("lab"))
+    yield found
+    found.leave()
+
+
+def job(site: Site, job_id: int) -> QueuedJob | None:
+    """A job as the snapshot shows it; None when it is not queued."""
+    return next((each for each in site.slurm.snapshot(site.now).jobs if each.job.job_id == job_id), None)
+
+
+def state(site: Site, job_id: int) -> str:
+    found = job(site, job_id)
+    return "" if found is None else found.state
+
+
+def node(site: Site, name: str) -> Node:
+    found = site.slurm.snapshot(site.now).node(name)
+    assert found is not None
+    return found
+
+
+def running(site: Site, seconds: float = LONG, **how: int) -> int:
+    """Id of a job in the burst partition that runs."""
+    job_id = site.submit(seconds, **how)
+    site.until(lambda: state(site, job_id) == "RUNNING")
+    return job_id
+
+
+def test_a_job_resumes_its_nodes_runs_there_and_leaves(site: Site) -> None:
+    asleep = {name for name in NODES if node(site, name).power is NodePower.DOWN}
+    job_id = running(site, 2.0, nodes=2)
+    found = job(site, job_id)
+    assert found is not None
+    assert (found.partitions, found.restarts, found.job.nodes) == (("burst",), 0, 2)
+    names = [name for name in NODES if name in {"burst1", "burst2", "burst3"} and has_job(site, name)]
+    assert len(names) == 2
+    assert all(node(site, name).power is NodePower.UP for name in names)
+    assert asleep or names  # on a site that was used before they may be up
+    site.until(lambda: state(site, job_id) == "")
+    end = site.jobs.end_of(job_id)
+    assert end is not None
+    assert (end.state, end.may_requeue) == ("COMPLETED", True)
+    assert abs(end.end_time - site.now) < 60.0
+
+
+def has_job(site: Site, name: str) -> bool:
+    return bool({"ALLOCATED", "MIXED"} & node(site, name).states)
+
+
+def test_an_idle_node_is_powered_down(site: Site) -> None:
+    job_id = running(site, SHORT)
+    (name,) = (name for name in NODES if has_job(site, name))
+    site.until(lambda: state(site, job_id) == "")
+    site.until(lambda: node(site, name).power is NodePower.POWERING_DOWN)
+    site.until(lambda: node(site, name).power is NodePower.DOWN)
+    assert not node(site, name).is_down
+
+
+def test_a_job_on_premise_starts_at_once(site: Site) -> None:
+    job_id = site.submit(SHORT, partition="onprem")
+    site.until(lambda: state(site, job_id) in ("RUNNING", ""))
+    site.until(lambda: state(site, job_id) == "")
+
+
+def test_a_failed_job_is_known_with_its_node(site: Site) -> None:
+    job_id = running(site, SHORT, fails=True)
+    (name,) = (name for name in NODES if has_job(site, name))
+    site.until(lambda: state(site, job_id) == "")
+    end = site.jobs.end_of(job_id)
+    assert end is not None
+    assert end.state == "FAILED"
+    assert site.jobs.failed_on([name])[job_id] == (name,)
+
+
+def test_a_requeued_job_keeps_its_id_and_waits(site: Site) -> None:
+    job_id = running(site)
+    site.slurm.requeue([job_id])
+    site.until(lambda: state(site, job_id) == "PENDING")
+    found = job(site, job_id)
+    assert found is not None
+    assert (found.reason, found.restarts) == ("BeginTime", 1)
+    site.slurm.update_job([job_id], {"starttime": "now"})
+    site.until(lambda: state(site, job_id) == "RUNNING")
+
+
+def test_a_waiting_job_may_change_its_partition(site: Site) -> None:
+    holding = running(site, nodes=3)
+    waiting = site.submit(SHORT)
+    site.until(lambda: state(site, waiting) == "PENDING")
+    site.slurm.update_job([waiting], {"partition": "onprem"})
+    site.until(lambda: state(site, waiting) == "")
+    with pytest.raises(RetryLater):
+        site.slurm.update_job([holding], {"partition": "onprem"})
+    with pytest.raises(RetryLater):
+        site.slurm.update_job([waiting], {"partition": "burst"})  # it has ended
+
+
+def test_a_later_start_is_kept(site: Site) -> None:
+    holding = running(site, nodes=3)
+    waiting = site.submit(SHORT)
+    site.slurm.update_job([waiting], {"starttime": "now+900"})
+
+    def waits_for_its_time() -> bool:
+        found = job(site, waiting)
+        return found is not None and found.reason == "BeginTime"
+
+    site.until(waits_for_its_time)
+    assert state(site, holding) == "RUNNING"
+
+
+def test_excluded_nodes_and_preferred_features_are_kept(site: Site) -> None:
+    holding = running(site, nodes=3)
+    waiting = site.submit(LONG)
+    site.slurm.update_job([waiting], {"excnodelist": "burst[1-2]", "prefer": "x86"})
+    found = site.jobs.node_constraints(waiting)
+    assert (found.excluded, found.prefer) == ("burst[1-2]", "x86")
+    assert site.jobs.excluded_nodes(waiting) == "burst[1-2]"
+    site.slurm.requeue([holding])
+    site.until(lambda: state(site, waiting) == "RUNNING")
+    assert has_job(site, "burst3")
+
+
+def test_weights_and_active_features_show_and_unknown_ones_are_refused(site: Site) -> None:
+    site.slurm.update_node(["burst1", "burst2"], weight=110)
+    assert [node(site, name).weight for name in NODES] == [110, 110, 100]
+    site.slurm.update_node(["burst1"], features=["x86"])
+    assert node(site, "burst1").active_features == ("x86",)
+    assert node(site, "burst1").features == FEATURES
+    with pytest.raises(RetryLater):
+        site.slurm.update_node(["burst1"], features=["gpu"])
+    with pytest.raises(RetryLater):
+        site.slurm.update_node(["burst99"], state="RESUME")
+    site.slurm.update_node(["burst1"], features=list(FEATURES))
+
+
+def test_a_node_that_is_to_power_down_takes_no_job_and_keeps_its_own(site: Site) -> None:
+    job_id = running(site)
+    (name,) = (name for name in NODES if has_job(site, name))
+    site.slurm.update_node([name], state="POWER_DOWN_ASAP", reason="EC2 takes it back")
+    assert state(site, job_id) == "RUNNING"
+    assert {"DRAIN", "DRAINING"} & node(site, name).states
+    others = running(site, nodes=2)
+    assert state(site, others) == "RUNNING"
+    waiting = site.submit(SHORT)
+    for _ in itertools.repeat(None, 3):
+        assert state(site, waiting) in ("PENDING", "CONFIGURING")
+
+
+def test_a_node_forced_down_loses_its_job_which_is_requeued(site: Site) -> None:
+    job_id = running(site)
+    (name,) = (name for name in NODES if has_job(site, name))
+    site.slurm.update_node([name], state="POWER_DOWN_FORCE", reason="lost")
+    site.until(lambda: state(site, job_id) == "PENDING")
+    found = job(site, job_id)
+    assert found is not None
+    assert found.restarts == 1
+    site.until(lambda: node(site, name).power is NodePower.DOWN)
+
+
+def test_a_node_powers_up_for_the_asking(site: Site) -> None:
+    (name, *_) = (name for name in NODES if node(site, name).power is NodePower.DOWN)
+    site.slurm.update_node([name], state="POWER_UP")
+    site.until(lambda: node(site, name).power is NodePower.UP)
+    assert not has_job(site, name)
