@@ -57,17 +57,21 @@ class MemorySlurm:
         slurmctld does not run: no call is answered, and nothing starts.
     features : tuple of str
         Of every node, as slurm.conf says.
+    told : list of (str, tuple, dict)
+        Each change that was carried out: ``node``, ``job``, ``requeue``, ``release`` or ``warn``; names or
+        ids; what was set.
     """
 
     now: Callable[[], float]
-    program: Callable[[str, tuple[str, ...], dict[str, int]], None]
-    answers: Callable[[str, str, float], bool]
+    program: Callable[[str, tuple[str, ...], dict[str, int]], None] = lambda _operation, _nodes, _jobs: None
+    answers: Callable[[str, str, float], bool] = lambda _node, _address, _since: True
     node_count: int = 4
     times: SlurmTimes = field(default_factory=SlurmTimes)
     observe: Callable[[str, str], None] = lambda _name, _stage: None
     powered_down: Callable[[MemoryNode], None] = lambda _node: None
     is_away: bool = False
     features: tuple[str, ...] = ("cloud",)
+    told: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.nodes = {
@@ -75,7 +79,7 @@ class MemorySlurm:
             for name in (f"burst{n}" for n in range(1, self.node_count + 1))
         }
         self.jobs: dict[int, MemoryJob] = {}
-        self._faults: deque[str] = deque()
+        self._faults: deque[tuple[str, str]] = deque()
 
     # ------------------------------------------------------------------ what a test does
 
@@ -86,9 +90,19 @@ class MemorySlurm:
         self.jobs[job_id] = job
         return job
 
-    def fail(self, how: str, times: int = 1) -> None:
-        """Let the next calls fail: ``never-arrives``, or ``answer-lost`` (done, but nobody hears of it)."""
-        self._faults.extend([how] * times)
+    def show(self, nodes: Iterable[Node], jobs: Iterable[QueuedJob] = ()) -> None:
+        """Take over nodes and jobs as a snapshot has them; jobs that have ended stay known."""
+        self.nodes = {node.name: MemoryNode.of(node) for node in nodes}
+        ended = {job_id: job for job_id, job in self.jobs.items() if job.state in ENDED}
+        shown = {queued.job.job_id: MemoryJob.of(queued, self.jobs.get(queued.job.job_id)) for queued in jobs}
+        self.jobs = ended | shown
+
+    def fail(self, how: str, times: int = 1, *, call: str = "") -> None:
+        """Let the next calls, or those of one name, fail.
+
+        ``never-arrives``, or ``answer-lost``: the call is carried out, and its answer is lost.
+        """
+        self._faults.extend([(how, call)] * times)
 
     def heal(self) -> None:
         """Answer again."""
@@ -212,7 +226,7 @@ class MemorySlurm:
 
     def _call(self, name: str, do: Callable[[], Any]) -> Any:
         self.observe(name, "before")
-        how = self._faults.popleft() if self._faults else ""
+        how = self._fault(name)
         if self.is_away or how == "never-arrives":
             raise RetryLater("slurmctld does not answer", code="slurm.command_failed")
         answer = do()
@@ -220,6 +234,13 @@ class MemorySlurm:
         if how:
             raise RetryLater("slurmctld's answer was lost", code="slurm.timeout")
         return answer
+
+    def _fault(self, name: str) -> str:
+        found = next((fault for fault in self._faults if fault[1] in ("", name)), None)
+        if found is None:
+            return ""
+        self._faults.remove(found)
+        return found[0]
 
     def snapshot(self, now: float) -> SlurmSnapshot:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
@@ -263,6 +284,16 @@ class MemorySlurm:
                 node.reason = reason or node.reason
                 if state is not None:
                     self._set_state(node, state)
+            said = {
+                "state": state,
+                "reason": reason,
+                "address": address,
+                "hostname": hostname,
+                "weight": weight,
+                "features": features,
+            }
+            changes = {name: value for name, value in said.items() if value is not None}
+            self.told.append(("node", tuple(nodes), changes))
 
         if hostname is not None and {hostname} != set(nodes):
             msg = f"{hostname} is not the name of {nodes}"
@@ -309,6 +340,7 @@ class MemorySlurm:
                 job.prefer = changes.get("prefer", job.prefer)
                 if (start := changes.get("starttime")) is not None:
                     job.begin_time = self.now() + float(start.removeprefix("now") or 0)
+            self.told.append(("job", tuple(job_ids), dict(changes)))
 
         self._call("update_job", update)
 
@@ -328,19 +360,31 @@ class MemorySlurm:
             for job_id in job_ids:
                 if self.jobs[job_id].state != PENDING:
                     self._requeue(self.jobs[job_id])
+            self.told.append(("requeue", tuple(job_ids), {}))
 
         self._call("requeue", again)
 
     def release(self, job_ids: Collection[int]) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`: nothing is held here."""
-        self._call("release", lambda: self._not_ended(job_ids))
+
+        def let_go() -> None:
+            self._not_ended(job_ids)
+            self.told.append(("release", tuple(job_ids), {}))
+
+        self._call("release", let_go)
 
     # ------------------------------------------------------------------ single jobs
 
     def warn(self, job_id: int) -> str:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
-        self._call("warn", lambda: self._not_ended([job_id]))
-        return ""
+
+        def send() -> str:
+            (job,) = self._not_ended([job_id])
+            self.told.append(("warn", (job_id,), {}))
+            return job.signal
+
+        found: str = self._call("warn", send)
+        return found
 
     def excluded_nodes(self, job_id: int) -> str:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
@@ -359,7 +403,8 @@ class MemorySlurm:
         """See :class:`~advisor.slurm.running_jobs.RunningJobs`."""
         job = self.jobs[job_id]
         found: JobEnd = self._call(
-            "end_of", lambda: JobEnd(state=job.state, end_time=job.end_time, may_requeue=True)
+            "end_of",
+            lambda: JobEnd(state=job.state, end_time=job.end_time, may_requeue=job.may_requeue),
         )
         return found
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from advisor.model.cluster import Node, NodePower
-from advisor.slurm.protocol import PENDING
+from advisor.slurm.node_sets import expand
+from advisor.slurm.protocol import PENDING, QueuedJob
 
 BURST: Final = "burst"
 ON_PREMISE: Final = "onprem"
@@ -16,6 +17,7 @@ _POWER_WORD: Final = {
     NodePower.POWERING_UP: {"POWERING_UP"},
     NodePower.UP: set[str](),
     NodePower.POWERING_DOWN: {"POWERING_DOWN"},
+    NodePower.UNKNOWN: set[str](),
 }
 
 
@@ -60,6 +62,21 @@ class MemoryNode:
     features: tuple[str, ...] = ("cloud",)
     active: tuple[str, ...] = ("cloud",)
 
+    @classmethod
+    def of(cls, node: Node) -> Self:
+        """A node as a snapshot has it."""
+        return cls(
+            node.name,
+            power=node.power,
+            address=node.address or "",
+            is_down=node.is_down,
+            is_draining="DRAIN" in node.states,
+            reason=node.reason,
+            weight=100 if node.weight is None else node.weight,
+            features=node.features,
+            active=node.active_features or node.features,
+        )
+
     @property
     def words(self) -> frozenset[str]:
         """Slurm's words for its state."""
@@ -90,6 +107,10 @@ class MemoryJob:
         As in Slurm.
     fails : bool
         Whether it ends with an exit code of its own that is not 0.
+    signal : str
+        The signal it asked to be warned by (``--signal``); empty for none.
+    may_requeue : bool
+        False for ``--no-requeue``.
     runs : int
         How often it has begun to run.
     ends : list of str
@@ -107,6 +128,8 @@ class MemoryJob:
     admin_comment: str = ""
     limit_seconds: float = 7200.0
     fails: bool = False
+    signal: str = ""
+    may_requeue: bool = True
     state: str = PENDING
     begin_time: float = 0.0
     start_time: float | None = None
@@ -118,6 +141,27 @@ class MemoryJob:
     restarts: int = 0
     runs: int = 0
     ends: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, queued: QueuedJob, known: MemoryJob | None = None) -> Self:
+        """A job as a snapshot has it; ``known``: the same job before, for what a snapshot does not show."""
+        nodes = tuple(expand(queued.nodes)) if queued.nodes else ()
+        return cls(
+            job_id=queued.job.job_id,
+            seconds=queued.job.requested_time or 3600.0,
+            submit_time=queued.job.submit_time,
+            nodes_wanted=queued.job.nodes or 1,
+            partition=queued.partitions[0],
+            account=queued.job.account or "",
+            admin_comment=queued.admin_comment,
+            signal="" if known is None else known.signal,
+            excluded="" if known is None else known.excluded,
+            state=queued.state,
+            start_time=queued.start_time,
+            nodes=nodes,
+            had=nodes,
+            restarts=queued.restarts,
+        )
 
 
 def as_node(node: MemoryNode) -> Node:

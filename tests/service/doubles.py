@@ -14,6 +14,7 @@ from advisor.model import Capacity, Job, Node
 from advisor.model.errors import AdvisorError
 from advisor.service.running.clock import Clock
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+from advisor.testing.memory_slurm import MemorySlurm
 
 POOL = Pool(option=Capacity.SPOT, instance_type="c5.xlarge", subnet_id=None)
 
@@ -34,31 +35,14 @@ class Hands:
         self.monotonic += seconds
 
 
-class FakeSlurm:
-    """Only what the cloud loops tell slurmctld."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
-
-    def update_node(self, nodes: Collection[str], **changes: Any) -> None:
-        self.told.append(("node", tuple(nodes), changes))
-
-    def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
-        self.told.append(("job", tuple(job_ids), dict(changes)))
-
-    def requeue(self, job_ids: Collection[int]) -> None:
-        self.told.append(("requeue", tuple(job_ids)))
-
-    def release(self, job_ids: Collection[int]) -> None:
-        self.told.append(("release", tuple(job_ids)))
-
-    def states_told(self) -> dict[str, str]:
-        return {
-            name: call[2]["state"]
-            for call in self.told
-            if call[0] == "node" and "state" in call[2]
-            for name in call[1]
-        }
+def states_told(slurm: MemorySlurm) -> dict[str, str]:
+    """The last state that each node was told to go to."""
+    return {
+        name: changes["state"]
+        for verb, names, changes in slurm.told
+        if verb == "node" and "state" in changes
+        for name in names
+    }
 
 
 @dataclass

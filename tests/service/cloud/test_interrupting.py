@@ -24,15 +24,16 @@ from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.running_jobs import JobEnd
+from advisor.testing.memory_slurm import MemoryJob, MemorySlurm
 from tests.service.cloud.test_loops import comment
 from tests.service.doubles import (
     FakeFleet,
-    FakeSlurm,
     Hands,
     make_instance,
     make_look,
     make_node,
     make_queued,
+    states_told,
 )
 from tests.service.site import make_cluster
 
@@ -63,40 +64,13 @@ class Source:
         self.messages.append(Received(f"r{len(self.messages)}", notice))
 
 
-class Jobs:
-    """Jobs that ask for a signal or do not."""
-
-    def __init__(self) -> None:
-        self.asked: dict[int, str] = {}
-        self.warned: list[int] = []
-        self.ends: dict[int, JobEnd] = {}
-        self.node = "burst1"  # where the ended jobs were
-        self.excluded: dict[int, str] = {}
-        self.error: RetryLater | None = None
-
-    def warn(self, job_id: int) -> str:
-        if self.error is not None:
-            raise self.error
-        self.warned.append(job_id)
-        return self.asked.get(job_id, "")
-
-    def end_of(self, job_id: int) -> JobEnd | None:
-        return self.ends.get(job_id)
-
-    def failed_on(self, nodes: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        return {job_id: (self.node,) for job_id in self.ends if self.node in nodes}
-
-    def excluded_nodes(self, job_id: int) -> str:
-        return self.excluded.get(job_id, "")
-
-
 class Rig:
     """The loops that have to do with interruptions; `restart` begins anew from the disk."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
-        self.hands, self.slurm, self.fleet = Hands(), FakeSlurm(), FakeFleet()
-        self.source, self.jobs = Source(), Jobs()
+        self.hands, self.fleet, self.source = Hands(), FakeFleet(), Source()
+        self.slurm = MemorySlurm(now=lambda: self.hands.wall)
         self.settings = Settings(cluster=ClusterSettings(default_mode=Mode.ACT))
         self.view = SharedView(self.hands.clock, 60.0)
         self.folder = HandoverFolder(folder / "handover")
@@ -120,7 +94,7 @@ class Rig:
             self.settings,
             instances=lambda: self.reconcile.last_listed,
             slurm=self.slurm,  # type: ignore[arg-type]
-            jobs=self.jobs,
+            jobs=self.slurm,
             view=self.view,
             record=self.record,
             clock=self.hands.clock,
@@ -135,11 +109,23 @@ class Rig:
         )
 
     def look(self, nodes: Sequence[Node] = (), jobs: Sequence[QueuedJob] = ()) -> None:
+        self.slurm.show(nodes, jobs)
         self.view.update(make_look(self.hands.wall, nodes, jobs), make_cluster(time=self.hands.wall))
 
     def round(self) -> None:
         for step in (*self.reconcile.steps(), *self.notices.steps(), *self.loop.steps()):
             step.run()
+
+    @property
+    def warned(self) -> list[int]:
+        return [ids[0] for verb, ids, _ in self.slurm.told if verb == "warn"]
+
+    def fails_on_burst1(self, end: JobEnd) -> None:
+        """Job 7 has ended on burst1."""
+        self.slurm.jobs[7] = MemoryJob(
+            job_id=7, seconds=60.0, submit_time=0.0, state=end.state, end_time=end.end_time,
+            may_requeue=end.may_requeue, had=("burst1",),
+        )  # fmt: skip
 
     def job_updates(self) -> list[dict[str, str]]:
         return [call[2] for call in self.slurm.told if call[0] == "job"]
@@ -158,23 +144,23 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def test_f22_a_warning_empties_the_node_and_signals_its_jobs_once(rig: Rig) -> None:
-    rig.jobs.asked = {7: "USR1"}
+    rig.slurm.jobs[7].signal = "USR1"
     rig.source.says(NoticeKind.INTERRUPTION, "i-burst1")
     rig.round()
-    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_ASAP"}
-    assert rig.jobs.warned == [7]
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_ASAP"}
+    assert rig.warned == [7]
     assert rig.source.deleted == ["r0"]
     rig.source.says(NoticeKind.INTERRUPTION, "i-burst1")  # messages come more than once
     rig.restart()
     rig.round()
-    assert rig.jobs.warned == [7]
+    assert rig.warned == [7]
 
 
 def test_f22_a_rebalance_recommendation_empties_the_node_and_disturbs_nobody(rig: Rig) -> None:
     rig.source.says(NoticeKind.REBALANCE, "i-burst1")
     rig.round()
-    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_ASAP"}
-    assert rig.jobs.warned == []
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_ASAP"}
+    assert rig.warned == []
     # marked so, it is up until its job has ended: its instance is nobody's orphan
     drained = make_node("burst1", "MIXED", "DRAIN", "POWER_DOWN")
     for _ in range(3):
@@ -187,12 +173,11 @@ def test_f22_a_rebalance_recommendation_empties_the_node_and_disturbs_nobody(rig
 
 def test_a_signal_that_fails_is_tried_again(rig: Rig) -> None:
     rig.source.says(NoticeKind.INTERRUPTION, "i-burst1")
-    rig.jobs.error = RetryLater("slurmctld is away", code="slurm.timeout")
+    rig.slurm.fail("never-arrives", call="warn")
     with pytest.raises(RetryLater):
         rig.round()
-    rig.jobs.error = None
     rig.round()
-    assert rig.jobs.warned == [7]
+    assert rig.warned == [7]
 
 
 def test_warnings_about_somebody_elses_instance_touch_nothing(rig: Rig) -> None:
@@ -200,7 +185,7 @@ def test_warnings_about_somebody_elses_instance_touch_nothing(rig: Rig) -> None:
     rig.source.says(NoticeKind.ENDED, "i-foreign")
     rig.round()
     assert rig.slurm.told == []
-    assert rig.jobs.warned == []
+    assert rig.warned == []
     assert rig.source.deleted == ["r0", "r1"]
 
 
@@ -243,14 +228,14 @@ def test_f19_a_reclaimed_nodes_jobs_are_requeued_within_two_looks(rig: Rig) -> N
     rig.slurm.told.clear()
     rig.fleet.listed = [make_instance("burst1", **TAKEN), make_instance("burst2")]
     for looked in range(2):
-        assert rig.slurm.states_told() == {}, looked
+        assert states_told(rig.slurm) == {}, looked
         rig.hands.pass_by(15.0)
         rig.look(
             [make_node("burst1", "MIXED", "DRAIN", "POWER_DOWN"), make_node("burst2", "MIXED")],
             [make_queued(7, "RUNNING", nodes="burst1")],
         )
         rig.round()
-    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_FORCE"}
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
     assert rig.record.interruptions_of(7) == 1
     assert rig.record.interruptions_of(8) == 0
 
@@ -263,7 +248,7 @@ def test_f24_a_lost_message_is_found_by_the_poll(rig: Rig) -> None:
         rig.hands.pass_by(15.0)
         rig.look([make_node("burst1", "MIXED")], [make_queued(7, "RUNNING", nodes="burst1")])
         rig.round()
-    assert rig.slurm.states_told()["burst1"] == "POWER_DOWN_FORCE"
+    assert states_told(rig.slurm)["burst1"] == "POWER_DOWN_FORCE"
     assert rig.record.interruptions_of(7) >= 1
 
 
@@ -278,7 +263,7 @@ def test_f06_a_node_with_a_new_instance_that_is_not_listed_yet_is_left_alone(rig
         rig.look([make_node("burst1", "MIXED"), make_node("burst2", "MIXED")])
         rig.reconcile.read_instances()
         rig.reconcile.give_up_lost()
-    assert rig.slurm.states_told() == {}
+    assert states_told(rig.slurm) == {}
 
 
 def test_f25_a_failing_job_on_a_living_instance_is_no_interruption(rig: Rig) -> None:
@@ -311,10 +296,10 @@ def test_f25_a_job_that_fails_with_its_machine_is_an_interrupted_one(
     rig.hands.pass_by(15.0)
     rig.fleet.listed = [make_instance("burst1", **how), make_instance("burst2")]
     rig.look([make_node("burst1", "IDLE"), make_node("burst2", "MIXED")])
-    rig.jobs.ends = {7: end}
+    rig.fails_on_burst1(end)
     rig.round()
     rig.round()
-    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,))] * requeued
+    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,), {})] * requeued
     assert rig.record.totals.get("jobs_interrupted", 0) == requeued
 
 
@@ -323,10 +308,10 @@ def test_f25_a_job_whose_loss_is_counted_already_is_requeued_all_the_same(rig: R
     rig.hands.pass_by(15.0)
     rig.fleet.listed = [make_instance("burst1", **TAKEN), make_instance("burst2")]
     rig.look([make_node("burst1", "IDLE"), make_node("burst2", "MIXED")])
-    rig.jobs.ends = {7: job_end()}
+    rig.fails_on_burst1(job_end())
     rig.round()
     rig.round()
-    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,))]
+    assert [call for call in rig.slurm.told if call[0] == "requeue"] == [("requeue", (7,), {})]
     assert rig.record.interruptions_of(7) == 1
 
 
@@ -355,7 +340,7 @@ def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
     rig.slurm.told.clear()
     for step in rig.loop.steps():
         step.run()
-    assert [call for call in rig.slurm.told if call[0] == "release"] == [("release", (9,))] * moved
+    assert [call for call in rig.slurm.told if call[0] == "release"] == [("release", (9,), {})] * moved
     assert len(rig.job_updates()) == moved
 
 
@@ -374,9 +359,9 @@ def test_f20_a_held_job_goes_home_without_the_constraint_that_names_nodes_of_the
 
 def test_after_two_interruptions_the_next_place_is_stable(rig: Rig) -> None:
     interrupt(rig, 7, 2)
-    rig.jobs.excluded = {7: "burst9"}
     waiting = make_queued(7, queue="burst", admin_comment=comment(capacity=Capacity.SPOT))
     rig.look([make_node("burst2", "MIXED"), make_node("burst3", "IDLE", "POWERING_UP")], [waiting])
+    rig.slurm.jobs[7].excluded = "burst9"
     rig.round()
     rig.round()
     assert rig.job_updates() == [{"excnodelist": "burst9,burst[1-2]"}]  # what lives as spot, once
@@ -403,7 +388,7 @@ def test_f20_a_job_left_in_bad_constraints_is_brought_back(rig: Rig) -> None:
     rig.look([make_node("burst1", "IDLE", "POWERED_DOWN")], [stuck])
     rig.round()
     assert rig.job_updates() == [{"partition": "onprem"}]
-    assert ("release", (7,)) in rig.slurm.told
+    assert ("release", (7,), {}) in rig.slurm.told
 
 
 def test_what_concerns_nobody_any_more_is_forgotten(rig: Rig) -> None:

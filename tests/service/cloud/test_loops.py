@@ -21,15 +21,16 @@ from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.slurm.protocol import QueuedJob
+from advisor.testing.memory_slurm import MemorySlurm
 from tests.service.doubles import (
     POOL,
     FakeFleet,
-    FakeSlurm,
     Hands,
     make_instance,
     make_look,
     make_node,
     make_queued,
+    states_told,
 )
 from tests.service.site import make_cluster
 
@@ -45,7 +46,7 @@ class Rig:
 
     def __init__(self, folder: Path) -> None:
         self.hands = Hands()
-        self.slurm = FakeSlurm()
+        self.slurm = MemorySlurm(now=lambda: self.hands.wall)
         self.fleet = FakeFleet()
         self.settings = settings = Settings(
             cluster=ClusterSettings(default_mode=Mode.ACT),
@@ -76,6 +77,7 @@ class Rig:
         """What Slurm shows; ``others``: burst nodes that are not named are there, in a state nobody knows."""
         missing = set(BURST_NODES) - {node.name for node in nodes} if others else set()
         rest = [make_node(name, "STRANGE") for name in sorted(missing)]
+        self.slurm.show([*nodes, *rest], jobs)
         self.view.update(
             make_look(self.hands.wall, [*nodes, *rest], jobs), make_cluster(time=self.hands.wall)
         )
@@ -187,7 +189,7 @@ def test_f01_no_capacity_frees_the_node_and_brings_our_job_back(rig: Rig) -> Non
     rig.look(jobs=[make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")])
     rig.hand_over("resume", "burst[1-2]", {7: "burst[1-2]"})
     rig.provision.act_on_handovers()
-    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_FORCE"}
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
     assert rig.waiting == 0
     configuring = make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")
     rig.look(jobs=[configuring])
@@ -259,7 +261,7 @@ def test_f03_a_fault_of_ec2_is_tried_again_after_it_is_settled(rig: Rig) -> None
     with pytest.raises(RetryLater):
         rig.provision.act_on_handovers()
     assert rig.waiting == 1
-    assert rig.slurm.states_told() == {}
+    assert states_told(rig.slurm) == {}
     rig.fleet.refusals = {}
     rig.provision.act_on_handovers()
     assert rig.fleet.of("recover") == [("burst1",)]
@@ -291,7 +293,7 @@ def test_f02_a_failed_boot_is_counted_and_its_node_usable_again(rig: Rig) -> Non
     rig.hand_over("resume_fail", "burst[1-2]")
     rig.provision.act_on_handovers()
     assert rig.fleet.of("suspend") == [("burst1", "burst2")]
-    assert rig.slurm.states_told() == {"burst1": "RESUME", "burst2": "RESUME"}
+    assert states_told(rig.slurm) == {"burst1": "RESUME", "burst2": "RESUME"}
     assert rig.cloud.boot_failures == 2
     assert rig.cloud.protected == ""
 
@@ -473,7 +475,7 @@ def test_f19_a_node_is_lost_only_when_both_sides_say_so(rig: Rig) -> None:
         rig.look(nodes)
         reconcile(rig)
         rig.hands.pass_by(20.0)
-    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_FORCE"}
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_FORCE"}
 
 
 def test_f02_a_powered_down_node_left_down_is_mended(rig: Rig) -> None:
@@ -485,7 +487,7 @@ def test_f02_a_powered_down_node_left_down_is_mended(rig: Rig) -> None:
         ]
     )
     reconcile(rig)
-    assert rig.slurm.states_told() == {"burst1": "RESUME"}
+    assert states_told(rig.slurm) == {"burst1": "RESUME"}
 
 
 def test_f07_a_node_that_powers_up_gets_its_own_instances_address(rig: Rig) -> None:

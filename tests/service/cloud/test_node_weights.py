@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,25 +14,23 @@ from advisor.model.errors import RetryLater
 from advisor.service.cloud.node_weights import NodeWeights
 from advisor.service.state.records import OwnWeights
 from advisor.service.state.state_files import NODE_WEIGHTS
-from tests.service.doubles import FakeSlurm, make_node
+from advisor.testing.memory_slurm import MemorySlurm
+from tests.service.doubles import make_node
 
 
-class Weighing(FakeSlurm):
+class Weighing(MemorySlurm):
     """Nodes with weights, as slurmctld has them."""
 
     def __init__(self, **own: int) -> None:
-        super().__init__()
-        self.weights = dict(own)
-        self.refuses = False
-
-    def update_node(self, nodes: Any, **changes: Any) -> None:
-        if self.refuses:
-            raise RetryLater("no", code="slurm.command_failed")
-        super().update_node(nodes, **changes)
-        self.weights |= dict.fromkeys(nodes, changes["weight"])
+        super().__init__(now=lambda: 0.0)
+        self.show([make_node(name, weight=weight) for name, weight in own.items()])
 
     @property
-    def nodes(self) -> list[Node]:
+    def weights(self) -> dict[str, int]:
+        return {name: node.weight for name, node in self.nodes.items()}
+
+    @property
+    def seen(self) -> list[Node]:
         return [make_node(name, weight=weight) for name, weight in self.weights.items()]
 
 
@@ -45,16 +42,16 @@ def file(tmp_path: Path) -> StateFile[OwnWeights]:
 def test_added_to_what_slurm_conf_says_and_taken_back(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing(burst1=100, burst2=100, burst3=500, onprem1=1)
     weights = NodeWeights(slurm, file)
-    weights.apply(slurm.nodes, {"burst1": 3, "burst2": 3, "burst3": 10})
+    weights.apply(slurm.seen, {"burst1": 3, "burst2": 3, "burst3": 10})
     assert slurm.weights == {"burst1": 103, "burst2": 103, "burst3": 510, "onprem1": 1}
     assert len(slurm.told) == 2  # nodes of one weight in one call
-    weights.apply(slurm.nodes, {"burst1": 3, "burst2": 3, "burst3": 10})
+    weights.apply(slurm.seen, {"burst1": 3, "burst2": 3, "burst3": 10})
     assert len(slurm.told) == 2
     again = NodeWeights(slurm, file)  # another process
-    again.apply(slurm.nodes, {"burst1": 4})
+    again.apply(slurm.seen, {"burst1": 4})
     assert slurm.weights == {"burst1": 104, "burst2": 100, "burst3": 500, "onprem1": 1}
-    again.apply(slurm.nodes, {})
-    again.apply(slurm.nodes, {})
+    again.apply(slurm.seen, {})
+    again.apply(slurm.seen, {})
     assert slurm.weights["burst1"] == 100
     assert again.count == 0
 
@@ -62,25 +59,24 @@ def test_added_to_what_slurm_conf_says_and_taken_back(file: StateFile[OwnWeights
 def test_a_reconfigure_and_an_admins_own_weight_are_the_sites(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing(burst1=100)
     weights = NodeWeights(slurm, file)
-    weights.apply(slurm.nodes, {"burst1": 7})
-    slurm.weights["burst1"] = 100  # scontrol reconfigure
-    weights.apply(slurm.nodes, {"burst1": 7})
+    weights.apply(slurm.seen, {"burst1": 7})
+    slurm.nodes["burst1"].weight = 100  # scontrol reconfigure
+    weights.apply(slurm.seen, {"burst1": 7})
     assert slurm.weights["burst1"] == 107
-    slurm.weights["burst1"] = 40  # the admin
-    weights.apply(slurm.nodes, {"burst1": 7})
+    slurm.nodes["burst1"].weight = 40  # the admin
+    weights.apply(slurm.seen, {"burst1": 7})
     assert slurm.weights["burst1"] == 47
-    weights.apply(slurm.nodes, {})
+    weights.apply(slurm.seen, {})
     assert slurm.weights["burst1"] == 40
 
 
 def test_what_slurmctld_refused_is_tried_again(file: StateFile[OwnWeights]) -> None:
     slurm = Weighing(burst1=100)
     weights = NodeWeights(slurm, file)
-    slurm.refuses = True
+    slurm.fail("never-arrives")
     with pytest.raises(RetryLater):
-        weights.apply(slurm.nodes, {"burst1": 7})
-    slurm.refuses = False
-    weights.apply(slurm.nodes, {"burst1": 7})
+        weights.apply(slurm.seen, {"burst1": 7})
+    weights.apply(slurm.seen, {"burst1": 7})
     assert slurm.weights["burst1"] == 107
 
 
@@ -95,10 +91,10 @@ def test_where_slurm_shows_no_weight_nothing_is_done(file: StateFile[OwnWeights]
 def test_old_looks_never_let_a_weight_drift(tmp_path_factory, looks: list[tuple[int, bool]]) -> None:
     slurm = Weighing(burst1=100)
     weights = NodeWeights(slurm, NODE_WEIGHTS.at(tmp_path_factory.mktemp("w")))
-    seen = slurm.nodes
+    seen = slurm.seen
     for number, is_old in looks:
-        seen = seen if is_old else slurm.nodes
+        seen = seen if is_old else slurm.seen
         weights.apply(seen, {"burst1": number})
         assert 100 <= slurm.weights["burst1"] <= 110
-    weights.apply(slurm.nodes, {})
+    weights.apply(slurm.seen, {})
     assert slurm.weights["burst1"] == 100

@@ -15,7 +15,8 @@ from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.control.features import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.learn.feature import LearnFeature
-from tests.service.doubles import FakeFleet, FakeSlurm
+from advisor.testing.memory_slurm import MemorySlurm
+from tests.service.doubles import FakeFleet
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def make_control(tmp_path: Path) -> Control:
         acquirer=AcquirerSettings(kept_nodes=1),
         capacity={"reserved_nodes": 1},
     )
-    anything: Any = FakeSlurm()
+    anything: Any = MemorySlurm(now=lambda: 0.0)
     connections = Connections(
         slurm=anything,
         fleet=FakeFleet(),

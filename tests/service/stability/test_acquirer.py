@@ -13,9 +13,9 @@ from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.testing.memory_slurm import ENDED
+from advisor.testing.memory_slurm import ENDED, MemorySlurm
 from tests.service.cloud_world import comment
-from tests.service.doubles import FakeFleet, FakeSlurm, Hands, make_look, make_node
+from tests.service.doubles import FakeFleet, Hands, make_look, make_node
 from tests.service.site import make_cluster
 from tests.service.stability_world import SHAKY, STEADY, StabilityWorld, quick, settings_of
 
@@ -134,7 +134,7 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
         settings_of(tmp_path),
         folder=folder,
         fleet=fleet,
-        slurm=FakeSlurm(),
+        slurm=MemorySlurm(now=lambda: hands.wall),
         view=view,
         cloud=CloudRecord(tmp_path, hands.clock),
         clock=hands.clock,
