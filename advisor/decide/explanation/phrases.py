@@ -18,13 +18,13 @@ HEADINGS: Final[Mapping[Question, str]] = MappingProxyType(
     }
 )
 
-UNKNOWN_PHRASE: Final = "A reason this release has no words for: {reason}."
+UNKNOWN_PHRASE: Final = "This release does not know the reason {reason}."
 
 PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        Reason.MAY_MOVE: "Nothing the user said and no rule of the site keeps it on-premise.",
+        Reason.MAY_MOVE: "Neither the user nor a rule of the site keeps it on-premise.",
         Reason.EXPLICIT_PARTITION: "The user named the partition {detail}; it is not changed.",
-        Reason.KEEPS_A_PLACE: "By its name it keeps the place of another job: {detail}.",
+        Reason.KEEPS_A_PLACE: "By its name it is the placeholder of another job: {detail}.",
         Reason.EXPLICIT_BURST: "It is in the burst partition {detail} already; it is not changed.",
         Reason.OPT_OUT_COMMENT: "Its comment says {detail}: the user does not want it moved.",
         Reason.OPT_OUT_FEATURE: "It asks for the feature {detail}: the user does not want it moved.",
@@ -34,7 +34,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Reason.LICENSES: "It needs licences that are on-premise: {detail}.",
         Reason.GRES: "It asks for generic resources ({detail}) the cloud is not known to have.",
         Reason.DEPENDENCY: "It depends on other jobs ({detail}), whose data is on-premise.",
-        Reason.INTERACTIVE: "It is interactive: somebody waits at a terminal.",
+        Reason.INTERACTIVE: "It is interactive: its user waits at a terminal.",
         Reason.HETEROGENEOUS: "It is part of a heterogeneous job, whose parts stay together.",
         Reason.DEFERRED: "It is held or begins later: what is predicted now would not hold then.",
         Reason.BURST_BUFFER: "It uses a burst buffer ({detail}), which is on-premise.",
@@ -58,56 +58,64 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "would not finish it sooner."
         ),
         Reason.ROOM_HERE: (
-            "There is room here: {free_processors} are free and nobody waits; it asks for {processors}."
+            "It can start here at once: {free_processors} are free, no job waits, and it asks for "
+            "{processors}."
         ),
         Reason.NO_ROOM_THERE: (
-            "Nobody can tell when the cloud would have room for it: its nodes are down or drained, too few "
+            "It is not known when the cloud would have room for it: its nodes are down or drained, too few "
             "are of the kind it needs, or its tasks would take turns of unknown length."
         ),
         Reason.STATE_UNKNOWN: (
-            "There is no picture of the cluster that is recent and newer than its configuration: doubt means "
+            "There is no recent snapshot of the cluster that is newer than its configuration, so it stays "
             "on-premise."
         ),
-        Reason.WAIT_UNKNOWN: "Nothing in the history tells its wait: doubt means on-premise.",
-        Reason.RUN_UNKNOWN: "Nothing in the history tells its run time: doubt means on-premise.",
+        Reason.WAIT_UNKNOWN: "The history does not tell its wait, so it stays on-premise.",
+        Reason.RUN_UNKNOWN: "The history does not tell its run time, so it stays on-premise.",
         Reason.TOO_UNCERTAIN: (
-            "The cloud looks {predicted_saving} faster, but that is too uncertain: give or take "
-            "{saving_deviation}, and {uncertainty_limit} is the limit."
+            "The cloud is expected to be {predicted_saving} faster, but that is too uncertain: its standard "
+            "deviation is {saving_deviation}, the limit {uncertainty_limit}."
         ),
         Reason.UNLIKELY: (
-            "The cloud looks {predicted_saving} faster on average, but it would be with a probability of "
-            "{win_probability} only, and jobs so unlikely have not paid here."
+            "The cloud is expected to be {predicted_saving} faster on average, but only with a "
+            "probability of "
+            "{win_probability}, and jobs this unlikely have not saved time at this site."
         ),
         Reason.UNPROVEN: (
-            "The cloud looks {predicted_saving} faster, but such moves have not proved themselves here yet."
+            "The cloud is expected to be {predicted_saving} faster, but such moves have not saved time "
+            "here yet."
         ),
         Reason.STAKE_TOO_LARGE: (
-            "The cloud looks {predicted_saving} faster, but it could lose {stake} at worst, too much of the "
-            "{record} such moves have safely won."
+            "The cloud is expected to be {predicted_saving} faster, but it could lose {stake} in the "
+            "worst case, "
+            "too much of the {record} that such moves have saved."
         ),
         Reason.EXPOSURE_TOO_LARGE: (
-            "The cloud looks {predicted_saving} faster, but with the jobs already there too much could be "
-            "lost at worst, for what moves have won so far."
+            "The cloud is expected to be {predicted_saving} faster, but together with the jobs already "
+            "there the "
+            "worst-case loss is too large for what moves have saved so far."
         ),
-        Reason.WORTH_PAYING: "Waiting policy and budget let it go; it would cost about {predicted_cost}.",
-        Reason.NO_GATE: "No waiting policy and no budget is set; it would cost about {predicted_cost}.",
+        Reason.WORTH_PAYING: (
+            "The waiting policy and the budget allow it; it would cost about {predicted_cost}."
+        ),
+        Reason.NO_GATE: "Neither a waiting policy nor a budget is set; it would cost about {predicted_cost}.",
         Reason.WAITED_LONG_ENOUGH: (
-            "It has waited {waited}, and nobody shall wait longer than {short_wait}: a boot of {boot} and a "
+            "It has waited {waited}, longer than the limit of {short_wait}: a boot of {boot} and a "
             "run {performance_ratio} times as long are worth that."
         ),
         Reason.SHORT_WAIT: (
-            "A wait of {predicted_wait} is expected, and a job waits that likely starts here before it has "
-            "waited {short_wait}."
+            "A wait of {predicted_wait} is expected, and jobs that likely start here within {short_wait} "
+            "wait."
         ),
         Reason.LONG_JOB_IN_TIME: (
-            "It likely runs longer than {long_job} and likely starts here before it has waited {short_wait}: "
-            "it waits, no longer than that."
+            "It likely runs longer than {long_job} and likely starts here within {short_wait}, so it "
+            "waits, at "
+            "most that long."
         ),
         Reason.LONG_JOB: "A run of {predicted_run} is over {long_job}: long jobs wait.",
         Reason.LENGTH_UNKNOWN: (
-            "Jobs over {long_job} wait, and how long this one runs is unknown: doubt means on-premise."
+            "Jobs over {long_job} wait, and the run time of this one is unknown, so it stays on-premise."
         ),
-        Reason.COST_UNKNOWN: "A budget of {daily_cap} a day is set and what this job would cost is unknown.",
+        Reason.COST_UNKNOWN: "A budget of {daily_cap} a day is set, and the cost of this job is unknown.",
         Reason.DAILY_CAP: (
             "{spent_today} of today's {daily_cap} are spent or promised; about {predicted_cost} more would "
             "be too much."
@@ -117,12 +125,14 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
             "{predicted_cost} more would be too much."
         ),
         Reason.HEDGED: (
-            "In doubt ({detail}) it starts in the cloud and keeps its place here, for {stop_loss} at most "
-            "before its turn comes."
+            "It is not sure that the cloud is better ({detail}): it starts in the cloud and keeps its "
+            "place in the "
+            "queue here, for {stop_loss} at most before its slot here is free."
         ),
         Reason.SPECULATED: (
-            "Whether it is short is not sure: it gets {stop_loss} in the cloud to end, then comes back to "
-            "its place here. That would cost about {predicted_cost}."
+            "It may be short: it gets {stop_loss} in the cloud to end, else it returns to its place in "
+            "the queue "
+            "here. That would cost about {predicted_cost}."
         ),
         Reason.RESERVED: "Reserved nodes that are already paid for are free: {reserved_free}.",
         Reason.SPOT: "It may be requeued and is short enough ({predicted_cloud_run}) for spot, at {price}.",
@@ -166,13 +176,13 @@ PHRASES_WITH: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         Reason.TOO_UNCERTAIN: {
             "uncertainty_limit": PHRASES[Reason.TOO_UNCERTAIN],
             "tolerated_deviation": (
-                "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
+                "The cloud is expected to be {predicted_saving} faster, but the wait ({predicted_wait}, "
                 "±{wait_deviation}) is too uncertain: the published rule's cutoff tolerates "
                 "±{tolerated_deviation}."
             ),
             "cutoff": (  # earlier releases
-                "The cloud looks {predicted_saving} faster, but the wait ({predicted_wait}, "
-                "±{wait_deviation}) is too uncertain: tolerated are ±{cutoff}."
+                "The cloud is expected to be {predicted_saving} faster, but the wait ({predicted_wait}, "
+                "±{wait_deviation}) is too uncertain: ±{cutoff} is tolerated."
             ),
         },
     }

@@ -27,7 +27,7 @@ _WHY_MOVED: Final = (
     "It would wait {predicted_wait} (±{wait_deviation}) here; done {predicted_saving} sooner there."
 )
 _PUBLISHED_INSTEAD: Final = (
-    "(By the published rule: the advisor's own has too short a history, or nothing fresh, to go by.)"
+    "(Decided by the published rule, because the history for the advisor's own rule is too short or too old.)"
 )
 
 
@@ -141,7 +141,10 @@ def time_limit_sentence(limit: TimeLimit) -> str:
 def hedge_sentence(hedge: Hedge) -> str:
     """Say what may happen to a job that keeps its place."""
     stop = f" or after {duration(hedge.stop_seconds)}" if math.isfinite(hedge.stop_seconds) else ""
-    return f"It keeps its place here: when its turn comes{stop} it may be stopped and started anew here, once"
+    return (
+        f"It keeps its place in the queue here: when its slot is free{stop} it may be stopped and restarted "
+        "here, once"
+    )
 
 
 def headline(advice: Advice) -> str:

@@ -45,7 +45,7 @@ def test_a_reason_of_a_newer_release_is_shown_as_its_code():
 def test_numbers_an_old_record_lacks_are_unknown():
     answer = Answer(question=Question.WORTH_PAYING, verdict=Verdict.NO, reason=Reason.SHORT_WAIT)
     assert sentence(answer) == (
-        "A wait of unknown is expected, and a job waits that likely starts here before it has waited unknown."
+        "A wait of unknown is expected, and jobs that likely start here within unknown wait."
     )
 
 
@@ -115,4 +115,4 @@ def test_a_probability_in_an_admin_comment_is_no_time():
     )
     recorded = parse_admin_comment(comment)
     assert recorded is not None
-    assert "with a probability of 0.31 only" in recorded_sentence(recorded)
+    assert "only with a probability of 0.31" in recorded_sentence(recorded)

@@ -291,8 +291,8 @@ def test_speculation_is_said_and_stops_at_t() -> None:
     assert advice.decisive.reason in {Reason.SPECULATED, Reason.SPOT, Reason.ON_DEMAND}
     said = message(advice)
     assert said is not None
-    assert "when its turn comes or after 15 min it may be stopped and started anew here, once" in said
-    assert "keeps its place here" in explanation(advice)
+    assert "when its slot is free or after 15 min it may be stopped and restarted here, once" in said
+    assert "keeps its place in the queue here" in explanation(advice)
 
 
 @pytest.mark.parametrize("capacity", list(Capacity))
@@ -305,7 +305,7 @@ def test_the_comment_carries_the_promise(capacity: Capacity, stop: float, kind: 
     )
     read = parse_admin_comment(admin_comment(advice))
     assert read is not None
-    assert "keeps its place here" in recorded_explanation(read)
+    assert "keeps its place in the queue here" in recorded_explanation(read)
     assert read.hedge is not None
     assert read.hedge.kind is kind
     assert read.hedge.stop_seconds == pytest.approx(stop, abs=0.06)

@@ -91,7 +91,7 @@ def test_day_one_3_a_cloud_without_any_place_is_no_doubt_to_be_hedged(rule, hedg
     recorded = parse_admin_comment(admin_comment(advice))
     assert recorded is not None
     for said in (explanation(advice), recorded_sentence(recorded)):
-        assert "Nobody can tell when the cloud would have room for it" in said
+        assert "It is not known when the cloud would have room for it" in said
         assert "unlimited" not in said
 
 

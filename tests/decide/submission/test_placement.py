@@ -173,7 +173,7 @@ def test_g17_14_the_limit_is_on_the_deviation_of_the_saving_whatever_the_rule(ru
 def test_g17_14_what_is_refused_is_said_in_minutes():
     advice, _ = answer_of(None, BY_DISTRIBUTIONS, rule="advisor", uncertainty_limit_minutes=2.0)
     said = explanation(advice)
-    assert "too uncertain: give or take 3 min, and 2 min is the limit" in said
+    assert "too uncertain: its standard deviation is 3 min, the limit 2 min" in said
     assert "s^2" not in said
 
 

@@ -156,7 +156,7 @@ def test_without_distributions_the_published_rule_decides() -> None:
     )
     found = proven(case)
     assert found.reason == Reason.CLOUD_FASTER  # 700 > 600: the published rule knows no margin
-    assert "(By the published rule:" in sentence(found), "`advisor why` says so"
+    assert "(Decided by the published rule" in sentence(found), "`advisor why` says so"
     assert "published" not in sentence(proven(make_case((5000.0,))))
 
 
@@ -174,7 +174,7 @@ def test_g18_what_all_moves_may_lose_bounds_every_stake() -> None:
     ("waits", "record", "words"),
     [
         ((0.0, 0.0, 0.0, 1e5), RICH, "25"),
-        ((5000.0,), TrackRecord(), "not proved"),
+        ((5000.0,), TrackRecord(), "have not saved time"),
         ((5000.0,), won(1e3), "could lose"),
         ((5000.0,), won(1.1e5, at_risk_seconds=1e6), "already there"),
     ],

@@ -285,7 +285,7 @@ def test_what_moved_jobs_may_lose_is_at_risk(desk: Desk) -> None:
     hedge = Hedge(kind=HedgeKind.HEDGE, stop_seconds=600.0)
     kept = in_the_cloud(7, Reason.HEDGED, (("stake", Quantity(40.0)),), hedge=hedge, processors=10)
     desk.loop.saw(make_look(ORIGIN, jobs=(kept,)), make_cluster())
-    assert desk.loop.record.at_risk_seconds == 0.0, "it keeps its place here"
+    assert desk.loop.record.at_risk_seconds == 0.0, "it keeps its place in the queue here"
 
 
 def test_a_record_is_earned_anew_when_nodes_boot_otherwise_for_an_hour(desk: Desk) -> None:

@@ -210,7 +210,7 @@ def test_a_run_cut_short_that_nobody_saw_teaches_its_wait(stream: QueueStream) -
 
 
 def hedged(job_id: int, submit: float, state: str = "RUNNING", **more):
-    """A job that started in the cloud and keeps its place here."""
+    """A job that started in the cloud and keeps its place in the queue here."""
     advice = Advice(
         advice_id="a-1",
         time=NOW + submit,
