@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 from typer.testing import CliRunner
 
 from advisor.cli.main import app
-from advisor.history import swf
 from advisor.history.models import ModelStore
 from advisor.history.parameters import load_checkpoint, load_cutoff, load_parameters
 from advisor.history.store import HistoryStore
@@ -19,6 +18,7 @@ from advisor.model.job import Job, JobOutcome
 from advisor.predict.knn import tuning
 from advisor.predict.knn.features import CUNHA_TABLE_I, WITH_PROCESSORS
 from advisor.predict.knn.parameters import KnnParameters
+from tests.history.swf_writer import write
 
 runner = CliRunner()
 UNTUNED = KnnParameters.untuned(CUNHA_TABLE_I)
@@ -57,7 +57,7 @@ def models(tmp_path):
 @pytest.fixture
 def trace(tmp_path):
     path = tmp_path / "log.swf"
-    swf.write(path, jobs(), clock="epoch")
+    write(path, jobs(), clock="epoch")
     return path
 
 
@@ -126,7 +126,7 @@ def test_damaged_cutoff_is_said(models):
 
 def test_weekly_on_a_young_site_is_no_error(tmp_path, models):
     path = tmp_path / "young.swf"
-    swf.write(path, jobs(60), clock="epoch")
+    write(path, jobs(60), clock="epoch")
     found = as_json("--trace", path, "--models", models, "--weekly")
     assert (found["version"], found["reason"]) == (None, "too-few-jobs")
     assert "Not tuned: 60 of" in call("--trace", path, "--models", models, "--weekly").stdout

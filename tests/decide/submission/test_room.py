@@ -96,6 +96,9 @@ def test_day_one_2_a_job_that_stays_by_room_is_told_so() -> None:
     state = SiteState(time=1000.0, cluster=IDLE)
     answer = room_here(make_job(processors=4), state)
     assert answer is not None
-    assert sentence(answer) == "It can start here at once: 64 cores are free, no job waits, and it asks for 4 cores."
+    assert (
+        sentence(answer)
+        == "It can start here at once: 64 cores are free, no job waits, and it asks for 4 cores."
+    )
     assert room_here(make_job(processors=4), replace(state, cluster=None)) is None
     assert math.isfinite(answer.numbers[0][1].value)
