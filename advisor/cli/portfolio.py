@@ -43,7 +43,7 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     Use it after `advisor control` was stopped for good: with `portfolio.enabled` it sets all of this again.
     """
     from advisor.service.observation.site_view import burst_nodes
-    from advisor.service.portfolio.actuators import Means
+    from advisor.service.portfolio.actuators import PortfolioActuators
     from advisor.service.running.clock import Clock
     from advisor.slurm.cli import CliBackend
     from advisor.slurm.commands import Commands
@@ -52,7 +52,7 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     settings = settings_of(config)
     slurm = CliBackend.of(settings)
     steering = Steering(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
-    means = Means.of(settings, slurm=slurm, steering=steering)
+    means = PortfolioActuators.of(settings, slurm=slurm, steering=steering)
     closed, ordered = steering.closed(), len(means.order)
     means.let_go(lambda: burst_nodes(slurm.snapshot(Clock().wall()), settings))
     result = {"opened_nodes": sorted(closed.nodes) if closed else [], "jobs_reordered": ordered}

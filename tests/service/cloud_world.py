@@ -69,11 +69,11 @@ class Crash(BaseException):
     """The process is gone: nothing may catch it."""
 
 
-class LookOnly(PollLoop):
-    """The look loop without the files for `advisor serve` and `advisor status`, which nothing here reads."""
+class PollOnly(PollLoop):
+    """The poll loop without the files for `advisor serve` and `advisor status`, which nothing here reads."""
 
     def steps(self) -> tuple[Step, ...]:
-        return (Step("look at Slurm", self.look),)
+        return (Step("poll Slurm", self.poll),)
 
 
 @lru_cache(maxsize=64)
@@ -206,7 +206,7 @@ class CloudWorld(CloudRules):
             return Prices.of_settings(settings.ec2)
 
         shared: dict[str, Any] = {"slurm": slurm, "view": self.view, "clock": clock}
-        look = LookOnly(
+        poll = PollOnly(
             settings,
             cloud=self.cloud,
             is_open=lambda: (True, True),
@@ -232,7 +232,7 @@ class CloudWorld(CloudRules):
             heard=lambda: None,
             clock=clock,
         )
-        loops = (look, notices, interruptions, provision, reconcile)
+        loops = (poll, notices, interruptions, provision, reconcile)
         self.runners = {loop.name: LoopRunner(loop, clock) for loop in loops}
 
     def run(self, name: str) -> bool:

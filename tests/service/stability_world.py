@@ -168,7 +168,7 @@ class StabilityWorld:
             instances=lambda: (reconcile.last_listed, reconcile.listed_at),
             clock=clock,
         )
-        order.use(self.knowledge.steadiest_first)
+        order.use(self.knowledge.longest_lived_first)
         self.acquire = AcquireLoop(
             settings,
             knowledge=self.knowledge,

@@ -28,7 +28,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.stability.outlook import PoolOrder
-from advisor.service.stability.steering import AskWishes
+from advisor.service.stability.steering import NodeConstraintSource
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.state.state_files import HEDGE_ENTRIES, MOVES, PORTFOLIO, SMALL_JOBS
 from advisor.slurm.placeholders import Placeholders
@@ -63,7 +63,7 @@ class Connections:
         Steers the burst partition for the portfolio.
     pool_order : PoolOrder or None
         Orders the fleet's pools by how long nodes last in them.
-    wishes : AskWishes or None
+    wishes : NodeConstraintSource or None
         Which nodes jobs ask for.
     """
 
@@ -75,7 +75,7 @@ class Connections:
     places: Placeholders | None = None
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
-    wishes: AskWishes | None = None
+    wishes: NodeConstraintSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +269,9 @@ class Features:
         wishes = self._connections.wishes
         if self.stability is not None or wishes is None:
             return None
-        from advisor.service.stability.actuators import StabilityMeans, TakeBackLoop
+        from advisor.service.stability.actuators import MatchActuators, TakeBackLoop
 
-        means = StabilityMeans(self._settings, **self._common, jobs=wishes)
+        means = MatchActuators(self._settings, **self._common, jobs=wishes)
         if means.is_empty:
             return None
         from advisor.service.stability.feature import TakeBackFeature

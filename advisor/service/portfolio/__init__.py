@@ -1,4 +1,4 @@
-"""The portfolio loop: which policy is in charge of the burst partition, and what it does to jobs and nodes.
+"""Live portfolio scheduling: which policy leads, and what it does to jobs and nodes.
 
-Here belongs portfolio scheduling, live (docs/designs/0014-portfolio-live.md).
+The design is in docs/designs/0014-portfolio-live.md.
 """

@@ -1,4 +1,4 @@
-"""All that the portfolio sets in Slurm, and how it is taken back: when the loop ends, or by an admin."""
+"""What the portfolio sets in Slurm, and how the loop or an admin takes it back."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
 
 _MAX_ORDERED_JOBS: Final = 50
-"""Waiting jobs that are put in the policy's order: each change is one command to slurmctld."""
+"""Waiting jobs that are put in the policy's order; each change is one command to slurmctld."""
 UNDO: Final = "advisor portfolio undo"
-"""What takes everything back while no loop runs."""
+"""The command that takes everything back while no loop runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """Closed nodes, ordered jobs, weighed nodes."""
+class PortfolioActuators:
+    """Closed nodes, ordered jobs, weights of nodes."""
 
     closed: ClosedNodes
     order: OrderedJobs
     weights: NodeWeights
 
     @classmethod
-    def of(cls, settings: Settings, *, slurm: SlurmBackend, steering: BurstSteering) -> Means:
-        """Those of a site, with what an earlier process has set."""
+    def of(cls, settings: Settings, *, slurm: SlurmBackend, steering: BurstSteering) -> PortfolioActuators:
+        """The actuators of a site, with what an earlier process has set."""
         folder, ours = settings.paths.state, settings.portfolio
         return cls(
             ClosedNodes(steering, lease_seconds=ours.lease_seconds),
@@ -46,16 +46,11 @@ class Means:
         )
 
     def let_go(self, nodes: Callable[[], Sequence[Node]]) -> None:
-        """Give Slurm everything back.
-
-        Parameters
-        ----------
-        nodes : callable
-            The burst partition's nodes as they are now.
+        """Restore everything in Slurm; ``nodes`` gives the burst partition's nodes as they are now.
 
         Raises
         ------
         AdvisorError
-            Something could not be taken back; the rest is.
+            Something could not be restored; the rest is.
         """
         do_all(self.closed.let_go, self.order.let_go, lambda: self.weights.apply(nodes(), {}))

@@ -1,4 +1,4 @@
-"""What idle nodes are worth to jobs that may come to the burst partition, by those that came of late."""
+"""What idle nodes are worth to jobs that may still arrive, by the last jobs of the burst partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from advisor.simulate.portfolio.state import Readiness, Rules
 
 
 class RecentJobs:
-    """Jobs that ended in the burst partition, the last few; those that wait count as come, too."""
+    """The last jobs that ended in the burst partition; waiting jobs count as arrived, too."""
 
     def __init__(self) -> None:
         self._ended: deque[JobOutcome] = deque(maxlen=REMEMBERED_LONG)
@@ -32,23 +32,23 @@ class RecentJobs:
         self._made_for: tuple[Rules, int] | None = None
 
     def ended(self, outcome: JobOutcome) -> None:
-        """Take in a job that ran."""
+        """Add a job that ran."""
         self._ended.append(outcome)
         self._since += 1
 
-    def ready(self, sight: BurstView, rules: Rules) -> Readiness:
+    def ready(self, view: BurstView, rules: Rules) -> Readiness:
         """What idle nodes are worth now."""
         if not self._ended:
             return NOTHING
-        now = sight.situation.now
-        made_for = rules, sight.processors_per_node
+        now = view.situation.now
+        made_for = rules, view.processors_per_node
         if self._next is None or made_for != self._made_for or self._since >= RENEWED:
-            nodes = [nodes_of(outcome.job, sight.processors_per_node) for outcome in self._ended]
+            nodes = [nodes_of(outcome.job, view.processors_per_node) for outcome in self._ended]
             runs = [max(outcome.end_time - outcome.start_time, 1.0) for outcome in self._ended]
             first = min(outcome.job.submit_time for outcome in self._ended)
             self._next = ExpectedJob.of(np.array(nodes[-REMEMBERED:]), np.array(runs[-REMEMBERED:]), rules)
             self._hindrance = Hindrance.of(np.array(nodes), np.array(runs), now - first, rules.max_nodes)
             self._made_for, self._since = made_for, 0
         came = [outcome.job.submit_time for outcome in self._ended]
-        came += [queued.job.submit_time for queued in sight.waiting]
+        came += [queued.job.submit_time for queued in view.waiting]
         return self._next.at(rate_of(np.sort(np.minimum(came, now)), now), self._hindrance)

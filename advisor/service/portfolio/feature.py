@@ -18,7 +18,7 @@ from advisor.slurm.steering import BurstSteering
 
 
 class PortfolioFeature(Feature):
-    """The portfolio loop, and the judge, which replays the history for minutes in a loop of its own.
+    """The portfolio loop, and the judge, which simulates for minutes in a loop of its own.
 
     While ``portfolio.enabled`` is false, the loop only takes back what an earlier process has set.
     """

@@ -1,4 +1,4 @@
-"""What the policy in charge makes of cloud nodes: closed, kept, given back, warmed; and back again."""
+"""What the leading policy does to cloud nodes: close, keep, give back, warm up; and how it is undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from advisor.slurm.steering import BurstSteering, Closed
 log = structlog.get_logger(__name__)
 
 _NO_WARM_SECONDS: Final = 180.0
-"""A warm node that could not be had is not asked for again before this, as an empty pool is not."""
+"""Pause after a node that could not be warmed up, as long as that of an empty pool."""
 _SETTLED_SECONDS: Final = 30.0
 _FORGOTTEN_SECONDS: Final = 60.0
 _GONE: Final = frozenset[str]()
@@ -35,25 +35,17 @@ _NOT_OURS: Final = RESERVED | {
     "POWERING_DOWN",
     "POWERED_DOWN",
 }
-"""Words of a node that somebody wants otherwise: state=IDLE would take them away."""
+"""States of a node that has another purpose; state=IDLE would end them."""
 
 
 class ClosedNodes:
-    """Powered-down nodes that are closed to new jobs.
-
-    Parameters
-    ----------
-    steering : BurstSteering
-        Told.
-    lease_seconds : float
-        How long they stay closed without us.
-    """
+    """Powered-down nodes that are closed to new jobs, for ``lease_seconds`` without renewal."""
 
     def __init__(self, steering: BurstSteering, *, lease_seconds: float) -> None:
         self._steering = steering
         self._lease = lease_seconds
         self.known: Closed | None = None
-        self._has_looked = False
+        self._has_asked = False
         self._opened: dict[str, float] = {}  # node: epoch seconds
 
     def ours(self, now: float) -> frozenset[str]:
@@ -62,36 +54,34 @@ class ClosedNodes:
         Raises
         ------
         RetryLater
-            slurmctld did not tell what an earlier process has closed.
+            slurmctld did not say what an earlier process has closed.
         """
-        if not self._has_looked:
+        if not self._has_asked:
             self.known = self._steering.closed()
-            self._has_looked = True
-        # what was seen of Slurm may be older than what we have opened since
+            self._has_asked = True
+        # the snapshot may be older than our last change
         lately = {name for name, opened in self._opened.items() if now - opened < _FORGOTTEN_SECONDS}
         return frozenset(lately) | (self.known.nodes if self.known is not None else frozenset())
 
     def apply(self, asleep: Sequence[Node], may_start: int | None, now: float) -> None:
-        """Leave so many nodes open, the first ones, and close the others.
+        """Leave the first ``may_start`` nodes open and close the others; None leaves all open.
 
         Parameters
         ----------
         asleep : sequence of Node
-            Powered-down nodes, and those on their way there, the first to be powered up first.
-        may_start : int or None
-            None: all stay open.
+            Nodes that are powered down or powering down, the first to be powered up first.
         now : float
             Epoch seconds.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take it; the next call does it.
+            slurmctld refused; the next call tries again.
         """
-        if may_start is None and self._has_looked and self.known is None:
+        if may_start is None and self._has_asked and self.known is None:
             return
         self.known = self._steering.closed()
-        self._has_looked = True
+        self._has_asked = True
         wanted = frozenset[str]() if may_start is None else self._to_close(asleep, may_start, now)
         if self.known is not None and (not wanted or self.known.until <= now):
             self.let_go()
@@ -107,12 +97,12 @@ class ClosedNodes:
                 log.info("portfolio.closed", nodes=sorted(wanted))
 
     def let_go(self) -> None:
-        """Open all.
+        """Open all nodes.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take it.
+            slurmctld refused.
         """
         self._steering.open()
         if self.known is not None:
@@ -121,25 +111,16 @@ class ClosedNodes:
         log.info("portfolio.opened")
 
     def _to_close(self, asleep: Sequence[Node], may_start: int, now: float) -> frozenset[str]:
-        """All but the first nodes, and those that somebody else has reserved."""
+        """All but the first nodes, without those that another reservation has."""
         ours = self.ours(now)
         free = [node for node in asleep if node.name in ours or not node.states & RESERVED]
         return frozenset(node.name for node in free[max(may_start, 0) :])
 
 
 class SteeredNodes:
-    """Idle nodes: given back, kept from Slurm's SuspendTime, and warmed.
+    """Idle nodes: given back, kept from Slurm's SuspendTime, and warmed up.
 
-    Parameters
-    ----------
-    slurm : SlurmBackend
-        Told.
-    steering : BurstSteering
-        Asked about nodes right before they are kept, and about Slurm's own power saving.
-    partition : str
-        Where they are.
-    period_seconds : float
-        Time between two rounds.
+    ``steering`` is asked about nodes right before they are kept, and about Slurm's own power saving.
     """
 
     def __init__(
@@ -157,14 +138,9 @@ class SteeredNodes:
         self.warmed = 0
 
     def give_back(self, nodes: Sequence[Node], seen: float, now: float) -> None:
-        """Power idle nodes down, but those that slurm.conf keeps; a job that has just got one ends first.
+        """Power idle nodes down, except those that slurm.conf keeps; a job that has just got one ends first.
 
-        Parameters
-        ----------
-        nodes : sequence of Node
-            As they were seen.
-        seen, now : float
-            Epoch seconds: when that was, and now.
+        ``seen`` is the time of the nodes' snapshot; ``seen`` and ``now`` are epoch seconds.
         """
         names = [node.name for node in nodes if seen > self._acted.get(node.name, 0.0)]
         if names:
@@ -179,23 +155,17 @@ class SteeredNodes:
             log.info("portfolio.given_back", nodes=names)
 
     def keep(self, nodes: Sequence[Node], now: float) -> None:
-        """Let their idle time begin anew: Slurm powers them down when nobody does this any more.
+        """Restart the idle time of these nodes, so that Slurm does not power them down.
 
-        Only once it is half over: to slurmctld IDLE also means the end of a DRAIN, an admin's or EC2's.
-
-        Parameters
-        ----------
-        nodes : sequence of Node
-            Idle nodes.
-        now : float
-            Epoch seconds.
+        It is done only when half of the idle time is over: slurmctld takes state=IDLE for the end of a DRAIN
+        as well, be it an admin's or EC2's. ``now`` is in epoch seconds.
         """
         if not nodes:
             self._kept.clear()
             return
         saving = self._steering.power_saving(self._partition)
         least = (saving.idle_seconds or 0.0) / 2.0 - self._period
-        # how long a node has been idle that was not kept until now nobody knows
+        # the idle time of a node that was not kept until now is unknown
         self._kept = {node.name: self._kept[node.name] for node in nodes if node.name in self._kept}
         due = [
             node.name
@@ -204,7 +174,7 @@ class SteeredNodes:
         ]
         if not due:
             return
-        states = self._steering.node_states(due)  # what was seen may be seconds old
+        states = self._steering.node_states(due)  # the snapshot may be seconds old
         names = [
             name for name in due if "IDLE" in (words := states.get(name, _GONE)) and not words & _NOT_OURS
         ]
@@ -217,7 +187,7 @@ class SteeredNodes:
             self._slurm.update_node(names, state="IDLE")
             self._kept |= dict.fromkeys(names, now)
         except RetryLater:
-            for name in names:  # of one that has a job by now slurmctld refuses it, rightly
+            for name in names:  # slurmctld rightly refuses it for a node that has a job by now
                 try:
                     self._slurm.update_node([name], state="IDLE")
                     self._kept[name] = now
@@ -225,8 +195,8 @@ class SteeredNodes:
                     log.debug("portfolio.not_kept", node=name, message=str(error))
 
     def warm(self, asleep: Sequence[Node], count: int, seen: float, now: float) -> None:
-        """Power nodes up for jobs that are not here yet."""
-        self._look_at_warmed(asleep, seen, now)
+        """Power nodes up for jobs that have not arrived yet."""
+        self._check_warmed(asleep, seen, now)
         under_way = sum(acted >= seen for acted in self._warmed.values())
         count -= under_way
         if count <= 0 or now < self._no_warm_until:
@@ -241,7 +211,7 @@ class SteeredNodes:
             self.warmed += len(names)
             log.info("portfolio.warmed", nodes=names)
 
-    def _look_at_warmed(self, asleep: Sequence[Node], seen: float, now: float) -> None:
+    def _check_warmed(self, asleep: Sequence[Node], seen: float, now: float) -> None:
         down = {node.name for node in asleep}
         for name, acted in list(self._warmed.items()):
             if seen <= acted:
@@ -258,15 +228,15 @@ class SteeredNodes:
         self._acted |= dict.fromkeys(names, now)
 
 
-def ranks(sight: BurstView, moment: Moment, policy: RentingPolicy, release: Release) -> dict[str, int]:
-    """What is added to each node's weight, so that the next job gets the idle node the policy wants.
+def ranks(view: BurstView, moment: Moment, policy: RentingPolicy, release: Release) -> dict[str, int]:
+    """What is added to each node's weight, so that the next job gets the idle node that the policy chooses.
 
-    Powered-down nodes come after all that are up. Empty where nothing hangs on it.
+    Powered-down nodes come after all nodes that are up. Empty if the choice makes no difference.
     """
-    situation = sight.situation
+    situation = view.situation
     idle = [
         at
-        for at, node in enumerate(sight.rented)
+        for at, node in enumerate(view.rented)
         if node.power is NodePower.UP and situation.profile[at]["ready"] <= situation.now
     ]
     if release is Release.SECOND or len(idle) < 2:
@@ -281,7 +251,7 @@ def ranks(sight: BurstView, moment: Moment, policy: RentingPolicy, release: Rele
         left = left_of_paid_hour(since, end)
         return left if policy.choice is NodeChoice.BEST else -left
 
-    places = {sight.rented[at].name: place for place, at in enumerate(sorted(idle, key=key))}
-    others: Sequence[Node] = [*sight.rented, *sight.asleep]
+    places = {view.rented[at].name: place for place, at in enumerate(sorted(idle, key=key))}
+    others: Sequence[Node] = [*view.rented, *view.asleep]
     added = {node.name: MAX_ADDED for node in others}
     return added | {name: min(place, MAX_ADDED - 1) for name, place in places.items()}

@@ -1,9 +1,8 @@
-"""Who should be in charge: every policy and selection, simulated hourly on the burst jobs that have ended.
+"""Which policy should lead: all of them, simulated hourly on the burst jobs that have ended.
 
-The same as in a replay of a log (:mod:`advisor.decide.portfolio.portfolio_standing`): scores begin with a
-prior from synthetic
-workloads, the best is the champion where its order of jobs had the better days, and a selection leads only
-where it would have been clearly better.
+The method is that of a replay (:mod:`advisor.decide.portfolio.portfolio_replay`): scores begin with a prior
+from synthetic workloads; the policy with the best score is the champion, if its order of jobs also won more
+days; a selection leads only where it would have been clearly better.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from advisor.simulate.portfolio.policies import BEYOND, PUBLISHED, Release, Rent
 log = structlog.get_logger(__name__)
 
 _MIN_SPANS: Final = 16
-"""Evidence is looked for in so many spans at least."""
+"""The evidence is divided into at least this many spans."""
 _PERIOD_SECONDS: Final = 3600.0
 _SOON_SECONDS: Final = 5.0
 _MAX_SECONDS: Final = 600.0
-"""Well below what the watchdog takes for stuck."""
+"""Well below the watchdog's limit for a stuck loop."""
 _PRIOR_NODES: Final = 256
-"""The paper's cloud: on a few nodes the synthetic workload would tell nothing but that they are too few."""
+"""The paper's cloud; on a few nodes the synthetic workload could only show that they are too few."""
 _NICE: Final = 15
 
 
 def policies_of(settings: Settings) -> tuple[RentingPolicy, ...]:
-    """The portfolio."""
+    """The policies of the site's portfolio."""
     ours = settings.portfolio
     if ours.policies == "paper":
         return PUBLISHED
@@ -59,7 +58,7 @@ def policies_of(settings: Settings) -> tuple[RentingPolicy, ...]:
 
 
 def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
-    """How the portfolio is replayed on the site's jobs."""
+    """How the portfolio is simulated on the site's jobs."""
     ours = settings.portfolio
     options = Options(
         policies=policies_of(settings),
@@ -83,16 +82,11 @@ class PortfolioJudge:
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    store : HistoryStore
-        What has ended.
-    state : StateFile of JudgedPolicies
-        Where prior and last verdict are kept.
-    clock : Clock
-        Time.
+    state : StateFile
+        Where the prior and the last verdict are stored.
     burst : callable
-        Nodes of the burst partition, processors of one, and what a boot takes; RetryLater while unknown.
+        Nodes of the burst partition, processors of one node, and boot time in seconds; raises RetryLater
+        while they are unknown.
     """
 
     name = "portfolio judge"
@@ -123,7 +117,7 @@ class PortfolioJudge:
 
     @property
     def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`; soon again until it has succeeded once."""
+        """An hour; seconds until it has succeeded once."""
         return (
             _PERIOD_SECONDS if self._is_done else min(_SOON_SECONDS, self._settings.portfolio.period_seconds)
         )
@@ -133,16 +127,16 @@ class PortfolioJudge:
         return (Step("judge the policies", self.judge),)
 
     def stop(self) -> None:
-        """Give up what takes long."""
+        """Abort a simulation that runs."""
         self._stopping.set()
 
     def judge(self) -> None:
-        """Simulate all on what has ended; the verdict is replaced, and kept on disk.
+        """Simulate all policies on the jobs that have ended, and store the verdict.
 
         Raises
         ------
         RetryLater
-            The burst partition has not been seen yet, or the process ends.
+            There is no snapshot of the burst partition yet, or the process stops.
         """
         _be_nice()
         self._began = self._clock.monotonic()
@@ -162,7 +156,7 @@ class PortfolioJudge:
 
     def _tick(self, *_: object) -> None:
         if self._stopping.is_set():
-            raise RetryLater("stopping", code="portfolio.stopping")
+            raise RetryLater("the process stops", code="portfolio.stopping")
         if self._clock.monotonic() - self._began > _MAX_SECONDS:
             self._is_done = True  # once an hour is often enough for that
             raise RetryLater(
@@ -172,7 +166,7 @@ class PortfolioJudge:
 
 
 def table_of(outcomes: Sequence[JobOutcome], *, processors_per_node: int, widest: int) -> JobTable:
-    """Ended jobs as the simulated cluster takes them: by submission, in whole nodes, none wider than it."""
+    """Ended jobs as a table, by submission, in whole nodes, without jobs wider than ``widest``."""
     ran = [
         (outcome, nodes)
         for outcome in outcomes
@@ -228,20 +222,20 @@ def _judged(
 
 
 def _telling_span(table: JobTable, options: Options) -> float:
-    """Seconds of what counts as a day: who ends a thousand jobs in two would never have days enough."""
+    """Seconds that count as one day: a site with a thousand jobs in two days would never have enough days."""
     span = float(table.submit[-1] - table.submit[0])
     return min(DAY_SECONDS, max(span / _MIN_SPANS, options.checkpoint_seconds))
 
 
 def _key_of(settings: Settings) -> str:
-    """Verdicts under other settings are none."""
+    """A key of the settings; a verdict under other settings is not used."""
     ours = settings.portfolio
     names = ",".join(policy.name for policy in policies_of(settings))
     return f"3 {names} {ours.billing} {ours.alpha} {ours.beta} {ours.leader == 'auto'}"
 
 
 def _be_nice() -> None:
-    """The submit server comes first, and Slurm; only where this is a thread of its own."""
+    """Lower this thread's priority below the submit server and Slurm; never that of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         with suppress(OSError):  # already nicer than that, or not allowed to say so
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -1,4 +1,4 @@
-"""Which policy is in charge now, since when and why: the admin's, the champion, or selection's choice."""
+"""Which policy leads now, since when and why: the admin's, the champion, or the selection's choice."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = structlog.get_logger(__name__)
 _MAX_PERIODS: Final = 16
 _SHOWN: Final = 5
 _CHOICE_SECONDS: Final = 0.2
-"""Time for one choice by simulation (Algorithm 1); sixty policies on 100 waiting jobs take 13 ms."""
+"""Time limit for one choice by simulation (Algorithm 1); sixty policies on 100 waiting jobs take 13 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """The policy in charge, since when (epoch seconds), and why, in words."""
+    """The leading policy, since when (epoch seconds), and why, in words."""
 
     policy: RentingPolicy
     since: float
@@ -42,16 +42,10 @@ class InForce:
 
 
 class LeaderChoice:
-    """Decides who is in charge. Used by one thread; `report` by any.
+    """Chooses the leading policy. Used by one thread; `report` by any.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    kept : PortfolioState
-        What a former process remembered.
-    monotonic : callable
-        Seconds, for the budget.
+    ``kept`` is what the last process remembered; ``monotonic`` gives
+    seconds and limits the time of a choice.
     """
 
     def __init__(self, settings: Settings, kept: PortfolioState, *, monotonic: Callable[[], float]) -> None:
@@ -72,22 +66,22 @@ class LeaderChoice:
         self.changes = 0
         self.choice_ms = 0.0
 
-    def decide(self, sight: BurstView, verdict: Verdict | None, rules: Rules) -> InForce | None:
-        """Who is in charge now; None while nothing has been judged yet."""
-        now = sight.situation.now
+    def decide(self, view: BurstView, verdict: Verdict | None, rules: Rules) -> InForce | None:
+        """The leading policy; None while no policy has been judged yet."""
+        now = view.situation.now
         margin = self._margin(verdict)
         if self._settings.leader not in _WORDS:
             self._put(policy_named(self._settings.leader), now, "portfolio.leader names it")
         elif verdict is None:
             self.in_force = None
-        elif margin is None or not sight.waiting:
-            self._lead_by_champion(verdict, now)  # what was chosen for one queue is not for the next one
-        elif self._is_due(sight):
-            self._select(sight, verdict, rules, margin)
+        elif margin is None or not view.waiting:
+            self._lead_by_champion(verdict, now)  # a choice for one queue does not suit the next one
+        elif self._is_due(view):
+            self._select(view, verdict, rules, margin)
         return self.in_force
 
     def _margin(self, verdict: Verdict | None) -> float | None:
-        """By how much selection must be better to leave the champion; None where the champion leads."""
+        """How much better the selection must be to replace the champion; None if the champion leads."""
         if self._settings.leader == "selection":
             return self._settings.margin
         if self._settings.leader == "auto" and verdict is not None:
@@ -98,14 +92,14 @@ class LeaderChoice:
         self._put(policy_named(verdict.champion), now, f"champion: {_why_champion(verdict)}")
         self._next_choice = -np.inf
 
-    def _is_due(self, sight: BurstView) -> bool:
-        """At the end of the period, or when a tenth of the queue came or went."""
-        members = frozenset(_members(sight))
+    def _is_due(self, view: BurstView) -> bool:
+        """Whether the period is over, or a tenth of the queue has changed."""
+        members = frozenset(_members(view))
         changes = len(members ^ self._members)
-        has_changed = changes > 0 and 10 * changes >= len(sight.waiting)
-        return self.in_force is None or has_changed or sight.situation.now >= self._next_choice
+        has_changed = changes > 0 and 10 * changes >= len(view.waiting)
+        return self.in_force is None or has_changed or view.situation.now >= self._next_choice
 
-    def _select(self, sight: BurstView, verdict: Verdict, rules: Rules, margin: float) -> None:
+    def _select(self, view: BurstView, verdict: Verdict, rules: Rules, margin: float) -> None:
         champion = self._places.get(verdict.champion, 0)
         worth = Worth.so_far(
             verdict.charged_seconds,
@@ -116,13 +110,13 @@ class LeaderChoice:
         budget = Budget(seconds=_CHOICE_SECONDS, clock=self._monotonic)
         chooser = self._chooser_for(rules, margin)
         began = self._monotonic()
-        choice = chooser.choose(sight.situation, worth, budget, champion)
+        choice = chooser.choose(view.situation, worth, budget, champion)
         self.choice_ms = 1000.0 * (self._monotonic() - began)
         names = [policy.name for policy in self._policies]
         best = sorted(choice.tried.tolist(), key=lambda at: choice.loss[at])[:_SHOWN]
         self._losses = {names[at]: float(choice.loss[at]) for at in [*best, champion]}
-        self._members = frozenset(_members(sight))
-        self._next_choice = sight.situation.now + self._period.after(choice.applied)
+        self._members = frozenset(_members(view))
+        self._next_choice = view.situation.now + self._period.after(choice.applied)
         if choice.applied == champion:
             tried = len(choice.tried)
             why = f"selection: none of {tried} policies simulated saves {margin:.0%} of the champion's loss"
@@ -131,10 +125,10 @@ class LeaderChoice:
                 1.0 - choice.loss[choice.applied] / choice.loss[champion] if choice.loss[champion] else 0.0
             )
             why = (
-                f"selection: simulated on {len(sight.waiting):,} waiting jobs it loses {saved:.0%} less than "
+                f"selection: simulated on {len(view.waiting):,} waiting jobs it loses {saved:.0%} less than "
                 f"the champion {verdict.champion}"
             )
-        self._put(self._policies[choice.applied], sight.situation.now, why)
+        self._put(self._policies[choice.applied], view.situation.now, why)
         self.chosen[names[choice.applied]] += 1
 
     def _chooser_for(self, rules: Rules, margin: float) -> Chooser:
@@ -200,10 +194,10 @@ class LeaderChoice:
 _WORDS: Final = frozenset({"auto", "champion", "selection"})
 
 
-def _members(sight: BurstView) -> Iterator[tuple[int, int]]:
-    """Waiting jobs, each task apart."""
+def _members(view: BurstView) -> Iterator[tuple[int, int]]:
+    """Waiting jobs, each array task on its own."""
     counts: Counter[int] = Counter()
-    for queued in sight.waiting:
+    for queued in view.waiting:
         job_id = queued.job.job_id
         counts[job_id] += 1
         yield job_id, counts[job_id]
@@ -221,7 +215,7 @@ def _in_force(kept: tuple[str, float, str] | None) -> InForce | None:
 
 
 def _why_champion(verdict: Verdict) -> str:
-    """What the champion is the best of; the best score may be another's (`decide.portfolio_lead`)."""
+    """Why the champion leads; another policy may have the best score (`decide.portfolio_lead`)."""
     known = f"{verdict.jobs:,} finished burst jobs" if verdict.jobs else "synthetic workloads"
     best = max(verdict.scores, key=lambda name: verdict.scores[name], default=verdict.champion)
     score = verdict.scores.get(verdict.champion, 0.0)

@@ -1,8 +1,7 @@
-"""The waiting burst jobs in the policy's order, by Slurm's site factor; and back again.
+"""The policy's order of waiting burst jobs, by Slurm's site factor; and how it is undone.
 
-What a job's factor was is on disk before it is changed, and a factor that somebody else has set meanwhile is
-left alone from then on. Left behind by a process that died, factors order jobs that run one after the other
-anyway: nobody is held, nobody is lowered.
+A job's own factor is on disk before it is changed; a factor that the site has set meanwhile is left alone
+from then on. The factors of a process that died only change the order of jobs: no job is held or lowered.
 """
 
 from __future__ import annotations
@@ -26,35 +25,27 @@ _MAX_CLAIMS: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job's site factor before us, and those it may have by us.
+    """A job's site factor before our change, and the factors that it may have because of us.
 
-    ``possible`` are two while nobody knows whether slurmctld has heard of the last change.
+    ``possible`` has two factors while it is unknown whether slurmctld took the last change.
     """
 
     before: int
     possible: tuple[int, ...]
 
     def is_ours(self, factor: int) -> bool:
-        """Whether nobody else has set it.
+        """Whether we set this factor.
 
-        Seen in effect, a change is the only possible one: whoever sets what was before it then means it.
+        Once a change is seen in effect, only that factor is ours: the factor before it would be set by the
+        site.
         """
         return factor in self.possible
 
 
 class OrderedJobs:
-    """Orders waiting jobs. Used by one thread.
+    """Orders the first ``most`` waiting jobs of a partition; the others keep Slurm's order.
 
-    Parameters
-    ----------
-    steering : BurstSteering
-        Told.
-    state : StateFile of SiteFactors
-        Where claims are kept.
-    partition : str
-        Where they wait.
-    most : int
-        So many jobs are ordered; those behind keep Slurm's order.
+    Used by one thread.
     """
 
     def __init__(
@@ -75,7 +66,7 @@ class OrderedJobs:
 
     @property
     def is_possible(self) -> bool:
-        """Whether Slurm's priorities have site factors; RetryLater when it does not answer."""
+        """Whether Slurm's priorities have site factors; RetryLater if slurmctld does not answer."""
         return self._steering.knows_site_factors
 
     def apply(self, order: Sequence[int], waiting: Collection[int], queue: Collection[int]) -> None:
@@ -86,14 +77,14 @@ class OrderedJobs:
         order : sequence of int
             Waiting burst jobs, the next first.
         waiting : collection of int
-            All jobs that wait in the burst partition and nowhere else, in order or not.
+            All jobs that wait in the burst partition and in no other.
         queue : collection of int
             All jobs of the cluster.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take something; the next call does it.
+            slurmctld refused a change; the next call tries again.
         """
         if not self.is_possible or not (order or self._claims):
             return
@@ -114,15 +105,15 @@ class OrderedJobs:
                 self._claims[job_id] = Claim(self._before(job_id, seen), possible)
             if seen[job_id].site_factor != value:
                 changes.setdefault(value, []).append(job_id)
-        self._tell(changes, before)
+        self._change(changes, before)
 
     def let_go(self) -> None:
-        """Give each job its own factor back, unless somebody else has set it since.
+        """Restore each job's own factor, unless the site has set another one since.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take it; what is left is remembered.
+            slurmctld refused; the rest is remembered.
         """
         if not self._claims:
             return
@@ -144,14 +135,14 @@ class OrderedJobs:
             if job_id not in queue:
                 del self._claims[job_id]
             elif job_id in seen and not claim.is_ours(seen[job_id].site_factor):
-                # an admin, or whoever brings the job back on-premise: it is theirs now
+                # set by an admin or by a job's return on-premise: we leave it alone
                 del self._claims[job_id]
                 self._left_alone.add(job_id)
 
     def _wanted(
         self, ranked: Sequence[int], seen: Mapping[int, Priority], waiting: Collection[int]
     ) -> dict[int, int]:
-        """Factor of each job: of those in order, and its own again for any other that we changed."""
+        """The factor of each job: by its place in the order, or its own for any other job that we changed."""
         places = set(ranked)
         wanted = {
             job_id: claim.before
@@ -174,14 +165,14 @@ class OrderedJobs:
         return claim.before if claim is not None else seen[job_id].site_factor
 
     def _bare(self, job_id: int, seen: Mapping[int, Priority]) -> int:
-        """Priority without what we added."""
+        """Priority without our part."""
         return seen[job_id].own + self._before(job_id, seen)
 
-    def _tell(self, changes: Mapping[int, list[int]], before: Mapping[int, Claim]) -> None:
+    def _change(self, changes: Mapping[int, list[int]], before: Mapping[int, Claim]) -> None:
         while len(self._claims) > _MAX_CLAIMS:
             self._claims.pop(next(iter(self._claims)))
         if self._claims != before:
-            self._save()  # a factor of ours must never be taken for the site's
+            self._save()  # first: a factor of ours must never be taken for the site's
         for_each(sorted(changes.items()), self._set)
 
     def _set(self, change: tuple[int, list[int]]) -> None:

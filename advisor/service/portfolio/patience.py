@@ -1,7 +1,7 @@
-"""Jobs that get nodes beyond the policy's limit: none waits for a limit that cannot help it. Pure.
+"""Jobs that get nodes beyond the policy's limit, because the limit cannot help them. Pure.
 
-Of gres, memory by processor, excluded nodes, or a node that lies in wait for somebody the simulator knows
-nothing; and a job that we sent here was promised a node after a boot.
+The simulator knows nothing of gres, memory per processor, excluded nodes or nodes planned for another job;
+and a job that we moved here was promised a node after one boot.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NEXT_JOBS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """What is opened besides.
+    """Nodes to open beyond the limit.
 
     Attributes
     ----------
     stuck : tuple of Want
-        On top of the policy's nodes: what was open did not help these.
+        In addition to the policy's nodes, for jobs that the open nodes did not help.
     promised : tuple of Want
-        So many at least: jobs that we moved here, and that have waited longer than they were told.
+        At least these, for jobs that we moved here and that have waited longer than promised.
     """
 
     stuck: tuple[Want, ...] = ()
@@ -40,13 +40,7 @@ class Overdue:
 
 
 class Patience:
-    """Remembers since when jobs wait for nothing. Used by one thread.
-
-    Parameters
-    ----------
-    period_seconds : float
-        Time between two rounds.
-    """
+    """Remembers since when jobs have waited in vain. Used by one thread."""
 
     def __init__(self, period_seconds: float) -> None:
         self._periods = _PERIODS * period_seconds
@@ -58,7 +52,7 @@ class Patience:
 
     def overdue(
         self,
-        sight: BurstView,
+        view: BurstView,
         moment: Moment,
         *,
         unused: Collection[str],
@@ -69,65 +63,63 @@ class Patience:
 
         Parameters
         ----------
-        sight : BurstView
-            Queue and nodes.
-        moment : Moment
-            What the policy does.
         unused : collection of str
             Powered-down nodes that are open.
-        boot_seconds, now : float
-            What a boot takes; monotonic seconds.
+        boot_seconds : float
+            Expected boot time.
+        now : float
+            Monotonic seconds.
         """
-        tasks = Counter(queued.job.job_id for queued in sight.waiting)
-        jobs = {sight.waiting[at].job.job_id: sight.waiting[at] for at in moment.order}
-        self._remember(sight, moment, unused, now)
+        tasks = Counter(queued.job.job_id for queued in view.waiting)
+        jobs = {view.waiting[at].job.job_id: view.waiting[at] for at in moment.order}
+        self._remember(view, moment, unused, now)
         due = boot_seconds + self._periods
         return Overdue(
             stuck=tuple(
-                self._want(jobs[job_id], since, sight, now)
-                for job_id, since in self._stuck_since(sight, moment, now).items()
+                self._want(jobs[job_id], since, view, now)
+                for job_id, since in self._stuck_since(view, moment, now).items()
             ),
             promised=tuple(
-                Want(queued.job, tasks[job_id] * nodes_of(queued.job, sight.processors_per_node))
+                Want(queued.job, tasks[job_id] * nodes_of(queued.job, view.processors_per_node))
                 for job_id, queued in jobs.items()
                 if now - self._waiting[job_id] >= due and moved_by_us(queued) is not None
             ),
         )
 
-    def _remember(self, sight: BurstView, moment: Moment, unused: Collection[str], now: float) -> None:
-        waiting = {queued.job.job_id for queued in sight.waiting}
+    def _remember(self, view: BurstView, moment: Moment, unused: Collection[str], now: float) -> None:
+        waiting = {queued.job.job_id for queued in view.waiting}
         self._waiting = {job_id: self._waiting.get(job_id, now) for job_id in waiting}
-        # once it should have started it counts until it has: other jobs on those nodes do not help it
-        starting = {sight.waiting[at].job.job_id: now for at in moment.starting}
+        # a job that should have started counts until it has: other jobs on those nodes do not help it
+        starting = {view.waiting[at].job.job_id: now for at in moment.starting}
         self._starting = {
             job_id: since for job_id, since in (starting | self._starting).items() if job_id in waiting
         }
         self._unused = {name: self._unused.get(name, now) for name in unused} if waiting else {}
 
-    def _stuck_since(self, sight: BurstView, moment: Moment, now: float) -> dict[int, float]:
-        """Jobs that the policy would start on idle nodes, and the next ones where open nodes stay unused."""
+    def _stuck_since(self, view: BurstView, moment: Moment, now: float) -> dict[int, float]:
+        """Jobs that the policy would start on idle nodes, and the next jobs if open nodes stay unused."""
         found = {job_id: since for job_id, since in self._starting.items() if now - since >= self._patience}
         open_since = [since for since in self._unused.values() if now - since >= self._patience]
         for at in moment.order[: len(open_since)]:
-            job_id = sight.waiting[at].job.job_id
+            job_id = view.waiting[at].job.job_id
             since = max(self._waiting[job_id], min(open_since))
             if now - since >= self._patience:
                 found[job_id] = min(since, found.get(job_id, since))
         return found
 
-    def _want(self, queued: QueuedJob, since: float, sight: BurstView, now: float) -> Want:
-        """Its nodes, and twice as many each time when those did not help."""
+    def _want(self, queued: QueuedJob, since: float, view: BurstView, now: float) -> Want:
+        """The job's nodes, doubled each time that they did not help."""
         doublings = min(int((now - since) / self._patience) - 1, _MAX_DOUBLINGS)
-        nodes = nodes_of(queued.job, sight.processors_per_node) * 2**doublings
-        return Want(queued.job, min(nodes, len(sight.asleep)), takes_any=doublings > 0)
+        nodes = nodes_of(queued.job, view.processors_per_node) * 2**doublings
+        return Want(queued.job, min(nodes, len(view.asleep)), takes_any=doublings > 0)
 
 
-def asks_for_a_kind(sight: BurstView, moment: Moment, demands: Mapping[int, Demand]) -> bool:
-    """Whether one of the next jobs asks for nodes of a kind that only Slurm can tell."""
+def asks_for_a_kind(view: BurstView, moment: Moment, demands: Mapping[int, Demand]) -> bool:
+    """Whether one of the next jobs asks for nodes that only Slurm can identify."""
     nothing = Demand()
     return any(
         demands.get(queued.job.job_id, nothing).is_particular
         or bool(queued.job.gres)
         or not queued.job.plain_constraint
-        for queued in (sight.waiting[at] for at in moment.order[:_NEXT_JOBS])
+        for queued in (view.waiting[at] for at in moment.order[:_NEXT_JOBS])
     )

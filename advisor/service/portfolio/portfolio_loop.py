@@ -1,7 +1,7 @@
-"""The portfolio loop: the policy in charge, applied to the burst partition (Deng et al., SC13).
+"""The portfolio loop: applies the leading policy to the burst partition (Deng et al., SC13).
 
-Everything it sets is seen by an admin, undone by ``advisor portfolio undo``, undone when it ends, and
-harmless when it is killed (docs/designs/0014-portfolio-live.md).
+All its changes are visible to admins, are undone by ``advisor portfolio undo`` and when the loop ends, and
+are harmless if the process is killed (docs/designs/0014-portfolio-live.md).
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ import structlog
 from advisor.history.store import HistoryStore
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import AdvisorError, RetryLater
-from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes
-from advisor.service.portfolio.actuators import UNDO, Means
-from advisor.service.portfolio.arrivals import RecentJobs
+from advisor.service.portfolio.actuators import UNDO, PortfolioActuators
+from advisor.service.portfolio.burst_history import BurstHistory
 from advisor.service.portfolio.held_nodes import SteeredNodes, ranks
 from advisor.service.portfolio.judge import PortfolioJudge
 from advisor.service.portfolio.leader import LeaderChoice
 from advisor.service.portfolio.patience import Patience, asks_for_a_kind
 from advisor.service.portfolio.portfolio_view import (
     BurstView,
-    LastTwo,
     Want,
     nodes_of,
     view_of,
@@ -43,34 +41,15 @@ from advisor.simulate.portfolio.moment import Moment, moment_of
 from advisor.simulate.portfolio.policies import Release
 from advisor.simulate.portfolio.state import PREDICTED, Rules
 from advisor.slurm.protocol import PENDING, SlurmBackend
-from advisor.slurm.steering import RESERVATION, BurstSteering, Demand
+from advisor.slurm.steering import RESERVATION, BurstSteering, Closed, Demand
 
 log = structlog.get_logger(__name__)
 
-_MAX_NEW: Final = 20_000
 _IDLE_PERIOD_SECONDS: Final = 300.0
 
 
 class PortfolioLoop:
-    """Applies the policy in charge; switched off, it only takes back what an earlier process left.
-
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Told what becomes of nodes.
-    steering : BurstSteering
-        Told which nodes are closed and which job is next.
-    view : SharedView
-        What the look loop saw.
-    store : HistoryStore
-        What has ended.
-    cloud : CloudRecord
-        Boot times, launches, the day's money.
-    clock : Clock
-        Time.
-    """
+    """Applies the leading policy; switched off, it only takes back what an earlier process left."""
 
     name = "portfolio"
 
@@ -89,14 +68,13 @@ class PortfolioLoop:
         self._ours = settings.portfolio
         self._slurm = slurm
         self._view = view
-        self._store = store
         self._cloud = cloud
         self._clock = clock
         self._memory = PORTFOLIO.at(settings.paths.state)
         kept = self._memory.read()
-        self.in_charge = LeaderChoice(settings, kept, monotonic=clock.monotonic)
-        self._means = Means.of(settings, slurm=slurm, steering=steering)
-        self.closed, self.order = self._means.closed, self._means.order
+        self.leader = LeaderChoice(settings, kept, monotonic=clock.monotonic)
+        self._actuators = PortfolioActuators.of(settings, slurm=slurm, steering=steering)
+        self.closed, self.order = self._actuators.closed, self._actuators.order
         self._steering = steering
         self.nodes = SteeredNodes(
             slurm,
@@ -111,13 +89,10 @@ class PortfolioLoop:
             clock=clock,
             burst=self._burst,
         )
-        self._last = LastTwo()
-        self._recent = RecentJobs()
-        self._position: int | None = None
+        self._history = BurstHistory(settings, store)
         self._first_seen: dict[str, float] = {}
         self._moment: tuple[BurstView, Moment] | None = None
-        # in this round; else nothing is changed, and closed nodes open by themselves
-        self._has_decided = False
+        self._has_decided = False  # in this round; else nothing is changed and closed nodes open by lease
         self._weighed_at = -math.inf  # epoch seconds
         self._patience = Patience(self._ours.period_seconds)
         self._is_undone = not kept.acts
@@ -126,7 +101,7 @@ class PortfolioLoop:
 
     @property
     def has_work(self) -> bool:
-        """Whether it is to run at all: it acts, or an earlier process did and could not take it back."""
+        """Whether it must run: it is enabled, or an earlier process left something to take back."""
         return self._ours.enabled or not self._is_undone
 
     @property
@@ -139,7 +114,7 @@ class PortfolioLoop:
         if not self._ours.enabled:
             return () if self._is_undone else (Step("undo", self.let_go),)
         return (
-            Step("learn run times", self.learn),
+            Step("learn run times", self._history.learn),
             Step("choose a policy", self.choose),
             Step("limit nodes", self.limit_nodes),
             Step("order jobs", self.order_jobs),
@@ -150,55 +125,34 @@ class PortfolioLoop:
 
     # ------------------------------------------------------------------------------------ decide
 
-    def learn(self) -> None:
-        """Take in the run times of jobs that ended in the burst partition."""
-        burst = self._settings.cluster.burst_partition
-        if self._position is None:
-            self._position = self._store.last_position()
-            for outcome in self._store.recent(self._ours.judged_jobs, partition=burst):
-                self._take_in(outcome)
-            return
-        for taken, (position, outcome) in enumerate(self._store.added_after(self._position)):
-            self._position = position
-            if outcome.partition == burst and outcome.end_time > outcome.start_time:
-                self._take_in(outcome)
-            if taken >= _MAX_NEW:
-                return
-
-    def _take_in(self, outcome: JobOutcome) -> None:
-        if not outcome.is_whole:
-            return  # its node was taken: it comes again when it has ended
-        self._last.ended(outcome.job, outcome.end_time - outcome.start_time)
-        self._recent.ended(outcome)
-
     def choose(self) -> None:
-        """Look, decide who is in charge, and what that policy does now.
+        """Choose the leading policy, and compute what it does now.
 
         Raises
         ------
         RetryLater
-            Slurm has not been seen lately: nothing is changed.
+            There is no fresh snapshot of Slurm: nothing is changed.
         """
         self._has_decided = False
         snapshot = self._view.fresh()
-        sight = view_of(
+        view = view_of(
             snapshot,
             self._settings,
-            last=self._last,
+            last=self._history.run_times,
             launched=self._launched,
             boot_seconds=self._boot_seconds,
             closed=self.closed.ours(self._clock.wall()),
         )
-        self._note_first_seen(sight)
-        rules = self._rules(sight)
-        sight = replace(sight, situation=replace(sight.situation, ready=self._recent.ready(sight, rules)))
-        now = self.in_charge.decide(sight, self.judge.verdict, rules)
-        self._moment = None if now is None else (sight, moment_of(sight.situation, now.policy, rules))
+        self._note_first_seen(view)
+        rules = self._rules(view)
+        view = replace(view, situation=replace(view.situation, ready=self._history.recent.ready(view, rules)))
+        now = self.leader.decide(view, self.judge.verdict, rules)
+        self._moment = None if now is None else (view, moment_of(view.situation, now.policy, rules))
         self._has_decided = True
 
-    def _rules(self, sight: BurstView) -> Rules:
+    def _rules(self, view: BurstView) -> Rules:
         return Rules(
-            max_nodes=max(sight.usable, 1),
+            max_nodes=max(view.usable, 1),
             boot=float(round(self._boot_seconds)),
             tick=self._ours.period_seconds,
             release=int(Release.of_billing(self._ours.billing)),
@@ -213,12 +167,12 @@ class PortfolioLoop:
     def _launched(self, node: str) -> float | None:
         return self._cloud.budget.launched_at(node) or self._first_seen.get(node)
 
-    def _note_first_seen(self, sight: BurstView) -> None:
-        now = sight.situation.now
-        self._first_seen = {node.name: self._first_seen.get(node.name, now) for node in sight.rented}
+    def _note_first_seen(self, view: BurstView) -> None:
+        now = view.situation.now
+        self._first_seen = {node.name: self._first_seen.get(node.name, now) for node in view.rented}
 
     def _burst(self) -> tuple[int, int, float]:
-        """For the judge: nodes, processors of one, boot time."""
+        """For the judge: number of nodes, processors of one, boot time in seconds."""
         nodes = [node for node in burst_nodes(self._view.fresh(), self._settings) if node.is_cloud]
         if not nodes:
             raise RetryLater("the burst partition has no cloud node", code="portfolio.no_nodes")
@@ -226,7 +180,7 @@ class PortfolioLoop:
 
     @property
     def _no_more(self) -> str:
-        """Why no further node may be rented; empty when it may."""
+        """Why no further node may be rented; empty if it may."""
         everything, _ = self._cloud.budget.exhausted(self._settings.waiting)
         return "the day's money is spent or promised" if everything else self._cloud.protected
 
@@ -240,35 +194,35 @@ class PortfolioLoop:
             if self.closed.known is not None:
                 self.closed.let_go()
             return
-        sight, moment = self._moment
-        order, may_start = (list(sight.asleep), 0) if self._no_more else self._to_open(sight, moment)
+        view, moment = self._moment
+        order, may_start = (list(view.asleep), 0) if self._no_more else self._to_open(view, moment)
         self._may_act()
         self.closed.apply(order, may_start, self._clock.wall())
 
-    def _to_open(self, sight: BurstView, moment: Moment) -> tuple[list[Node], int | None]:
-        """Powered-down nodes, the first to be opened first, and how many of them are; None: all."""
-        asleep = list(sight.asleep)
+    def _to_open(self, view: BurstView, moment: Moment) -> tuple[list[Node], int | None]:
+        """Powered-down nodes, the first to be opened first, and how many to open; None: all."""
+        asleep = list(view.asleep)
         if moment.allowed is None:
             return asleep, None
         known, now = self.closed.known, self._clock.monotonic()
         closed = known.nodes if known is not None else frozenset[str]()
         unused = {n.name for n in asleep if n.power is NodePower.DOWN and n.name not in closed}
         overdue = self._patience.overdue(
-            sight, moment, unused=unused, boot_seconds=self._boot_seconds, now=now
+            view, moment, unused=unused, boot_seconds=self._boot_seconds, now=now
         )
         demands: Mapping[int, Demand] = {}
-        if asleep and sight.waiting:
+        if asleep and view.waiting:
             demands = self._steering.demands(self._settings.cluster.burst_partition)
-        if asks_for_a_kind(sight, moment, demands):
+        if asks_for_a_kind(view, moment, demands):
             return asleep, None
         besides = sum(want.nodes for want in overdue.stuck)
-        policys = moment.allowed - (len(sight.rented) - len(moment.back))
+        policys = moment.allowed - (len(view.rented) - len(moment.back))
         may_start = max(policys, sum(want.nodes for want in overdue.promised)) + besides
-        queue = (sight.waiting[at].job for at in moment.order)
+        queue = (view.waiting[at].job for at in moment.order)
         wants = [
             *overdue.stuck,
             *overdue.promised,
-            *(Want(job, nodes_of(job, sight.processors_per_node)) for job in queue),
+            *(Want(job, nodes_of(job, view.processors_per_node)) for job in queue),
         ]
         nothing = Demand()
         wanted = wanted_first(
@@ -286,7 +240,7 @@ class PortfolioLoop:
         if self._moment is None or not self._ours.order_jobs:
             self.order.let_go()
             return
-        sight, moment = self._moment
+        view, moment = self._moment
         snapshot = self._view.fresh()
         burst = (self._settings.cluster.burst_partition,)
         waiting = {
@@ -296,56 +250,56 @@ class PortfolioLoop:
         }
         self._may_act()
         self.order.apply(
-            [job_id for at in moment.order if (job_id := sight.waiting[at].job.job_id) in waiting],
+            [job_id for at in moment.order if (job_id := view.waiting[at].job.job_id) in waiting],
             waiting,
             {queued.job.job_id for queued in snapshot.jobs},
         )
 
     def steer_nodes(self) -> None:
-        """Give nodes back, keep them, warm them."""
+        """Give nodes back, keep them, warm them up."""
         if self._moment is None or not self._has_decided or not self._steers:
             return
-        sight, moment = self._moment
-        seen, now = sight.situation.now, self._clock.wall()
-        self.nodes.give_back([sight.rented[at] for at in moment.back], seen, now)
-        self.nodes.keep([] if self._no_more else [sight.rented[at] for at in moment.kept], now)
-        self.nodes.warm(sight.asleep, 0 if self._no_more else moment.warm, seen, now)
+        view, moment = self._moment
+        seen, now = view.situation.now, self._clock.wall()
+        self.nodes.give_back([view.rented[at] for at in moment.back], seen, now)
+        self.nodes.keep([] if self._no_more else [view.rented[at] for at in moment.kept], now)
+        self.nodes.warm(view.asleep, 0 if self._no_more else moment.warm, seen, now)
 
     @property
     def _steers(self) -> bool:
-        """Kept nodes are the acquirer's."""
+        """Whether this loop steers nodes; nodes that are kept always belong to the acquirer."""
         return self._ours.steer_nodes and not self._settings.acquirer.kept_nodes
 
     def weigh_nodes(self) -> None:
-        """Which idle node the next job gets: best or worst fit, where whole hours are paid."""
+        """Choose the idle node for the next job: best or worst fit, if whole hours are paid."""
         if self._settings.matching.enabled or not self._has_decided:
-            return  # weights are the matching loop's
-        now = self.in_charge.in_force
+            return  # the match loop sets the weights
+        now = self.leader.in_force
         snapshot = self._view.fresh()
         if snapshot.time <= self._weighed_at:
-            return  # it does not show what was set last
+            return  # the snapshot does not show our last change
         added: Mapping[str, int] = {}
         if self._moment is not None and now is not None and self._ours.steer_nodes:
             added = ranks(*self._moment, now.policy, Release.of_billing(self._ours.billing))
         if added:
             self._may_act()
         self._weighed_at = self._clock.wall()
-        self._means.weights.apply(burst_nodes(snapshot, self._settings), added)
+        self._actuators.weights.apply(burst_nodes(snapshot, self._settings), added)
 
     # ---------------------------------------------------------------------------------- and back
 
     def let_go(self) -> None:
-        """Give Slurm everything back; see :meth:`Means.let_go`."""
-        self._means.let_go(lambda: burst_nodes(self._slurm.snapshot(self._clock.wall()), self._settings))
+        """Restore everything in Slurm; see :meth:`PortfolioActuators.let_go`."""
+        self._actuators.let_go(lambda: burst_nodes(self._slurm.snapshot(self._clock.wall()), self._settings))
         self._is_undone = True
         self.remember()
 
     def stop(self) -> None:
-        """Give up what takes long."""
+        """Abort a simulation that runs."""
         self.judge.stop()
 
     def end(self) -> None:
-        """After the last round: give Slurm everything back, as far as it answers."""
+        """After the last round: restore what Slurm lets us restore."""
         if self._is_undone:
             return
         try:
@@ -354,18 +308,18 @@ class PortfolioLoop:
             log.warning("portfolio.not_undone", code=error.code, message=str(error), undo=UNDO)
 
     def _may_act(self) -> None:
-        """Written down before anything is set, so that a later process takes it back."""
+        """Note on disk, before anything is set, that there will be something to take back."""
         if self._is_undone:
             self._write_down(acts=True)
             self._is_undone = False
 
     def remember(self) -> None:
-        """What was learned of the policies outlives this process."""
+        """Store what was learned of the policies, for the next process."""
         self._write_down(acts=not self._is_undone)
-        self._report = self._reported()
+        self._report = self._status()
 
     def _write_down(self, *, acts: bool) -> None:
-        plain = self.in_charge.state(acts=acts)
+        plain = self.leader.state(acts=acts)
         if plain != self._remembered:
             self._memory.write(plain)
             self._remembered = plain
@@ -374,40 +328,46 @@ class PortfolioLoop:
         """What `advisor status` shows."""
         return self._report
 
-    def _reported(self) -> dict[str, Any]:
-        known = self.closed.known
-        sight, moment = self._moment if self._moment is not None else (None, None)
+    def _status(self) -> dict[str, Any]:
+        view, moment = self._moment if self._moment is not None else (None, None)
         return {
             "enabled": self._ours.enabled,
-            **self.in_charge.report(self.judge.verdict),
-            "nodes_rented": len(sight.rented) if sight else None,
-            "nodes_allowed": moment.allowed if moment else None,
+            **self.leader.report(self.judge.verdict),
+            **burst_status(view, moment, self.closed.known),
             "no_more_because": self._no_more,
-            "closed_nodes": sorted(known.nodes) if known else [],
-            "closed_until": known.until if known else None,
-            "reservation": RESERVATION if known else None,
-            "jobs_waiting": len(sight.waiting) if sight else None,
             "jobs_ordered": len(self.order),
-            "nodes_kept": [sight.rented[at].name for at in moment.kept] if sight and moment else [],
             "given_back": self.nodes.given_back,
             "warmed": self.nodes.warmed,
             "undo": UNDO,
         }
 
     def gauges(self) -> dict[str, tuple[float, str]]:
-        """For the metrics page."""
+        """The loop's Prometheus gauges: value and help text by name."""
         report = self._report
         allowed = report.get("nodes_allowed")
         return {
             "portfolio_nodes_allowed": (
                 -1.0 if allowed is None else float(allowed),
-                "Nodes that the policy in charge rents; -1: as many as the jobs take.",
+                "Nodes that the leading policy rents; -1: as many as the jobs need.",
             ),
             "portfolio_nodes_closed": (
                 float(len(report.get("closed_nodes", ()))),
                 "Powered-down nodes that are closed to new jobs.",
             ),
             "portfolio_jobs_ordered": (float(len(self.order)), "Waiting jobs put first by the policy."),
-            "portfolio_changes": (float(self.in_charge.changes), "Changes of policy since the start."),
-            "portfolio_choice_ms": (self.in_charge.choice_ms, "Milliseconds the last choice took."),
+            "portfolio_changes": (float(self.leader.changes), "Changes of policy since the start."),
+            "portfolio_choice_ms": (self.leader.choice_ms, "Duration of the last choice, milliseconds."),
         }
+
+
+def burst_status(view: BurstView | None, moment: Moment | None, closed: Closed | None) -> dict[str, Any]:
+    """Fields of status.json about nodes and jobs; all unknown while no policy leads."""
+    return {
+        "nodes_rented": len(view.rented) if view else None,
+        "nodes_allowed": moment.allowed if moment else None,
+        "closed_nodes": sorted(closed.nodes) if closed else [],
+        "closed_until": closed.until if closed else None,
+        "reservation": RESERVATION if closed else None,
+        "jobs_waiting": len(view.waiting) if view else None,
+        "nodes_kept": [view.rented[at].name for at in moment.kept] if view and moment else [],
+    }

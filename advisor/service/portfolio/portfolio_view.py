@@ -1,7 +1,7 @@
-"""The burst partition as the portfolio's simulator takes it: rented nodes, waiting jobs. Pure.
+"""The burst partition as the portfolio's simulator sees it: rented nodes and waiting jobs. Pure.
 
-A simulated node is a whole node here: jobs that share one count as one node each, so that a limit is rather
-too high than too low for Slurm, which packs them.
+A simulated node is a whole node: each job that shares a node counts as using all of it. Slurm packs such
+jobs, so a limit on nodes is rather too high than too low.
 """
 
 from __future__ import annotations
@@ -31,29 +31,31 @@ _UNKNOWN_SECONDS: Final = 3600.0
 _COMPLETING_SECONDS: Final = 5.0
 _RENTED: Final = (NodePower.UP, NodePower.POWERING_UP)
 RESERVED: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE"})
-"""Slurm's words for a node in a reservation."""
+"""Slurm's states of a node in a reservation."""
 _MAX_JOBS: Final = 500
-"""Waiting jobs (and array tasks) looked at: simulating takes time by their square."""
+"""Waiting jobs (and array tasks) that are simulated: the time grows with their square."""
 _LIMITED: Final = ("QOS", "Assoc", "Licenses", "JobArrayTaskLimit", "Reservation", "PartitionDown")
-"""Beginnings of Slurm's reasons that no node of ours mends."""
+"""Beginnings of Slurm's pending reasons that no node can resolve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BurstView:
-    """The burst partition at a moment.
+    """The burst partition at one moment.
 
     Attributes
     ----------
     situation : Situation
-        For the simulator.
+        Input of the simulator.
     rented : tuple of Node
         Nodes of ``situation.profile``, in its order.
     waiting : tuple of QueuedJob
-        Jobs of ``situation.jobs``, in their order; an array's row once for each of its tasks.
-    usable, processors_per_node : int
-        Nodes that a job may be given, rented or not; processors of the smallest.
+        Jobs of ``situation.jobs``, in its order; an array once for each of its tasks.
+    usable : int
+        Nodes that may run jobs, rented or not.
+    processors_per_node : int
+        Processors of the smallest usable node.
     asleep : tuple of Node
-        Those that are powered down or on their way there.
+        Usable nodes that are powered down or powering down.
     """
 
     situation: Situation
@@ -65,18 +67,18 @@ class BurstView:
 
 
 class LastTwo:
-    """Mean of the last two run times (Deng et al., section 3.2): of jobs alike, else of the user's."""
+    """Mean of the last two run times (Deng et al., section 3.2) of similar jobs, else of the user."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[object, ...], tuple[float, ...]] = {}
 
     def ended(self, job: Job, run_seconds: float) -> None:
-        """Take in a job that ran."""
+        """Add a job that ran."""
         for key in self._keys(job):
             self._runs[key] = (*self._runs.get(key, ()), run_seconds)[-2:]
 
     def mean(self, job: Job) -> float | None:
-        """Expected run time, seconds; None for a stranger."""
+        """Expected run time, seconds; None for an unknown user."""
         for key in self._keys(job):
             if known := self._runs.get(key):
                 return sum(known) / len(known)
@@ -88,7 +90,7 @@ class LastTwo:
 
 
 def expected_run(queued: QueuedJob, last: LastTwo) -> float:
-    """Run time to reckon with: as predicted at its submission, else its user's last two, else its limit."""
+    """Expected run time, seconds: the submission's forecast, else the user's last two, else the limit."""
     predicted = predicted_cloud_seconds(queued)
     found = last.mean(queued.job) if predicted is None else predicted
     limit = queued.job.requested_time
@@ -98,15 +100,16 @@ def expected_run(queued: QueuedJob, last: LastTwo) -> float:
 
 
 def nodes_of(job: Job, processors_per_node: int) -> int:
-    """Whole nodes a job takes."""
+    """Whole nodes that a job takes."""
     return max(job.nodes or 1, math.ceil(job.processors / max(processors_per_node, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Nodes that a job is to find open.
+    """Nodes that a job should find open.
 
-    ``memory_mb``: of each node, at least. ``takes_any``: once there are too few of its kind, others as well.
+    ``memory_mb`` is the least memory of each node. ``takes_any``: other nodes are opened as well once too few
+    fit.
     """
 
     job: Job
@@ -118,18 +121,16 @@ class Want:
 def wanted_first(
     asleep: Sequence[Node], wants: Iterable[Want], *, most: int | None = None
 ) -> dict[str, None]:
-    """Powered-down nodes in the order in which jobs want them: each job's own first, then the lightest.
+    """Powered-down nodes in the order in which jobs need them: each job's own first, then by weight.
 
-    A node that the next job may not use would be open in vain.
+    To open a node that the next job cannot use would be in vain.
 
     Parameters
     ----------
-    asleep : sequence of Node
-        Nodes that could be powered up.
     wants : iterable of Want
-        Of waiting jobs, the next first.
+        Nodes for waiting jobs, the next job first.
     most : int, optional
-        Which nodes come after so many is all one.
+        The order after so many nodes does not matter.
     """
     left = sorted(asleep, key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
     words = {node.name: frozenset(active_features(node)) for node in left}
@@ -142,7 +143,7 @@ def wanted_first(
         kind = (want.job.features, want.job.node_list, want.memory_mb)
         if kind not in fitting:
             fitting[kind] = _fitting(left, words, want)
-        # what is taken already is passed by once, not again for each job of that kind
+        # taken nodes are skipped once, not again for each job of that kind
         candidates = fitting[kind] = [name for name in fitting[kind] if name not in found]
         taken = candidates[: want.nodes]
         found |= dict.fromkeys(taken)
@@ -153,9 +154,9 @@ def wanted_first(
 
 
 def _fitting(nodes: Sequence[Node], words: Mapping[str, frozenset[str]], want: Want) -> list[str]:
-    """Nodes a job may use, as far as its constraint's words, its node list and its memory say.
+    """Nodes that a job may use, as far as its constraint, its node list and its memory tell.
 
-    Nodes that have all the words; where there is none (``a|b``), those that have one.
+    They have all words of the constraint; if no node has (``a|b``), those with one of the words.
     """
     named = None
     if want.job.node_list:
@@ -180,22 +181,16 @@ def view_of(
     boot_seconds: float,
     closed: Collection[str] = (),
 ) -> BurstView:
-    """Look at a snapshot.
+    """Build the view from a snapshot of the whole cluster.
 
     Parameters
     ----------
-    snapshot : SlurmSnapshot
-        Of the whole cluster.
-    settings : Settings
-        In force.
-    last : LastTwo
-        What is known of run times.
     launched : callable
-        When a node was rented, epoch seconds; None when that is not known.
+        When a node was rented, epoch seconds; None if unknown.
     boot_seconds : float
-        What a boot takes.
+        Expected boot time.
     closed : collection of str
-        Nodes that are reserved by us; what others have reserved is theirs.
+        Nodes that we reserved; nodes in other reservations are left out.
     """
     usable = [
         node
@@ -230,14 +225,14 @@ def view_of(
 
 
 def _is_rented(node: Node) -> bool:
-    """Up, or on its way: a job may have been given it a moment before its boot was asked for."""
+    """Whether a node is up or powering up; a job may have got it a moment before its boot began."""
     return node.power in _RENTED or (node.power is NodePower.DOWN and node.is_busy)
 
 
 def _waiting(
     snapshot: SlurmSnapshot, settings: Settings, *, widest: int, per_node: int
 ) -> tuple[QueuedJob, ...]:
-    """Jobs that wait for nodes of the burst partition and nothing else, by submission, tasks one by one."""
+    """Jobs that wait only for nodes of the burst partition, by submission; each array task on its own."""
     mine = [
         queued
         for queued in snapshot.jobs
@@ -254,7 +249,7 @@ def _waiting(
 
 
 def _expected_end(queued: QueuedJob, now: float, last: LastTwo) -> tuple[float, float]:
-    """Start and expected end; a job beyond what was expected takes twice its time so far."""
+    """Start and expected end; a job that exceeds its expectation takes twice its time so far."""
     begun = min(queued.start_time or now, now)
     end = begun + expected_run(queued, last)
     return begun, end if end > now else now + max(now - begun, 1.0)
@@ -269,7 +264,7 @@ def _describe(
     now: float,
     boot_seconds: float,
 ) -> None:
-    """Fill in a node of the profile."""
+    """Fill in one node's row of the profile."""
     is_booting = node.power is not NodePower.UP
     free = max(since + boot_seconds, now + 1.0) if is_booting else now
     row["since"] = since

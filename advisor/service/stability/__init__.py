@@ -1,4 +1,4 @@
-"""Matching and acquisition: which cloud nodes will stay, long jobs to them, shaky ones exchanged.
+"""Matching and acquisition: long jobs go to nodes that are likely to last, shaky nodes are exchanged.
 
-Here belongs what follows from how long nodes last (docs/designs/0015-stability-live.md).
+The design is in docs/designs/0015-stability-live.md.
 """

@@ -1,10 +1,9 @@
-"""The acquirer: where cloud nodes are kept, the shaky ones are exchanged, and their number follows their use.
+"""The acquirer: keeps cloud nodes up, exchanges shaky ones, and lets their number follow their use.
 
 Once an hour `advisor.decide.matching.acquirer` says how many nodes there should be and which are not worth
-keeping.
-New ones are asked for first, by powering nodes up in Slurm: the launch then goes the way of every launch
-(hand-over, caps, journal, pools). A node is given up only when others are up in its stead, and only so that
-slurmctld lets its jobs end: ``POWER_DOWN_ASAP`` drains it and powers it down when it is empty.
+keeping. New nodes are requested first, by powering nodes up in Slurm, so that their launch takes the usual
+path (hand-over, caps, journal, pools). A node is given up only when others are up in its place, and only with
+``POWER_DOWN_ASAP``: slurmctld drains it, lets its jobs end and then powers it down.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 log = structlog.get_logger(__name__)
 
 REASON: Final = "burst advisor: retired"
-_ASKED_SECONDS: Final = 1800.0  # a node that has not come by then does not come: the longest ResumeTimeout
-_HEARD_SECONDS: Final = 60.0  # one that is still asleep by then was not powered up, or its launch was refused
-_PAUSE_SECONDS: Final = 300.0  # after a node that did not boot: its machine has cost money all the time
+_ASKED_SECONDS: Final = 1800.0  # the longest ResumeTimeout: a later node does not come up at all
+_ASLEEP_SECONDS: Final = 60.0  # a node still powered down by then was refused its launch
+_PAUSE_SECONDS: Final = 300.0  # after a node that did not boot: its instance cost money
 _MAX_PAUSE: Final = 3600.0
-_MARGIN: Final = 1.25  # a node must be so many times as likely to go as a fresh one to be worth the exchange
-_IN_USE: Final = 1e-3  # cores: an idle site shrinks to what it keeps
-_MIN_UTILISATION: Final = (
-    0.6  # of the kept cores; below it nodes are given back (Agarwal et al., section 3.2)
+_MARGIN: Final = 1.25  # an exchange pays if a fresh node's hazard is this much lower
+_IN_USE: Final = 1e-3  # cores; an idle site shrinks to `acquirer.kept_nodes`
+_MIN_UTILISATION: Final = 0.6  # of the kept cores; below it nodes are given up (Agarwal et al., section 3.2)
+_MAX_UTILISATION: Final = 0.8  # above it nodes are requested (Agarwal et al., section 3.2)
+_EXCHANGED_SHARE: Final = (
+    0.1  # of the kept nodes in one exchange; 0.3 and 0.4 wasted more work in simulations
 )
-_MAX_UTILISATION: Final = 0.8  # above it nodes are asked for (Agarwal et al., section 3.2)
-_EXCHANGED_SHARE: Final = 0.1  # of the kept nodes, an exchange; 0.3 and 0.4 wasted more work in simulations
 _MIN_HAZARD: Final = 1e-6
-_DEAR: Final = 1e6  # an on-demand instance on a node that may be spot: exchanged first
+_ON_DEMAND_RATE: Final = 1e6  # an on-demand instance on a node that may be spot: exchanged first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """The nodes that may be spot, by what they are now."""
+class _KeptNodes:
+    """The nodes that may be spot, by their present state."""
 
     up: tuple[NodeOutlook, ...]
     booting: tuple[Node, ...]
@@ -62,33 +61,21 @@ class _Kept:
 
 
 class AcquireLoop:
-    """Keeps nodes.
+    """Keeps nodes up.
 
     Parameters
     ----------
-    settings : Settings
-        Section ``acquirer``.
-    knowledge : StabilityKnowledge
-        What is expected of nodes, and of fresh ones.
-    slurm : SlurmBackend
-        Told to power nodes up and, when they are empty, down.
-    view : SharedView
-        Nodes and jobs.
-    budget : SpendingBudget
-        Nothing is asked for once the day's money is gone.
-    state : StateFile of AcquirerState
-        When it was planned last, and what was asked for.
-    clock : Clock
-        Time.
+    state : StateFile
+        The time of the last plan, and the nodes requested.
     closed : callable
-        Pools, and purchase options, that breakers have closed.
+        Pools and purchase options whose breakers are open.
     protected : callable
-        Why nothing is to be sent to the cloud now; empty when all is well.
+        Why no node is to be started in the cloud now; empty if nodes may start.
 
     Attributes
     ----------
     retired, asked : int
-        Nodes since the start.
+        Nodes given up and nodes requested since the start.
     """
 
     name = "acquire"
@@ -120,10 +107,10 @@ class AcquireLoop:
         self._planned, self._target, self._asked = content.planned, content.target, content.asked
         self._not_before = content.not_before  # nodes that did not come up
         self._misses = content.misses  # since one came up
-        self._heard: set[str] = set()  # asked for, and seen to boot
+        self._booting: set[str] = set()  # asked for, and seen to boot
         self._victims: list[tuple[str, str]] = []  # node, instance; worst first
         self._busy_sum = self._samples = 0.0
-        self._told: dict[str, str] = {}  # node that was retired: its instance
+        self._retired: dict[str, str] = {}  # node that was retired: its instance
         self.retired = self.asked = 0
 
     @property
@@ -136,17 +123,17 @@ class AcquireLoop:
         return (Step("plan", self.plan), Step("ask for nodes", self.ask), Step("retire", self.retire))
 
     def wanted(self) -> Collection[str]:
-        """Nodes asked for that are not up yet: they are to be spot."""
+        """Requested nodes that are not up yet: they are to be spot."""
         return frozenset(self._asked)
 
     # ------------------------------------------------------------------ planning
 
     def plan(self) -> None:
-        """Count what is used; once an hour decide how many nodes there should be, and which should go."""
+        """Measure use; once an hour decide how many nodes there should be, and which should go."""
         if not self._knowledge.is_ready:
             return
         snapshot = self._view.fresh()
-        kept = self._look(snapshot)
+        kept = self._kept_nodes(snapshot)
         self._busy_sum += self._busy_cores(snapshot, kept)
         self._samples += 1
         now, period = self._clock.wall(), self._settings.loops.acquire_seconds
@@ -173,7 +160,7 @@ class AcquireLoop:
         log.info("acquirer.plan", nodes=len(kept.up), target=self._target, retire=going)
 
     def _decide(
-        self, kept: _Kept, busy: float, per_node: int, *, needed_now: float, may_go: NDArray[np.bool_]
+        self, kept: _KeptNodes, busy: float, per_node: int, *, needed_now: float, may_go: NDArray[np.bool_]
     ) -> AcquirerPlan:
         rules, count = self._rules, len(kept.up)
         most = rules.max_nodes or count + len(kept.booting) + len(kept.asleep)
@@ -199,16 +186,16 @@ class AcquireLoop:
             may_go=may_go,
         )
 
-    def _look(self, snapshot: SlurmSnapshot) -> _Kept:
+    def _kept_nodes(self, snapshot: SlurmSnapshot) -> _KeptNodes:
         outlook = self._knowledge.outlook(snapshot)
         mine = [node for node in burst_nodes(snapshot, self._settings) if not is_never_spot(node.features)]
         usable = [node for node in mine if not (node.is_down or node.is_draining)]
         up = [node for node in usable if node.name in outlook]
         held = jobs_by_node(snapshot).keys()
-        return _Kept(
+        return _KeptNodes(
             up=tuple(outlook[node.name] for node in up),
             booting=tuple(node for node in usable if node.power is NodePower.POWERING_UP),
-            # not those about to be: powered up before they are down, they come back as they were
+            # not nodes that power down still: powered up now, they would keep their instances
             asleep=tuple(node for node in usable if "POWERED_DOWN" in node.states and not node.is_busy),
             retiring=tuple(node for node in mine if node.is_draining and node.power is NodePower.UP),
             idle=frozenset(node.name for node in up if not node.is_busy and node.name not in held),
@@ -217,8 +204,8 @@ class AcquireLoop:
     def _waiting_cores(self, snapshot: SlurmSnapshot) -> float:
         """Processors that waiting jobs ask for in the burst partition.
 
-        Not those of a job that has waited since before the last plan: with nodes idle it waits for something
-        else, and must not keep them all.
+        Jobs that have waited since before the last plan do not count: with idle nodes they wait for something
+        else and must not keep all nodes up.
         """
         period = self._settings.loops.acquire_seconds
         return float(
@@ -231,8 +218,8 @@ class AcquireLoop:
             )
         )
 
-    def _busy_cores(self, snapshot: SlurmSnapshot, kept: _Kept) -> float:
-        """Processors that jobs hold on nodes that are kept, or that are about to leave."""
+    def _busy_cores(self, snapshot: SlurmSnapshot, kept: _KeptNodes) -> float:
+        """Processors that jobs hold on nodes that are kept or about to leave."""
         names = {item.node.name for item in kept.up} | {node.name for node in (*kept.booting, *kept.retiring)}
         return float(
             sum(
@@ -246,19 +233,19 @@ class AcquireLoop:
     # ------------------------------------------------------------------ acting
 
     def ask(self) -> None:
-        """Power up as many nodes as are missing once those to retire have gone."""
+        """Power up as many nodes as will be missing once those to retire have gone."""
         if self._target is None:
             return
-        kept = self._look(self._view.fresh())
+        kept = self._kept_nodes(self._view.fresh())
         self._forget_asked(kept)
         if self._protected():
-            return  # ten boots in a row failed: also those of kept nodes wait for the one that may try
+            return  # ten boots in a row failed: kept nodes, too, wait for the one node that may boot
         leaving = {name for name, _ in self._victims}
         staying = sum(item.node.name not in leaving for item in kept.up)
         missing = self._target - staying - len({n.name for n in kept.booting} | self._asked.keys())
         now = self._clock.wall()
         if self._misses:
-            # one node is like another: what kept these from coming may keep the next, so one may try
+            # the next nodes may fail for the same reason, so one node tries
             is_pausing = any(0.0 < time - now <= _MAX_PAUSE for time in self._not_before.values())
             missing = 0 if is_pausing else min(missing, 1 - len(self._asked))
         if missing <= 0 or self._budget.exhausted(self._settings.waiting)[0]:
@@ -267,20 +254,20 @@ class AcquireLoop:
         names = sorted(names, key=lambda name: self._not_before.get(name, 0.0))[:missing]
         if names:
             self._asked |= dict.fromkeys(names, now)
-            self._save()  # first: the launch must know what it is for
+            self._save()  # first: the launch must know that the node is to be spot
             self.asked += len(names)
             log.info("acquirer.asked", nodes=names)
             for_each(names, lambda name: self._slurm.update_node([name], state="POWER_UP"))
 
-    def _forget_asked(self, kept: _Kept) -> None:
+    def _forget_asked(self, kept: _KeptNodes) -> None:
         now = self._clock.wall()
         up = {item.node.name for item in kept.up} | {node.name for node in kept.retiring}
         asleep = {node.name for node in kept.asleep}
-        self._heard = (self._heard | {node.name for node in kept.booting}) & self._asked.keys()
+        self._booting = (self._booting | {node.name for node in kept.booting}) & self._asked.keys()
         left = {
             name: time
             for name, time in self._asked.items()
-            if name not in up and 0.0 <= now - time < (_HEARD_SECONDS if name in asleep else _ASKED_SECONDS)
+            if name not in up and 0.0 <= now - time < (_ASLEEP_SECONDS if name in asleep else _ASKED_SECONDS)
         }
         if left != self._asked:
             self._pause(self._asked.keys() - left.keys() - up, came=bool(self._asked.keys() & up))
@@ -288,40 +275,42 @@ class AcquireLoop:
             self._save()
 
     def _pause(self, missed: Collection[str], *, came: bool) -> None:
-        """Wait before nodes that did not come up are asked for again: twice as long each time."""
+        """Wait before nodes that did not come up are requested again: twice as long each time."""
         now = self._clock.wall()
         if came:
             self._misses, self._not_before = 0, {}
         if not missed:
             return
         self._misses += 1
-        # one that was never seen to boot has cost nothing
-        first = _PAUSE_SECONDS if self._heard & set(missed) else _HEARD_SECONDS
+        # a node that was never seen to boot has cost nothing
+        first = _PAUSE_SECONDS if self._booting & set(missed) else _ASLEEP_SECONDS
         seconds = min(_MAX_PAUSE, first * 2.0 ** min(10, self._misses - 1))
         self._not_before |= dict.fromkeys(missed, now + seconds)
-        log.warning("acquirer.did_not_come", nodes=sorted(missed), again_in_seconds=seconds)
+        log.warning("acquirer.not_booted", nodes=sorted(missed), again_in_seconds=seconds)
 
     def retire(self) -> None:
-        """Give up what should go, as far as enough others are up; jobs there end in peace."""
+        """Give up the nodes that should go, as far as enough others are up; their jobs end undisturbed."""
         if not self._victims or self._target is None:
             return
-        kept = self._look(self._view.fresh())
+        kept = self._kept_nodes(self._view.fresh())
         instance_of = {item.node.name: item.instance_id for item in kept.up}
-        self._told = {name: told for name, told in self._told.items() if instance_of.get(name) == told}
-        # what it is told now the next look may not show yet
-        spare = len(instance_of) - len(self._told) - self._target
+        self._retired = {
+            name: retired for name, retired in self._retired.items() if instance_of.get(name) == retired
+        }
+        # the next poll may not show these changes yet
+        spare = len(instance_of) - len(self._retired) - self._target
         while self._victims and spare > 0:
             name, instance_id = self._victims[0]
-            if name in instance_of and instance_of[name] == instance_id and name not in self._told:
+            if name in instance_of and instance_of[name] == instance_id and name not in self._retired:
                 self._slurm.update_node([name], state="POWER_DOWN_ASAP", reason=f"{REASON} ({instance_id})")
-                self._told[name] = instance_id
+                self._retired[name] = instance_id
                 self.retired += 1
                 spare -= 1
                 log.info("acquirer.retired", node=name, instance=instance_id)
             self._victims.pop(0)
 
     def gauges(self) -> dict[str, tuple[float, str]]:
-        """For the metrics."""
+        """The loop's Prometheus gauges: value and help text by name."""
         return {
             "cloud_nodes_target": (float(self._target or 0), "Cloud nodes to keep up by the last plan."),
             "cloud_nodes_retired": (float(self.retired), "Kept nodes given up since the start."),
@@ -329,7 +318,7 @@ class AcquireLoop:
         }
 
     def report(self) -> dict[str, Any]:
-        """For `advisor status`."""
+        """What `advisor status` shows."""
         return {
             "kept_nodes": self._rules.kept_nodes,
             "target_nodes": self._target,
@@ -358,4 +347,4 @@ def _rate(item: NodeOutlook, fresh: float) -> float:
     """How many times as likely to be taken as a fresh node; one got for a job that paid for more is dear."""
     if not item.instance_id:
         return 0.0  # not known yet for what it is
-    return _DEAR if item.pool is None else hazard_of(item.survives) / fresh
+    return _ON_DEMAND_RATE if item.pool is None else hazard_of(item.survives) / fresh

@@ -1,7 +1,7 @@
-"""What the match loop tells slurmctld, and how all of it is taken back.
+"""What the match loop sets in Slurm, and how it is undone.
 
-Taking back asks neither EC2 nor any forecast: a job must not wait, nor a node lack its feature, because
-credentials have expired or the cloud has been taken out of the settings (design page 0015).
+To undo it needs neither EC2 nor a forecast: no job may wait, and no node lack its feature, because
+credentials have expired or the cloud was removed from the settings (docs/designs/0015-stability-live.md).
 """
 
 from __future__ import annotations
@@ -17,23 +17,17 @@ from advisor.service.observation.site_view import active_features, burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import Step
-from advisor.service.stability.steering import AskWishes, JobSteering
+from advisor.service.stability.steering import JobSteering, NodeConstraintSource
 from advisor.service.state.records import MarkedNodes
 from advisor.service.state.state_files import MARKED_NODES, NODE_WEIGHTS, STEERED_JOBS
 from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
 
 
 class NodeMarks:
-    """The steady feature on nodes, and that it has been changed. Used by one thread.
+    """The feature of nodes that are likely to last, and whether we have changed it. Used by one thread.
 
-    Parameters
-    ----------
-    slurm : SlurmBackend
-        Told.
-    state : StateFile of MarkedNodes
-        Which features are not on all the nodes that slurm.conf gives them to.
-    feature : str
-        The steady feature; empty: none.
+    ``state`` keeps the features that are missing from nodes to which slurm.conf gives them; an empty
+    ``feature`` means that there is none.
     """
 
     def __init__(self, slurm: SlurmBackend, state: StateFile[MarkedNodes], feature: str) -> None:
@@ -57,19 +51,14 @@ class NodeMarks:
         by_name, feature = {node.name: node for node in nodes}, self._feature
         if dropped and feature not in self._changed:
             self._changed.add(feature)
-            self._save()  # first: a node without its feature of which nobody knows would stay so
+            self._save()  # first: an unrecorded node would lack its feature for ever
         self._set(feature, given, by_name)
         self._set(feature, dropped, by_name, has=False)
 
     def put_back(self, nodes: Sequence[Node], *, anyway: bool = False) -> None:
-        """Give every node its features again; forgotten only when a look shows that they have them.
+        """Give all nodes their features back; this is remembered until a snapshot shows that they have them.
 
-        Parameters
-        ----------
-        nodes : sequence of Node
-            As last seen.
-        anyway : bool
-            Also if nothing is known to be changed.
+        ``anyway``: also if no change of ours is known.
         """
         words = self._changed | ({self._feature} if anyway and self._feature else set())
         for feature in sorted(words):
@@ -83,7 +72,7 @@ class NodeMarks:
     def _set(
         self, feature: str, names: Collection[str], nodes: Mapping[str, Node], *, has: bool = True
     ) -> None:
-        """Let nodes have a feature, or not."""
+        """Set or remove a feature of nodes."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for name in sorted(names):
             words = dict.fromkeys((*active_features(nodes[name]), feature))
@@ -97,25 +86,17 @@ class NodeMarks:
         self._state.keep(MarkedNodes(features=sorted(self._changed)), "marks.not_saved")
 
 
-class StabilityMeans:
-    """Weights and features of nodes, wishes of jobs. Used by one thread.
-
-    Parameters
-    ----------
-    settings : Settings
-        Section ``matching``.
-    slurm : SlurmBackend
-        Told.
-    jobs : AskWishes
-        What jobs wish already.
-    view : SharedView
-        Nodes and jobs.
-    clock : Clock
-        Time.
-    """
+class MatchActuators:
+    """Weights and features of nodes, preferences and exclusions of jobs. Used by one thread."""
 
     def __init__(
-        self, settings: Settings, *, slurm: SlurmBackend, jobs: AskWishes, view: SharedView, clock: Clock
+        self,
+        settings: Settings,
+        *,
+        slurm: SlurmBackend,
+        jobs: NodeConstraintSource,
+        view: SharedView,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._view = view
@@ -128,7 +109,7 @@ class StabilityMeans:
             state=STEERED_JOBS.at(state),
             clock=clock,
             feature=matching.long_lived_feature,
-            longest_delay_seconds=matching.max_delay_seconds,
+            max_delay_seconds=matching.max_delay_seconds,
         )
 
     @property
@@ -137,28 +118,28 @@ class StabilityMeans:
         return self.steering.is_empty and not self.weights.count and not self.marks.are_changed
 
     def see(self, snapshot: SlurmSnapshot) -> None:
-        """Forget what concerns jobs that are gone."""
+        """Forget jobs that have left the queue."""
         pending = [queued.job.job_id for queued in snapshot.jobs if queued.state == PENDING]
         self.steering.forget(pending, {queued.job.job_id for queued in snapshot.jobs})
 
-    def let_holds_end(self) -> None:
-        """Let go of jobs held off for long enough; without a mark of all, and let them prefer nothing."""
+    def end_holds(self) -> None:
+        """Release jobs held off for long enough; release all if no node is marked."""
         snapshot = self._view.fresh()
         self.see(snapshot)
         if self.marks.of(burst_nodes(snapshot, self._settings)):
-            self.steering.let_go_in_time()
+            self.steering.release_overdue()
         else:
-            do_all(self.steering.let_all_go, lambda: self.steering.prefer(()))
+            do_all(self.steering.release_all, lambda: self.steering.prefer(()))
 
     def take_back(self) -> None:
-        """Everything as slurm.conf and the users have it."""
+        """Restore what slurm.conf and the users have set."""
         snapshot = self._view.fresh()
         self.see(snapshot)
         nodes = burst_nodes(snapshot, self._settings)
         steering, weights, marks = self.steering, self.weights, self.marks
-        anyway = bool(weights.count)  # left by a release that remembered no marks: they may be ours, too
+        anyway = bool(weights.count)  # an earlier release did not record marks: they may be ours, too
         do_all(
-            steering.let_all_go,
+            steering.release_all,
             lambda: steering.prefer(()),
             lambda: marks.put_back(nodes, anyway=anyway),
             lambda: weights.apply(nodes, {}),
@@ -166,21 +147,13 @@ class StabilityMeans:
 
 
 class TakeBackLoop:
-    """Takes back what an earlier process has left, where no match loop runs: there is no cloud any more.
-
-    Parameters
-    ----------
-    settings : Settings
-        How often it is looked.
-    means : StabilityMeans
-        What is taken back.
-    """
+    """Takes back what an earlier process has left, if there is no cloud any more and so no match loop."""
 
     name = "take-back"
 
-    def __init__(self, settings: Settings, means: StabilityMeans) -> None:
+    def __init__(self, settings: Settings, actuators: MatchActuators) -> None:
         self._settings = settings
-        self._means = means
+        self._actuators = actuators
 
     @property
     def period_seconds(self) -> float:
@@ -189,8 +162,8 @@ class TakeBackLoop:
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        return () if self._means.is_empty else (Step("take back", self._means.take_back),)
+        return () if self._actuators.is_empty else (Step("take back", self._actuators.take_back),)
 
     def stop(self) -> None:
-        """Let nobody wait for a process that is gone."""
-        self._means.steering.let_all_go()
+        """Release all jobs held off: no job may wait for a process that has ended."""
+        self._actuators.steering.release_all()

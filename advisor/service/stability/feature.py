@@ -1,4 +1,4 @@
-"""Cloud nodes that last, as features of `advisor control`: matching and acquisition, and what they leave."""
+"""Cloud nodes that last, as features of `advisor control`: matching, acquisition, and taking both back."""
 
 from __future__ import annotations
 
@@ -29,20 +29,18 @@ log = structlog.get_logger(__name__)
 
 
 class StabilityFeature(Feature):
-    """The match loop, which always observes and acts where the site says so, and the acquirer.
+    """The match loop, which always observes and acts if the site says so, and the acquirer.
 
     Parameters
     ----------
-    settings, slurm, view, record, clock
-        Shared with the other features.
     cloud : CloudFeature
-        Lists instances, and knows what EC2 has announced about them.
+        Lists instances, and has EC2's notices about them.
     spot : SpotParts
-        Reads and changes what jobs ask for.
+        Reads and changes the node constraints of jobs.
     pool_order : PoolOrder or None
         Orders the pools of a launch.
     closed_pools : callable
-        Pools and purchase options that breakers have closed.
+        Pools and purchase options whose breakers are open.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class StabilityFeature(Feature):
         self.acquire: AcquireLoop | None = None
         keeps_nodes = settings.acquirer.kept_nodes > 0
         if pool_order is not None and (keeps_nodes or settings.matching.enabled):
-            pool_order.use(knowledge.steadiest_first)
+            pool_order.use(knowledge.longest_lived_first)
         if keeps_nodes:
             self.acquire = AcquireLoop(
                 settings,
@@ -87,7 +85,7 @@ class StabilityFeature(Feature):
         self.steering = tuple(loop.name for loop in loops)
 
     def kept_nodes(self) -> Collection[str]:
-        """Nodes that the acquirer has asked for and that are not up yet."""
+        """Nodes that the acquirer has requested and that are not up yet."""
         return () if self.acquire is None else self.acquire.wanted()
 
     def status(self) -> Mapping[str, Any]:
@@ -105,7 +103,7 @@ class StabilityFeature(Feature):
 
 
 class TakeBackFeature(Feature):
-    """Takes back what an earlier process has left in Slurm, where there is no cloud any more."""
+    """Takes back what an earlier process has left in Slurm, if there is no cloud any more."""
 
     def __init__(self, loop: TakeBackLoop, clock: Clock) -> None:
         self.loop = loop
@@ -118,15 +116,15 @@ class TakeBackFeature(Feature):
 
 
 def release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
-    """Release the jobs held off. Where Slurm does not answer, the next process does it."""
+    """Release the jobs held off; if slurmctld does not answer, the next process does it."""
     try:
         loop.stop()
     except AdvisorError as error:
-        log.warning("match.not_let_go", code=error.code, message=str(error))
+        log.warning("match.not_released", code=error.code, message=str(error))
 
 
 def described(settings: Settings, stability: StabilityFeature | None, node: Node | None) -> dict[str, Any]:
-    """How long a node is expected to last, and whether the acquirer has given it up, for the nodes' table."""
+    """A node's expected survival and whether the acquirer gave it up, for the table of nodes."""
     outlook = stability.match.outlook.get(node.name) if stability is not None and node is not None else None
     reason = (node.reason or "") if node is not None else ""
     return {

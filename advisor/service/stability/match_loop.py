@@ -1,7 +1,8 @@
-"""The match loop: which cloud nodes will stay, and long jobs to them. Nothing running is ever touched.
+"""The match loop: finds the cloud nodes that are likely to last, and steers long jobs to them.
 
-Every means is soft or bounded, is seen by every admin in Slurm's own output, and is taken back when
-``matching.enabled`` is switched off; what is left when the process dies makes nobody wait (design page 0015).
+It never touches a running job. Each change is soft or limited in time, is visible in Slurm's own output, and
+is undone when ``matching.enabled`` is switched off; changes left by a process that died make no job wait
+(docs/designs/0015-stability-live.md).
 """
 
 from __future__ import annotations
@@ -23,35 +24,20 @@ from advisor.service.observation.site_view import active_features, burst_nodes
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import Step
-from advisor.service.stability.actuators import StabilityMeans
+from advisor.service.stability.actuators import MatchActuators
 from advisor.service.stability.outlook import NodeOutlook, StabilityKnowledge
 from advisor.service.stability.stability_view import Waiting, chosen_nodes, waiting_jobs
-from advisor.service.stability.steering import AskWishes
+from advisor.service.stability.steering import NodeConstraintSource
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.protocol import SlurmBackend, SlurmSnapshot
 
-_MAX_HELD: Final = 16  # jobs looked at one by one
+_MAX_HELD: Final = 16  # jobs matched one by one
 
 
 class MatchLoop:
-    """Weights, features, preferences.
+    """Sets weights and features of nodes, and preferences of jobs.
 
-    Parameters
-    ----------
-    settings : Settings
-        Section ``matching``.
-    knowledge : StabilityKnowledge
-        What is expected of nodes.
-    slurm : SlurmBackend
-        Told.
-    jobs : AskWishes
-        What jobs wish already.
-    view : SharedView
-        Nodes and jobs.
-    said : InterruptionRecord
-        Jobs that the interruption loop places: left to it.
-    clock : Clock
-        Time.
+    ``said`` has the jobs that the interruption loop places; this loop leaves them alone.
     """
 
     name = "match"
@@ -62,7 +48,7 @@ class MatchLoop:
         *,
         knowledge: StabilityKnowledge,
         slurm: SlurmBackend,
-        jobs: AskWishes,
+        jobs: NodeConstraintSource,
         view: SharedView,
         said: InterruptionRecord,
         clock: Clock,
@@ -72,8 +58,8 @@ class MatchLoop:
         self._knowledge = knowledge
         self._view = view
         self._said = said
-        self._means = StabilityMeans(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
-        self._weights, self._steering = self._means.weights, self._means.steering
+        self._actuators = MatchActuators(settings, slurm=slurm, jobs=jobs, view=view, clock=clock)
+        self._weights, self._steering = self._actuators.weights, self._actuators.steering
         self._snapshot: SlurmSnapshot | None = None
         self._nodes: tuple[Node, ...] = ()
         self.outlook: Mapping[str, NodeOutlook] = {}
@@ -85,19 +71,22 @@ class MatchLoop:
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
-        always = (Step("remember lives", self._knowledge.learn), Step("look at nodes", self.look_at_nodes))
+        always = (
+            Step("remember lives", self._knowledge.learn),
+            Step("compute outlook", self.compute_outlook),
+        )
         if not self._matching.enabled:
-            return (*always, Step("take back", self._means.take_back))
+            return (*always, Step("take back", self._actuators.take_back))
         return (
-            Step("let holds end", self._means.let_holds_end),
+            Step("end holds", self._actuators.end_holds),
             *always,
             Step("weigh nodes", self.weigh_nodes),
             Step("mark nodes", self.mark_nodes),
             Step("steer jobs", self.steer_jobs),
         )
 
-    def look_at_nodes(self) -> None:
-        """What is expected of each node now; the steps after this one do nothing while that is not known."""
+    def compute_outlook(self) -> None:
+        """Compute what is expected of each node; while it is unknown, the later steps do nothing."""
         self._snapshot, self._nodes = None, ()
         if not self._knowledge.is_ready:
             return
@@ -110,14 +99,14 @@ class MatchLoop:
 
     @property
     def _marked(self) -> tuple[Node, ...]:
-        """Nodes to which slurm.conf gives the steady feature."""
-        return self._means.marks.of(self._nodes)
+        """Nodes to which slurm.conf gives the feature of nodes that last."""
+        return self._actuators.marks.of(self._nodes)
 
     def weigh_nodes(self) -> None:
-        """Order nodes that are up; of those that are powered down, ones that cost more come last.
+        """Order the nodes that are up; of the powered-down ones, those that cost more come last.
 
-        slurmctld fills nodes that are up before it resumes one, whatever they weigh (seen on 22.05). A job
-        whose preference can't be met has none any more: it must not be resumed on-demand for that.
+        slurmctld fills nodes that are up before it resumes one, whatever their weights (seen on 22.05). A job
+        whose preference cannot be met has none any more: it must not resume an on-demand node for that.
         """
         if self._snapshot is None:
             return
@@ -132,10 +121,11 @@ class MatchLoop:
         self._weights.apply(self._nodes, added)
 
     def mark_nodes(self) -> None:
-        """Take the steady feature from nodes that are not, and give it to those that are.
+        """Take the feature from nodes that are not likely to last, and give it to those that are.
 
-        One node has it at any moment: slurmctld refuses a submission that names a feature of no node, be it
-        by ``--prefer`` only. So it is given first, also to those that seem to have it, and taken then.
+        At least one node has it at any moment: slurmctld refuses a submission that names a feature of no
+        node, even in ``--prefer``. So it is given first, also to nodes that seem to have it, and taken
+        afterwards.
         """
         marked = self._marked
         if self._snapshot is None or not marked:
@@ -146,7 +136,7 @@ class MatchLoop:
         wanted = steady or {self._best_holder(marked, holders)}
         dropped = holders - wanted
         given = wanted if dropped else wanted - holders
-        self._means.marks.move(given, dropped, marked)
+        self._actuators.marks.move(given, dropped, marked)
 
     def _steady_nodes(self) -> set[str]:
         return {
@@ -154,7 +144,7 @@ class MatchLoop:
         }
 
     def _best_holder(self, marked: Sequence[Node], holders: Collection[str]) -> str:
-        """Where no node that is up is steady: the likeliest to stay, else one that has the feature."""
+        """The node to mark if none is likely to last: the likeliest that is up, else one that has it."""
         up = [item for node in marked if (item := self.outlook.get(node.name)) and not item.node.is_draining]
         if up:
             return max(up, key=lambda item: (item.survives or 0.0, item.node.name)).node.name
@@ -163,20 +153,20 @@ class MatchLoop:
     # ------------------------------------------------------------------ jobs
 
     def steer_jobs(self) -> None:
-        """Let long jobs that wait prefer the steady nodes, and hold off those that do better to wait."""
+        """Let long waiting jobs prefer nodes that last, and hold off those that do better to wait."""
         if self._snapshot is None or not self._marked:
             return
         waiting = waiting_jobs(self._snapshot, self._settings.cluster.burst_partition)
         shaky = {node.name for node in self._nodes} - self._steady_nodes()
-        self._means.see(self._snapshot)
+        self._actuators.see(self._snapshot)
 
         def prefer() -> None:
-            if self._is_told_apart():  # else what jobs prefer does no harm, and may soon be right again
+            if self._can_distinguish():  # else present preferences do no harm, and may soon be right again
                 self._steering.prefer(self._to_steer(waiting))
 
         do_all(prefer, lambda: self._steering.hold_off(self._to_hold(waiting), shaky))
 
-    def _is_told_apart(self) -> bool:
+    def _can_distinguish(self) -> bool:
         found = {item.tier.is_steady for item in self.outlook.values() if not item.node.is_draining}
         return len(found) == 2
 
@@ -184,7 +174,7 @@ class MatchLoop:
         return seconds >= self._matching.long_job_seconds
 
     def _to_steer(self, waiting: Waiting) -> list[int]:
-        """Long jobs whose best node is a steady one, or whom the match maker gives none now."""
+        """Long jobs whose best node is likely to last, or that the match gives no node now."""
         if self._snapshot is None:
             return []
         model = self._knowledge.model()
@@ -193,22 +183,22 @@ class MatchLoop:
             queued.job.job_id
             for queued, node, seconds in zip(waiting.jobs, chosen, waiting.during, strict=True)
             if self._is_long(seconds)
-            and queued.job.array_tasks == 1  # an array's row stands for running tasks, too
+            and queued.job.array_tasks == 1  # the row of an array also stands for its running tasks
             and (node is None or self.outlook[node].tier.is_steady)
         ]
 
     def _to_hold(self, waiting: Waiting) -> set[int]:
-        """Long jobs that would do better to wait for a steady node, were a shaky one free this moment.
+        """Long jobs that would do better to wait, if a shaky node came free this moment.
 
         slurmctld fills a node in the moment it is free, so this must be known before. Each job counts on
-        other cores than those held before it; while tasks ask for many more cores than there are, and while
-        a node can be resumed at once, nobody is held.
+        other cores than the jobs held before it. No job is held while jobs ask for many more cores than there
+        are, or while a node can be resumed at once.
         """
         is_free = any(
             node.power is NodePower.DOWN and not node.is_down and not node.is_draining and not node.is_busy
             for node in self._nodes
         )
-        if self._snapshot is None or is_free or not self._is_told_apart() or self._is_crowded(waiting):
+        if self._snapshot is None or is_free or not self._can_distinguish() or self._is_crowded(waiting):
             return set()
         shaky = [item for item in self.outlook.values() if item.tier is Tier.SHAKY]
         freed = {max(shaky, key=lambda item: (item.survives or 0.0, item.node.name)).node.name}
@@ -225,7 +215,7 @@ class MatchLoop:
         return {waiting.jobs[row].job.job_id for row in held}
 
     def _waits(self, waiting: Waiting, rows: Sequence[int], freed: Collection[str]) -> bool:
-        """Whether the last of these does better to wait."""
+        """Whether the last of these jobs does better to wait."""
         if self._snapshot is None:
             return False
         some = Waiting(
@@ -236,7 +226,7 @@ class MatchLoop:
         fits = any(
             item.node.processors >= some.cores[-1] for item in self.outlook.values() if item.tier.is_steady
         )
-        rules = replace(OURS, keeps_busy=False)  # asked of the whole queue before
+        rules = replace(OURS, keeps_busy=False)  # `_is_crowded` has checked the whole queue
         model = self._knowledge.model()
         chosen = chosen_nodes(self._snapshot, some, self.outlook, model, freed=freed, rules=rules)
         return fits and chosen[-1] is None
@@ -245,24 +235,27 @@ class MatchLoop:
         total = sum(item.node.processors for item in self.outlook.values() if not item.node.is_draining)
         return float(waiting.cores.sum()) > OURS.backlog * total
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ reporting
 
     def stop(self) -> None:
-        """Let nobody wait for a process that is gone."""
-        self._steering.let_all_go()
+        """Release all jobs held off: no job may wait for a process that has ended."""
+        self._steering.release_all()
 
     def gauges(self) -> dict[str, tuple[float, str]]:
-        """For the metrics."""
+        """The loop's Prometheus gauges: value and help text by name."""
         steady = sum(item.tier.is_steady for item in self.outlook.values())
         return {
-            "cloud_nodes_steady": (float(steady), "Cloud nodes that are up and expected to stay."),
-            "cloud_nodes_shaky": (float(len(self.outlook) - steady), "Cloud nodes that are up and are not."),
-            "jobs_steered": (float(self._steering.steered), "Long jobs told to prefer steady nodes."),
-            "jobs_held_off": (float(self._steering.held_off), "Jobs held off shaky nodes for a while."),
+            "cloud_nodes_steady": (float(steady), "Cloud nodes that are up and likely to last."),
+            "cloud_nodes_shaky": (
+                float(len(self.outlook) - steady),
+                "Cloud nodes that are up, and not likely to last.",
+            ),
+            "jobs_steered": (float(self._steering.steered), "Long jobs that were given a preference."),
+            "jobs_held_off": (float(self._steering.held_off), "Jobs that were held off shaky nodes."),
         }
 
     def report(self) -> dict[str, Any]:
-        """For `advisor status` and `advisor nodes`."""
+        """What `advisor status` and `advisor nodes` show."""
         counts = {tier.value: 0 for tier in Tier}
         for item in self.outlook.values():
             counts[item.tier.value] += 1

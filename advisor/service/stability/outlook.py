@@ -1,4 +1,4 @@
-"""What is expected of each cloud node now: Slurm's nodes, EC2's instances, what is known of pools."""
+"""What is expected of each cloud node now, from Slurm's nodes, EC2's instances and the pools' survival."""
 
 from __future__ import annotations
 
@@ -30,22 +30,18 @@ _MIN_HAZARD: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutlook:
-    """One node that is up, and what is expected of it.
+    """A node that is up, and what is expected of it.
 
     Attributes
     ----------
-    node : Node
-        As Slurm last showed it.
     instance_id : str
         Its instance; empty while EC2 lists none.
     pool : str or None
-        Spot pool, empty while it is not known; None: nobody takes it back.
+        Its spot pool, empty while unknown; None: the node is not spot.
     age : float
         Seconds since its launch.
     survives : float or None
-        Probability that it is there for ``matching.horizon_seconds`` more; None: nobody takes it back.
-    tier : Tier
-        What follows.
+        Probability that it lasts ``matching.horizon_seconds`` more; None: the node is not spot.
     """
 
     node: Node
@@ -57,20 +53,14 @@ class NodeOutlook:
 
 
 class StabilityKnowledge:
-    """Fits the pools' survival and looks at nodes with it. Safe to be used by several threads.
+    """Fits the pools' survival and computes the nodes' outlook. Thread-safe.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    record : LifeRecord
-        The lives seen.
     said : InterruptionRecord
-        What EC2 has said of single instances.
+        EC2's notices about single instances.
     instances : callable
         Our instances as last listed, and when that was (epoch seconds; None: never).
-    clock : Clock
-        Time.
     """
 
     def __init__(
@@ -92,7 +82,7 @@ class StabilityKnowledge:
 
     @property
     def is_ready(self) -> bool:
-        """Whether EC2 has been read since the start: before that no node is known for what it is."""
+        """Whether EC2 has been read since the start; before that, no node's capacity is known."""
         return self._instances()[1] is not None
 
     def learn(self) -> None:
@@ -104,7 +94,7 @@ class StabilityKnowledge:
             )
 
     def model(self) -> PoolSurvival:
-        """Survival by pool; fitted anew when an instance has ended, and every five minutes."""
+        """Survival by pool; fitted again when an instance has ended, and every five minutes."""
         with self._lock:
             now, changes = self._clock.wall(), self.record.changes
             if self._fitted is not None:
@@ -120,12 +110,12 @@ class StabilityKnowledge:
         return [pool for pool in pools if pool.option is Capacity.SPOT]
 
     def outlook(self, snapshot: SlurmSnapshot) -> dict[str, NodeOutlook]:
-        """Every burst node that is up, by name."""
+        """The outlook of every burst node that is up, by name."""
         up = [n for n in burst_nodes(snapshot, self._settings) if n.power is NodePower.UP and not n.is_down]
         model, now = self.model(), self._clock.wall()
         instances: dict[str | None, Instance] = {}
         for each in sorted(self._instances()[0], key=lambda one: (one.is_alive, one.launch_time)):
-            instances[each.node] = each  # the living one, else the one that was it last
+            instances[each.node] = each  # the living instance, else the last one
         pools, ages, survives = {}, {}, {}
         for node in up:
             item = instances.get(node.name)
@@ -153,32 +143,29 @@ class StabilityKnowledge:
         if pool is None:
             return None
         if item is not None and item.is_gone:
-            return 0.0  # Slurm has not lost the node yet
+            return 0.0  # Slurm has not noticed yet
         if item is not None and self._said.said(
             item.instance_id, NoticeKind.INTERRUPTION, NoticeKind.REBALANCE
         ):
-            return 0.0  # EC2 itself says that it goes, or is likelier than others to
+            return 0.0  # EC2 has announced its end, or a higher risk of it
         return model.survives(pool, age, self._settings.matching.horizon_seconds)
 
     def fresh_survives(self, pool: str) -> float:
-        """Probability that a node got now from a pool is there for the horizon."""
+        """Probability that a node launched now in a pool lasts for the horizon."""
         return self.model().survives(pool, 0.0, self._settings.matching.horizon_seconds)
 
     def fresh_hazard(self, closed: Collection[str] = ()) -> float | None:
-        """Of a node got now: from the steadiest pool that is open, as launches go (`steadiest_first`).
+        """Hazard of a node launched now, from the best pool that is open; None if no spot pool is open.
 
-        Parameters
-        ----------
-        closed : collection of str
-            Pools, or purchase options, closed by their breakers. None is returned where none is open.
+        ``closed`` has pools and purchase options whose breakers are open.
         """
         if Capacity.SPOT.value in closed:
             return None
         pools = [pool.key for pool in self._spot_pools() if pool.key not in closed]
         return min((hazard_of(self.fresh_survives(pool)) for pool in pools), default=None)
 
-    def steadiest_first(self, pools: Sequence[Pool]) -> tuple[Pool, ...]:
-        """Pools to try, the steadiest first; purchase options stay in their order."""
+    def longest_lived_first(self, pools: Sequence[Pool]) -> tuple[Pool, ...]:
+        """Pools in the order to try, by survival; the order of the purchase options stays."""
         options = list(dict.fromkeys(pool.option for pool in pools))
         return tuple(
             sorted(
@@ -191,7 +178,7 @@ class StabilityKnowledge:
         )
 
     def table(self) -> list[dict[str, Any]]:
-        """Every pool seen or named by the settings, for people."""
+        """Every pool that was seen or is in the settings, for people."""
         seen = self.record.table()
         nothing: Mapping[str, Any] = {"lives": 0, "taken": 0, "alive": 0, "hours": 0.0}
         names = sorted({*seen, *(pool.key for pool in self._spot_pools())})
@@ -202,13 +189,13 @@ class StabilityKnowledge:
 
 
 class PoolOrder:
-    """The order in which a fleet tries pools: as the settings name them, until somebody knows better."""
+    """The order in which a fleet tries pools: that of the settings until `use` gives another."""
 
     def __init__(self) -> None:
         self._order: Callable[[Sequence[Pool]], Sequence[Pool]] = tuple
 
     def use(self, order: Callable[[Sequence[Pool]], Sequence[Pool]]) -> None:
-        """Know better from now on."""
+        """Use this order from now on."""
         self._order = order
 
     def __call__(self, pools: Sequence[Pool]) -> Sequence[Pool]:
@@ -217,14 +204,14 @@ class PoolOrder:
 
 
 def _pool(node: Node, item: Instance | None) -> str | None:
-    """A node's spot pool; empty while EC2 does not list its instance, None where nobody takes it back."""
+    """A node's spot pool; empty while EC2 does not list its instance, None if the node is not spot."""
     if item is None:
         return None if is_never_spot(node.features) else ""
     return pool_of(item).key if item.option is Capacity.SPOT else None
 
 
 def hazard_of(survives: float | None) -> float:
-    """Expected number of times that a node is taken in the time looked ahead; 0 where nobody takes it."""
+    """Expected number of times that EC2 takes a node within the horizon; 0 if the node is not spot."""
     if survives is None:
         return 0.0
     return -math.log(min(1.0, max(_MIN_HAZARD, survives)))

@@ -1,4 +1,4 @@
-"""The queue and the nodes as the match maker sees them: the same records as in the replay. Pure."""
+"""The queue and the nodes as input of the match: the same records as in the replay. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from advisor.service.observation.site_view import jobs_by_node, processors_on_a_
 from advisor.service.stability.outlook import NodeOutlook
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 
-_MAX_TASKS = 1000  # of one look: the match maker itself decides on some dozens
+_MAX_TASKS = 1000  # in one snapshot; the match itself places some dozens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """Waiting jobs of one node each, in the queue's order: rows of squeue, processors, expected seconds."""
+    """Waiting one-node jobs in the queue's order, with processors and expected seconds of each."""
 
     jobs: tuple[QueuedJob, ...]
     cores: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Waiting:
 
 
 def waiting_jobs(snapshot: SlurmSnapshot, partition: str) -> Waiting:
-    """What waits in the burst partition for one node; wider jobs are not of the match maker's kind."""
+    """Jobs that wait in the burst partition for one node; the match does not place wider jobs."""
     jobs = tuple(
         queued
         for queued in snapshot.jobs
@@ -45,16 +45,9 @@ def waiting_jobs(snapshot: SlurmSnapshot, partition: str) -> Waiting:
 def observed_node(
     snapshot: SlurmSnapshot, nodes: Sequence[NodeOutlook], freed: Collection[str] = ()
 ) -> NodeView:
-    """Nodes and what runs on them.
+    """Nodes, one row each, and what runs on them.
 
-    Parameters
-    ----------
-    snapshot : SlurmSnapshot
-        Which jobs are where.
-    nodes : sequence of NodeOutlook
-        A row each.
-    freed : collection of str
-        Nodes to be looked at as if they were free: what would be decided the moment they are.
+    Nodes in ``freed`` count as free: the match then says what it would do the moment they are.
     """
     records = np.zeros(len(nodes), NODE_RECORD)
     remaining: list[float] = []
@@ -79,12 +72,12 @@ def observed_node(
 
 
 def _ends(jobs: Sequence[QueuedJob], now: float) -> list[tuple[float, int]]:
-    """When each job on a node is expected to end, from now, and the processors it has there."""
+    """Seconds until each job on a node is expected to end, and the processors it has there."""
     found = []
     for queued in jobs:
         elapsed = max(0.0, now - queued.start_time) if queued.start_time is not None else 0.0
         left = expected_seconds(queued) - elapsed
-        # one that overruns is not "about to end any moment": it has proven that nothing is known of it
+        # a job that exceeds its forecast is not about to end: its forecast was wrong
         found.append((left if left > 0.0 else max(60.0, elapsed), processors_on_a_node(queued)))
     return found
 
@@ -98,14 +91,14 @@ def chosen_nodes(
     freed: Collection[str] = (),
     rules: MatchRules = OURS,
 ) -> list[str | None]:
-    """For each waiting job the node it is best started on now, or None: it does better to wait.
+    """For each waiting job its best node now, or None if it does better to wait.
 
-    The match maker itself (`advisor.decide.matching.matching.match`), as in the replay.
+    The choice is `advisor.decide.matching.matching.match`, as in the replay.
     """
     nodes = list(outlook.values())
     if not nodes or not waiting.jobs:
         return [None] * len(waiting.jobs)
     stability = model.of_nodes([item.pool for item in nodes])
-    sight = observed_node(snapshot, nodes, freed)
-    rows = match(sight, waiting.cores, waiting.during, stability, rules)
+    view = observed_node(snapshot, nodes, freed)
+    rows = match(view, waiting.cores, waiting.during, stability, rules)
     return [None if row == NOWHERE else nodes[row].node.name for row in rows]

@@ -1,9 +1,9 @@
-"""Long jobs that wait are told which nodes they would like: softly, visibly, and so that it ends by itself.
+"""Node preferences of long waiting jobs: soft, visible in Slurm, and with an end.
 
-A steered job *prefers* the steady feature (``Prefer=`` in ``scontrol show job``). slurmctld starts it on a
-steady node if one can be had at that moment and on any other if not, so a preference makes nobody wait, and
-nothing depends on us once it is set. Only a job that the match maker would rather have wait is held off the
-shaky nodes (``ExcNodeList=``), for a bounded time.
+A steered job *prefers* the feature of nodes that last (``Prefer=`` in ``scontrol show job``). slurmctld
+starts it on such a node if there is one at that moment and on any other if not, so a preference makes no job
+wait and needs no process of ours. Only a job that the match would rather have wait is held off the shaky
+nodes (``ExcNodeList=``), for a limited time.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _MAX_REMEMBERED: Final = 20_000
 _MAX_CHANGES: Final = 50  # of preferences in one round: two commands each
 
 
-class AskWishes(Protocol):
-    """What is asked of :class:`advisor.slurm.running_jobs.RunningJobs`."""
+class NodeConstraintSource(Protocol):
+    """What the loop uses of :class:`advisor.slurm.running_jobs.RunningJobs`."""
 
     def node_constraints(self, job_id: int) -> NodeConstraints:
-        """Which nodes a job asks for, prefers and refuses."""
+        """Which nodes the job asks for, prefers and excludes."""
         ...
 
 
-def preferring(wishes: NodeConstraints, feature: str) -> str | None:
-    """The preference to give a job, or None: the user has said something of his own that must stay.
+def preferring(constraints: NodeConstraints, feature: str) -> str | None:
+    """The preference to give a job; None if it has one of its user's own, which must stay.
 
-    Where slurmctld can satisfy a preference it uses it *instead of* the constraint, which is therefore
-    repeated in it.
+    slurmctld uses a preference that it can satisfy *instead of* the constraint, so the constraint is repeated
+    in it.
 
     Examples
     --------
@@ -52,70 +52,64 @@ def preferring(wishes: NodeConstraints, feature: str) -> str | None:
     >>> preferring(NodeConstraints(prefer="avx512"), "steady") is None
     True
     """
-    own, prefer = _words(wishes.features), _words(wishes.prefer)
+    own, prefer = _words(constraints.features), _words(constraints.prefer)
     if own is None or prefer is None or set(prefer) - set(own) - CAPACITY_FEATURES - {feature}:
         return None
     return "&".join(dict.fromkeys((*own, *prefer, feature)))
 
 
 def without(prefer: str, feature: str, constraint: str) -> str:
-    """The preference a job had before; one that only repeats its constraint is none."""
+    """The preference that a job had before; empty if it only repeats the constraint."""
     words = [word for word in _words(prefer) or () if word != feature]
     return "" if set(words) <= set(_words(constraint) or ()) else "&".join(words)
 
 
 def _words(expression: str) -> tuple[str, ...] | None:
-    """Features joined by ``&``; None for anything richer."""
+    """Features joined by ``&``; None for any richer expression."""
     if not expression:
         return ()
     return tuple(expression.split("&")) if _PLAIN.fullmatch(expression) else None
 
 
 class JobSteering:
-    """Changes waiting jobs, and takes back what it changed. Used by one thread.
+    """Changes waiting jobs, and undoes its changes. Used by one thread.
 
     Parameters
     ----------
-    slurm : SlurmBackend
-        Told.
-    jobs : AskWishes
-        What a job wishes already.
-    state : StateFile of SteeredJobs
-        Which jobs have a wish of ours, for the next process.
-    clock : Clock
-        Time.
+    state : StateFile
+        The jobs that we have changed, for the next process.
     feature : str
-        The steady feature.
-    longest_delay_seconds : float
+        The feature of nodes that last.
+    max_delay_seconds : float
         How long a job may be held off; 0: never.
 
     Attributes
     ----------
     steered, held_off : int
-        Jobs so far since the start.
+        Jobs since the start.
     """
 
     def __init__(
         self,
         *,
         slurm: SlurmBackend,
-        jobs: AskWishes,
+        jobs: NodeConstraintSource,
         state: StateFile[SteeredJobs],
         clock: Clock,
         feature: str,
-        longest_delay_seconds: float,
+        max_delay_seconds: float,
     ) -> None:
         self._slurm = slurm
         self._jobs = jobs
         self._state = state
         self._clock = clock
         self._feature = feature
-        self._longest = longest_delay_seconds
+        self._max_delay = max_delay_seconds
         content = state.read()
         self._preferring = set(content.preferring)
         self._giving = set(content.giving)  # written down, but slurmctld may not have taken it
         self._holds = content.holds
-        self._told: dict[int, str] = {}  # what a job refuses, as slurmctld took it from this process
+        self._set_in_slurm: dict[int, str] = {}  # excluded nodes that this process has set
         self._waiting: frozenset[int] | None = None  # None: not known yet
         self._not_ours: set[int] = set()  # jobs with a preference of their users' own
         self.steered = self.held_off = 0
@@ -132,19 +126,15 @@ class JobSteering:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no job has a wish of ours."""
+        """Whether no job has a change of ours."""
         held = any(hold.given for hold in self._holds.values())
         return not (self._preferring or self._giving or held)
 
     def forget(self, waiting: Collection[int], others: Collection[int] = ()) -> None:
-        """Drop what concerns jobs that do not wait any more.
+        """Drop jobs that do not wait any more.
 
-        Parameters
-        ----------
-        waiting : collection of int
-            Pending jobs; only these can be changed.
-        others : collection of int
-            Jobs that run: what these refuse they refuse still when they are requeued, and it is undone then.
+        ``waiting`` are the pending jobs, the only ones that can be changed. ``others`` are running jobs:
+        their exclusions are still there if they are requeued, and are undone then.
         """
         self._waiting = frozenset(waiting)
         there = self._waiting.union(others)
@@ -153,29 +143,28 @@ class JobSteering:
         self._giving &= self._waiting
         self._not_ours &= self._waiting
         self._holds = {job: hold for job, hold in self._holds.items() if job in there}
-        self._told = {job: told for job, told in self._told.items() if job in self._holds}
+        self._set_in_slurm = {
+            job: excluded for job, excluded in self._set_in_slurm.items() if job in self._holds
+        }
         if before != (len(self._preferring), len(self._giving), len(self._holds)):
             self._save()
 
     def _given(self) -> list[int]:
-        """Waiting jobs that refuse nodes because of us."""
+        """Waiting jobs that exclude nodes because of us."""
         waiting = self._waiting
         return sorted(
             job for job, hold in self._holds.items() if hold.given and (waiting is None or job in waiting)
         )
 
     def prefer(self, wanted: Collection[int]) -> None:
-        """Let these waiting jobs prefer steady nodes, and the others not any more; some dozens in a call.
+        """Let these waiting jobs, the most urgent first, prefer nodes that last, and the others not any more.
 
-        Parameters
-        ----------
-        wanted : collection of int
-            Waiting jobs, the most urgent first.
+        A call changes 50 jobs at most.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take one; it is tried again with the next call.
+            slurmctld refused one; the next call tries it again.
         """
         there = set(wanted)
         giving = [job for job in wanted if job not in self._preferring and job not in self._not_ours]
@@ -185,20 +174,20 @@ class JobSteering:
             return
         if not self._giving.issuperset(giving):
             self._giving.update(giving)
-            self._save()  # first: of each preference of ours somebody must know
+            self._save()  # first: each preference of ours must be on record
         try:
             do_all(lambda: for_each(giving, self._give), lambda: for_each(taking, self._take))
         finally:
             self._save()
 
     def _give(self, job_id: int) -> None:
-        wishes = self._jobs.node_constraints(job_id)
-        prefer = preferring(wishes, self._feature)
+        constraints = self._jobs.node_constraints(job_id)
+        prefer = preferring(constraints, self._feature)
         if prefer is None:
             self._not_ours.add(job_id)
             self._giving.discard(job_id)
             return
-        if prefer != wishes.prefer:  # else the advice at its submission said so already
+        if prefer != constraints.prefer:  # else its advice has set it at submission
             self._slurm.update_job([job_id], {"prefer": prefer})
             self.steered += 1
             log.info("job.steered", job=job_id, prefer=prefer)
@@ -206,43 +195,40 @@ class JobSteering:
         self._preferring.add(job_id)
 
     def _take(self, job_id: int) -> None:
-        wishes = self._jobs.node_constraints(job_id)
-        if self._feature in (_words(wishes.prefer) or ()):
+        constraints = self._jobs.node_constraints(job_id)
+        if self._feature in (_words(constraints.prefer) or ()):
             self._slurm.update_job(
-                [job_id], {"prefer": without(wishes.prefer, self._feature, wishes.features)}
+                [job_id], {"prefer": without(constraints.prefer, self._feature, constraints.features)}
             )
         self._preferring.discard(job_id)
         self._giving.discard(job_id)
 
     def hold_off(self, wanted: Collection[int], shaky: Collection[str]) -> None:
-        """Hold these jobs off shaky nodes for now, and let go of the others.
+        """Hold these jobs off shaky nodes for now, and release the others.
 
-        Parameters
-        ----------
-        wanted : collection of int
-            Waiting jobs.
-        shaky : collection of str
-            Nodes; at least one other that can be had must be left, which is the caller's to see to.
+        The caller sees to it that at least one other node can run them.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take a change; it is tried again with the next call.
+            slurmctld refused a change; the next call tries it again.
         """
-        self._look_at_bounds()
+        self._end_overdue()
         expression = fold(sorted(shaky)) if shaky else ""
         held = {
             job
             for job in wanted
-            if expression and self._longest > 0.0 and (job not in self._holds or not self._holds[job].is_over)
+            if expression
+            and self._max_delay > 0.0
+            and (job not in self._holds or not self._holds[job].is_over)
         }
-        letting_go = [job for job in self._given() if job not in held]
-        do_all(lambda: self._hold(sorted(held), expression), lambda: self._let_them_go(letting_go))
+        releasing = [job for job in self._given() if job not in held]
+        do_all(lambda: self._hold(sorted(held), expression), lambda: self._release(releasing))
 
-    def _look_at_bounds(self) -> None:
+    def _end_overdue(self) -> None:
         now = self._clock.wall()
         for hold in self._holds.values():
-            hold.is_over = hold.is_over or not 0.0 <= now - hold.since < self._longest
+            hold.is_over = hold.is_over or not 0.0 <= now - hold.since < self._max_delay
 
     def _hold(self, job_ids: Sequence[int], expression: str) -> None:
         changed: list[int] = []
@@ -254,55 +240,55 @@ class JobSteering:
                 self._holds[job_id] = hold
                 self.held_off += 1
             hold.given = ",".join(filter(None, (hold.own, expression)))
-            if self._told.get(job_id) != hold.given:
+            if self._set_in_slurm.get(job_id) != hold.given:
                 changed.append(job_id)
 
-        def tell(job_id: int) -> None:
+        def exclude(job_id: int) -> None:
             given = self._holds[job_id].given
             self._slurm.update_job([job_id], {"excnodelist": given})
-            self._told[job_id] = given
-            log.info("job.held_off", job=job_id, nodes=expression, at_most_seconds=self._longest)
+            self._set_in_slurm[job_id] = given
+            log.info("job.held_off", job=job_id, nodes=expression, at_most_seconds=self._max_delay)
 
-        def tell_all() -> None:
+        def exclude_all() -> None:
             if changed:
-                self._save()  # first: a hold of which nobody knows would be there for ever
-                for_each(changed, tell)
+                self._save()  # first: an unrecorded exclusion would stay for ever
+                for_each(changed, exclude)
 
-        do_all(lambda: for_each(job_ids, prepare), tell_all)
+        do_all(lambda: for_each(job_ids, prepare), exclude_all)
 
-    def _let_them_go(self, job_ids: Sequence[int]) -> None:
+    def _release(self, job_ids: Sequence[int]) -> None:
         if not job_ids:
             return
         try:
-            for_each(job_ids, self._let_go)
+            for_each(job_ids, self._release_one)
         finally:
             self._save()
 
-    def _let_go(self, job_id: int) -> None:
+    def _release_one(self, job_id: int) -> None:
         hold = self._holds[job_id]
         try:
             self._slurm.update_job([job_id], {"excnodelist": hold.own})
         except RetryLater:
             if self._jobs.node_constraints(job_id).excluded == hold.given:
                 raise
-        hold.given, hold.is_over = "", True  # once a job: who has waited goes next
-        self._told.pop(job_id, None)
-        log.info("job.let_go", job=job_id)
+        hold.given, hold.is_over = "", True  # a job is held off only once
+        self._set_in_slurm.pop(job_id, None)
+        log.info("job.released", job=job_id)
 
-    def let_go_in_time(self) -> None:
-        """Let go of those that have been held off for as long as any job may be.
+    def release_overdue(self) -> None:
+        """Release jobs that have been held off for the longest time allowed.
 
         Raises
         ------
         RetryLater
-            slurmctld did not take one; it is tried again with the next call.
+            slurmctld refused one; the next call tries it again.
         """
-        self._look_at_bounds()
-        self._let_them_go([job for job in self._given() if self._holds[job].is_over])
+        self._end_overdue()
+        self._release([job for job in self._given() if self._holds[job].is_over])
 
-    def let_all_go(self) -> None:
-        """Nobody is held off any more: at the end of the process, and where nodes are not told apart."""
-        self._let_them_go(self._given())
+    def release_all(self) -> None:
+        """Release all jobs held off: at the end of the process, and if nodes cannot be told apart."""
+        self._release(self._given())
 
     def _save(self) -> None:
         content = SteeredJobs(

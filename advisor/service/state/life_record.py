@@ -1,7 +1,7 @@
-"""The lives of our spot instances: when each was had, and whether EC2 took it. Kept on disk.
+"""The lives of our spot instances: from when until when, and whether EC2 took them back. Kept on disk.
 
-From what EC2 lists and what it has said, seen by the reconciler; only what EC2 itself ends counts as taken.
-An instance that we gave back, or that vanished while nobody looked, lived at least until then.
+The source is what EC2 lists and its notices. Only an end by EC2 counts as taken. An instance that we
+terminated or that vanished unseen is known to have lived until it was last seen (a censored life).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from advisor.predict.survival.pool_survival import Life
 from advisor.service.state.records import EndedLife, Lives, OpenLife
 
 MAX_ENDED: Final = 4000
-"""Ended lives remembered; more say nothing about today."""
+"""Ended lives remembered; older ones say nothing about today."""
 
-_VANISHED_SECONDS: Final = 600.0  # not listed for so long: EC2 does not list it late, it is gone
+_VANISHED_SECONDS: Final = 600.0  # not listed for so long means gone, not listed late
 _SAVE_SECONDS: Final = 60.0
 
 
 class LifeRecord:
-    """Lives by instance. Safe to be used by several threads.
+    """Lives by instance. Thread-safe. Unreadable state counts as empty: survival is learned anew.
 
-    Parameters
+    Attributes
     ----------
-    state : StateFile of Lives
-        Where it is kept; an unreadable file counts as empty: survival is learned anew.
+    changes : int
+        Ends noted since the start; a change means that a model must be fitted again.
     """
 
     def __init__(self, state: StateFile[Lives]) -> None:
@@ -48,16 +48,9 @@ class LifeRecord:
     def observe(
         self, instances: Iterable[Instance], is_taken: Callable[[str], bool], listed_at: float
     ) -> None:
-        """Note what EC2 lists.
+        """Note what EC2 listed at ``listed_at`` (epoch seconds).
 
-        Parameters
-        ----------
-        instances : iterable of Instance
-            All of ours that EC2 listed.
-        is_taken : callable
-            Whether EC2 said that it takes an instance back.
-        listed_at : float
-            When it was asked, epoch seconds.
+        ``is_taken``: whether it sent a notice for an instance.
         """
         with self._lock:
             changes = self.changes
@@ -79,7 +72,7 @@ class LifeRecord:
         if item.is_alive and not was_said:
             life.seen = max(life.seen, now)
         else:
-            # between two looks it was there; which moment it went is not known better than that
+            # it ended between two polls; the exact time is unknown
             end = max(life.seen, min(now, life.seen + _SAVE_SECONDS))
             self._end(name, end, was_taken=was_said or item.was_reclaimed)
             self._over.add(name)
@@ -91,7 +84,7 @@ class LifeRecord:
             self._ended.append(EndedLife(life.pool, life.start, end, was_taken))
 
     def lives(self) -> list[Life]:
-        """All lives known: ended ones, and those that go on, until they were last seen."""
+        """All known lives: ended ones, and those that go on, until they were last seen."""
         with self._lock:
             going_on = [
                 Life(pool=life.pool, start=life.start, end=life.seen, was_taken=False)
@@ -104,7 +97,7 @@ class LifeRecord:
             return [*ended, *going_on]
 
     def table(self) -> dict[str, dict[str, Any]]:
-        """Each pool: lives seen, how many EC2 took, how many go on, hours lived in all."""
+        """For each pool: lives seen, how many EC2 took, how many go on, hours lived in total."""
         found: dict[str, dict[str, Any]] = {}
         with self._lock:
             open_pools = [life.pool for life in self._open.values()]

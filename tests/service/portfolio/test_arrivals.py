@@ -63,12 +63,12 @@ def test_the_loop_judges_plans_by_them(tmp_path: Path, monkeypatch: pytest.Monke
     start = world.clock.wall
     world.store.add([ended(n, start - 1000.0 + n) for n in range(3)], source="slurm")
     seen = []
-    decide = world.loop.in_charge.decide
+    decide = world.loop.leader.decide
 
     def spy(sight, verdict, rules):
         seen.append(sight.situation.ready.charged)
         return decide(sight, verdict, rules)
 
-    monkeypatch.setattr(world.loop.in_charge, "decide", spy)
+    monkeypatch.setattr(world.loop.leader, "decide", spy)
     world.tick()
     assert np.all(seen[0][1:] > 0.0)

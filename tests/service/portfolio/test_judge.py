@@ -155,8 +155,8 @@ def test_selection_deviates_for_a_queue_and_the_champion_is_back_afterwards(
     assert set(report["losses"]) >= {champion, report["policy"]}
     chosen = report["policy"]
     world.start()  # a restart goes on
-    assert world.loop.in_charge.in_force is not None
-    assert world.loop.in_charge.in_force.policy.name == chosen
+    assert world.loop.leader.in_force is not None
+    assert world.loop.leader.in_force.policy.name == chosen
     world.slurm.jobs.clear()
     world.tick()
     assert world.loop.report()["policy"] == champion

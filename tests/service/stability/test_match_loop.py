@@ -316,7 +316,7 @@ def steering(slurm: Any, folder: Path, hands: Hands, longest: float = 600.0) -> 
         state=STEERED_JOBS.at(folder),
         clock=hands.clock,
         feature="steady",
-        longest_delay_seconds=longest,
+        max_delay_seconds=longest,
     )
 
 
@@ -341,7 +341,7 @@ def test_the_end_of_the_process_lets_everybody_go(tmp_path: Path, end: str) -> N
     first = steering(slurm, tmp_path, hands)
     first.hold_off({7}, {"burst1"})
     if end == "stop":
-        first.let_all_go()
+        first.release_all()
     else:  # the next process finds it on the disk
         hands.pass_by(1000.0)
         steering(slurm, tmp_path, hands).hold_off({7}, {"burst1"})
@@ -406,13 +406,13 @@ def test_what_a_job_refuses_is_undone_when_it_is_requeued(tmp_path: Path) -> Non
     mine.forget([], others=[7])
     hands.pass_by(700.0)
     commands = slurm.commands
-    mine.let_go_in_time()
+    mine.release_overdue()
     mine.hold_off((), {"burst1"})
-    mine.let_all_go()
+    mine.release_all()
     assert (slurm.commands, mine.now_held) == (commands, frozenset())
     again = steering(slurm, tmp_path, hands)  # the next process knows it, too
     again.forget([7])
-    again.let_go_in_time()
+    again.release_overdue()
     assert slurm.wishes[7].excluded == "burst9"
 
 

@@ -1,0 +1,46 @@
+"""Run times and arrivals of jobs in the burst partition, learned from the history."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from advisor.history.store import HistoryStore
+from advisor.model.job import JobOutcome
+from advisor.model.settings import Settings
+from advisor.service.portfolio.arrivals import RecentJobs
+from advisor.service.portfolio.portfolio_view import LastTwo
+
+_MAX_NEW: Final = 20_000
+"""Jobs read in one round: the loop must not stop for a large import."""
+
+
+class BurstHistory:
+    """What jobs that ended in the burst partition say about the next ones. Used by one thread."""
+
+    def __init__(self, settings: Settings, store: HistoryStore) -> None:
+        self._partition = settings.cluster.burst_partition
+        self._judged_jobs = settings.portfolio.judged_jobs
+        self._store = store
+        self._position: int | None = None
+        self.run_times = LastTwo()
+        self.recent = RecentJobs()
+
+    def learn(self) -> None:
+        """Add the jobs that have ended since the last call; at first, the last ones of the history."""
+        if self._position is None:
+            self._position = self._store.last_position()
+            for outcome in self._store.recent(self._judged_jobs, partition=self._partition):
+                self._add(outcome)
+            return
+        for number, (position, outcome) in enumerate(self._store.added_after(self._position)):
+            self._position = position
+            if outcome.partition == self._partition and outcome.end_time > outcome.start_time:
+                self._add(outcome)
+            if number >= _MAX_NEW:
+                return
+
+    def _add(self, outcome: JobOutcome) -> None:
+        if not outcome.is_whole:
+            return  # EC2 took its node: the job runs again and counts when it has ended
+        self.run_times.ended(outcome.job, outcome.end_time - outcome.start_time)
+        self.recent.ended(outcome)
