@@ -153,7 +153,7 @@ def history_of(
     """
     options = ForecastOptions()
     rows, judged = window_rows(jobs.table, since, before=RECORD_JOBS)
-    begin = max(0, int(rows[0]) - options.forest.max_jobs - _LEAD_JOBS)
+    begin = max(0, int(rows[0]) - options.forest.most_jobs - _LEAD_JOBS)
     table = jobs.table.select(np.arange(begin, len(jobs.table)))
     rows = rows - begin
     _refuse_too_few(int(rows[judged]), options.first)

@@ -184,8 +184,7 @@ def submissions(
         archive's machines at two thirds.
     """
     if jobs < 1 or processors < 1 or not load > 0 or not math.isfinite(load):
-        msg = f"jobs={jobs}, processors={processors} and load={load} must be positive"
-        raise ValueError(msg)
+        raise ValueError(f"jobs={jobs}, processors={processors} and load={load} must be positive")
     users = max(5, int(habits.users_per_job * math.sqrt(jobs)))
     probabilities = (
         1.0 / habits.jobs_per_session,

@@ -251,7 +251,7 @@ def _reservation(cluster: _Cluster, head: _Job) -> tuple[float, int]:
 
 
 def _lose_patience(cluster: _Cluster) -> bool:
-    """Send to the cloud whoever's patience is over; whether anybody went."""
+    """Send jobs whose patience is over to the cloud; returns whether there were any."""
     gone = False
     here = cluster.waiting + cluster.running
     for job in [job for job in here if job.patience >= 0 and job.submit + job.patience <= cluster.now]:

@@ -163,7 +163,7 @@ def test_history_has_the_waits_of_a_loaded_machine():
 @pytest.mark.parametrize(
     "wrong", [{"jobs": 0}, {"processors": 0}, {"load": 0.0}, {"load": math.nan}, {"load": math.inf}]
 )
-def test_nonsense_is_refused(wrong):
+def test_numbers_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match="must be positive"):
         submissions(np.random.default_rng(1), **{"jobs": 10, "processors": 8, **wrong})
 

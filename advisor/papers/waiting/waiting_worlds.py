@@ -203,7 +203,7 @@ class Lockstep:
         run = self._case.workload.run
         ended = np.flatnonzero(self._real.ended(now, slice(None)))
         ended = ended[np.argsort(self._real.jobs["end"][ended], kind="stable")]
-        newest = ended[-self._options.forest.max_jobs :]
+        newest = ended[-self._options.forest.most_jobs :]
         self._runs.grow(self._real.run_samples[newest], run[newest], seed=seed)
         rows, times, features = self._naive.samples()
         start, stayed, settled = self._settled(rows, now - self._case.longest_wait_seconds)

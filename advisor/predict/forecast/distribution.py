@@ -42,15 +42,15 @@ class ForestSettings:
         Minimum of training jobs in a leaf.
     feature_share, job_share : float
         Share of features tried at a split, and of jobs that each tree is grown on.
-    max_jobs : int
-        Number of newest jobs trained on.
+    most_jobs : int
+        Number of newest jobs trained on (named so in the JSON of replays).
     """
 
     trees: int = 15
     leaf_jobs: int = 5
     feature_share: float = 1 / 3
     job_share: float = 0.6
-    max_jobs: int = 15_000
+    most_jobs: int = 15_000
     seed: int = 1
 
 
@@ -172,7 +172,7 @@ class DistributionForest:
         from advisor.predict.trees._sklearn_trees import flatten  # noqa: PLC0415 (as above)
 
         chosen = settings or ForestSettings()
-        x, y = features[-chosen.max_jobs :], seconds[-chosen.max_jobs :]
+        x, y = features[-chosen.most_jobs :], seconds[-chosen.most_jobs :]
         if len(y) == 0:
             msg = "there are no jobs to learn from"
             raise ValueError(msg)

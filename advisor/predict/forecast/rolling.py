@@ -108,7 +108,7 @@ class RollingForests:
         forest = self.options.forest
         for target in TARGETS:
             past = known[target].rows[: np.searchsorted(known[target].times, now, side="left")]
-            past = past[np.isfinite(features[past, 0])][-forest.max_jobs :]
+            past = past[np.isfinite(features[past, 0])][-forest.most_jobs :]
             if len(past):
                 settings = replace(forest, seed=forest.seed + number)
                 labels = known[target].labels[past]

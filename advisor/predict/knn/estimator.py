@@ -213,7 +213,7 @@ class KnnEstimator:
         """Rebuild the estimator from :meth:`to_arrays`; raises BadInput for a missing or misshapen array."""
         try:
             (coverage,) = arrays["coverage"].tolist()
-            (widening,) = arrays.get("widening", np.zeros(1)).tolist()  # earlier releases had none
+            (widening,) = arrays["widening"].tolist()
             parameters = KnnParameters.from_chromosome(arrays["chromosome"])
             features = np.asarray(arrays["features"], np.float64)
             columns = [arrays[name] for name in ("labels", "times", "job_ids")]

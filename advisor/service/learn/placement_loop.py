@@ -340,7 +340,7 @@ class PlacementLoop:
 
     @property
     def _max_jobs(self) -> int:
-        return max(self._record_jobs, self._options.forest.max_jobs) + _LEAD_JOBS
+        return max(self._record_jobs, self._options.forest.most_jobs) + _LEAD_JOBS
 
     def _take_outcomes(self) -> None:
         """What was added to the history becomes events at the next look; a whole log becomes none."""

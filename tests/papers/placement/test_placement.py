@@ -198,7 +198,7 @@ def test_no_history_at_all_keeps_everything_on_premise():
     assert found.published_quality["wait"].without_estimate == 1.0
 
 
-QUICK = ForecastOptions(retrain_jobs=4_000, forests=1, forest=ForestSettings(trees=4, max_jobs=3_000))
+QUICK = ForecastOptions(retrain_jobs=4_000, forests=1, forest=ForestSettings(trees=4, most_jobs=3_000))
 
 PRINTED = {
     "HPC2N-2002-2.2-cln": (

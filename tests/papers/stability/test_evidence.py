@@ -1,4 +1,4 @@
-"""What is learned of nodes that come and go: against plain sums, never from what came later, and what for."""
+"""Evidence about nodes that come and go: against plain sums, and never from the future."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fading(seen: Intervals, now: float, rows: np.ndarray, half_life: float) -> t
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_known_of_a_node_is_what_plain_sums_give(seed) -> None:
+def test_features_of_a_node_equal_plain_sums(seed) -> None:
     now = 6 * DAY
     seen = history(seed)
     found = learned(seen, now).learned
@@ -97,7 +97,7 @@ def test_what_is_known_of_a_node_is_what_plain_sums_give(seed) -> None:
     assert found.ends == np.count_nonzero(seen.completed)
 
 
-def test_it_learns_what_a_plain_regression_learns_step_by_step() -> None:
+def test_the_pass_equals_a_plain_regression_step_by_step() -> None:
     found = learned(history(3), 6 * DAY).learned
     coefficients, precision = PRIOR.copy(), np.diag([100.0] * 6 + [20.0] * 2)
     for moment in np.unique(found.moments[found.moments + HOUR <= 6 * DAY]):
@@ -111,7 +111,7 @@ def test_it_learns_what_a_plain_regression_learns_step_by_step() -> None:
     np.testing.assert_allclose(found.coefficients, coefficients, rtol=1e-9)
 
 
-def test_nothing_is_learned_from_what_came_later() -> None:
+def test_later_intervals_change_nothing() -> None:
     seen, then = history(4), 3.3 * DAY
     before, after = learned(known(seen, then), then).learned, learned(seen, 6 * DAY).learned
     count = int(np.count_nonzero(before.moments + HOUR <= then))
@@ -134,7 +134,7 @@ def test_shrinks_follow_growths_and_what_stays_is_counted() -> None:
     assert stayed == 1
 
 
-def test_nodes_that_only_change_their_size_are_left_to_their_curves() -> None:
+def test_nodes_that_only_change_their_size_keep_their_curves() -> None:
     times = np.arange(0.0, 2 * DAY, HOUR)
     count = len(times)
     whole = np.zeros(count, np.int64)
@@ -168,7 +168,7 @@ def test_the_hour_of_the_day_is_learned() -> None:
     assert abs(unaware[1] - unaware[0]) < by_night.stays(0, 2 * HOUR) - by_day.stays(0, 2 * HOUR)
 
 
-def test_few_losses_leave_it_near_the_plain_rate() -> None:
+def test_few_losses_leave_the_forecast_near_the_plain_rate() -> None:
     start = np.array([0.0, 3 * DAY])
     whole = np.zeros(2, np.int64)
     seen = Intervals(
@@ -187,7 +187,7 @@ def test_few_losses_leave_it_near_the_plain_rate() -> None:
     assert sure.stays(0, 60.0) < 0.8
 
 
-def test_the_say_of_what_else_is_known_grows_with_the_losses_seen() -> None:
+def test_the_weight_of_the_evidence_grows_with_the_losses_seen() -> None:
     found = learned(history(1), 6 * DAY)
 
     def log_odds(ends: float) -> float:

@@ -64,7 +64,7 @@ def coverage(
     return np.array(held)
 
 
-def test_it_starts_at_the_promise_and_moves_by_the_equation_in_log_odds() -> None:
+def test_the_level_starts_at_the_promise_and_moves_by_the_equation() -> None:
     calibration = IntervalCalibration()
     assert calibration.level == pytest.approx(0.1)
     calibration.learn(inside=False)
@@ -96,7 +96,7 @@ def test_a_forecast_that_is_wrong_about_its_spread_still_covers(spread: float, d
     assert held[1000:].mean() == pytest.approx(COVERAGE, abs=0.025)
 
 
-def test_g17_19_times_that_no_forest_has_seen_are_covered() -> None:
+def test_g17_19_times_beyond_the_training_times_are_covered() -> None:
     """Cut from the forest's mass alone, no interval reaches them: 0 % of them were covered."""
     generator = np.random.default_rng(2)
     mass = mass_of(np.exp(generator.uniform(4.0, 5.0, 1000)))
@@ -105,7 +105,7 @@ def test_g17_19_times_that_no_forest_has_seen_are_covered() -> None:
 
 
 @pytest.mark.parametrize("share", [0.95, 1.0])
-def test_g17_19_no_wait_at_all_holds_no_more_often_than_promised(share: float) -> None:
+def test_g17_19_many_zero_waits_are_covered_as_often_as_promised(share: float) -> None:
     """Where nearly all start at once, an interval from 0 to 0 would hold for more than 93 %."""
     generator = np.random.default_rng(3)
     waits = np.where(generator.random(6000) < share, 0.0, 500.0)
@@ -132,7 +132,7 @@ def test_g17_19_a_regime_that_changes_is_followed_within_a_month_of_500_jobs() -
     assert held.reshape(-1, 500).mean(axis=1).min() > 0.8
 
 
-def test_g17_19_a_burst_of_like_jobs_is_not_missed_as_a_whole() -> None:
+def test_g17_19_a_burst_of_similar_jobs_is_not_missed_as_a_whole() -> None:
     """400 jobs of a user, submitted in a second: one level for all would miss all of them or none."""
     mass = mass_of(np.exp(np.random.default_rng(5).normal(7.0, 1.0, 4000)))
     alone, burst = IntervalCalibration(), range(400)
@@ -144,7 +144,7 @@ def test_g17_19_a_burst_of_like_jobs_is_not_missed_as_a_whole() -> None:
     assert np.median([high for _, high in ends]) == pytest.approx(upper, rel=0.1)
 
 
-def test_g17_19_a_request_that_nobody_enforces_is_no_end_of_an_interval() -> None:
+def test_g17_19_an_unenforced_request_does_not_end_an_interval() -> None:
     """On LANL-CM5 a third of the jobs run longer than they asked for, and all of them were missed."""
     generator = np.random.default_rng(6)
     runs = np.exp(generator.normal(8.0, 1.0, 6000))
@@ -175,7 +175,7 @@ def test_unknown_mass_gives_no_interval() -> None:
     assert all(math.isnan(end) for end in interval(np.full(BINS, np.nan), IntervalCalibration()))
 
 
-def test_state_is_taken_up_and_damage_is_refused() -> None:
+def test_state_is_restored_and_damage_is_refused() -> None:
     calibration = IntervalCalibration()
     calibration.learn(inside=False)
     calibration.learn_overrun(10_000.0, 60.0)

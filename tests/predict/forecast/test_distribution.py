@@ -71,7 +71,7 @@ def test_masses_sum_to_one_and_quantiles_ascend(forest: DistributionForest) -> N
     assert np.all(np.diff(found.quantiles(), axis=1) >= 0)
 
 
-def test_it_learns_and_its_intervals_hold_on_jobs_it_never_saw() -> None:
+def test_intervals_cover_jobs_outside_the_training_set() -> None:
     forest = DistributionForest.train(*make_jobs(3000), ForestSettings(trees=20))
     features, seconds = make_jobs(2000, seed=3)
     found = forest.predict(features)

@@ -49,7 +49,7 @@ def test_the_first_jobs_are_only_learned_from(forecast) -> None:
         assert np.isfinite(columns.mean[200:]).all()
 
 
-def test_nobody_runs_longer_than_allowed(forecast) -> None:
+def test_no_run_time_exceeds_the_request(forecast) -> None:
     table, run = make_log(), forecast["run"]
     limited = np.flatnonzero(np.isfinite(table.requested_time) & np.isfinite(run.mean))
     limit = table.requested_time[limited]
@@ -59,14 +59,14 @@ def test_nobody_runs_longer_than_allowed(forecast) -> None:
     assert np.all(run.upper[limited] <= limit + GRACE_SECONDS)
 
 
-def test_habits_are_seen(forecast) -> None:
+def test_forecasts_follow_the_users_habits(forecast) -> None:
     table, wait = make_log(), forecast["wait"]
     known = np.isfinite(wait.mean)
     error = np.abs(wait.mean - table.wait)[known].mean()
     assert error < 0.5 * np.abs(table.wait[known] - table.wait[known].mean()).mean()
 
 
-def test_what_is_not_known_yet_changes_no_forecast(forecast) -> None:
+def test_labels_not_yet_known_change_no_forecast(forecast) -> None:
     table = make_log()
     row = 330
     now = table.submit[300]  # the forests in force at row 330 were grown at row 300
@@ -81,7 +81,7 @@ def test_what_is_not_known_yet_changes_no_forecast(forecast) -> None:
             np.testing.assert_array_equal(before, after)
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     told: list[int] = []
     table = make_log(430)
     forecast_rows(table, np.arange(430), OPTIONS, tick=told.append)

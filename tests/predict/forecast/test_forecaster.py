@@ -1,4 +1,4 @@
-"""Single forecasts are the replay's, to the last bit that rounding allows."""
+"""Single forecasts equal those of a replay up to rounding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def replayed() -> tuple[RollingForests, dict[str, ForecastColumns]]:
     return rolling, forecast_rows(TABLE, ROWS, OPTIONS, rolling=rolling)
 
 
-def test_one_by_one_as_in_columns(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:
+def test_single_forecasts_equal_those_of_a_log(
+    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
+) -> None:
     rolling, columns = replayed
     forecaster, features = Forecaster(rolling), features_of(TABLE)
     last = len(ROWS) - (len(ROWS) - OPTIONS.first) % OPTIONS.retrain_jobs
@@ -142,7 +144,9 @@ def test_leaves_of_many_bins(bins: int) -> None:
         np.testing.assert_array_equal(found, mass[leaf].astype(np.float64))
 
 
-def test_no_run_is_longer_than_it_may(replayed: tuple[RollingForests, dict[str, ForecastColumns]]) -> None:
+def test_no_forecast_run_time_exceeds_the_request(
+    replayed: tuple[RollingForests, dict[str, ForecastColumns]],
+) -> None:
     forecaster = Forecaster(replayed[0])
     row = features_of(TABLE)[ROWS[-1]]
     bounds = dict.fromkeys(TARGETS, (-9.0, math.log(2.0)))
@@ -179,7 +183,7 @@ def test_quantiles_against_the_plain_definition(
         np.testing.assert_allclose(found[row], np.interp(LEVELS, ys, xs), rtol=1e-6, atol=1e-6)
 
 
-def test_nothing_is_learned_from_what_is_still_to_come() -> None:
+def test_nothing_is_learned_from_the_future() -> None:
     from dataclasses import replace
 
     wait, run = TABLE.wait.copy(), TABLE.run.copy()

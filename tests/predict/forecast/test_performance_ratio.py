@@ -83,7 +83,7 @@ def test_g17_16_outliers_hardly_count() -> None:
         assert learned.of(8, None, None).factor == pytest.approx(1.66, rel=0.25)
 
 
-def test_g17_16_little_is_drawn_to_the_site_and_the_site_to_the_configured() -> None:
+def test_g17_16_small_samples_shrink_to_the_site_and_the_site_to_the_configuration() -> None:
     assert learn_ratios([BothSides(4, "onprem", "md", [1000.0], [4000.0])], 0.01, 1.0) is None, "one run"
     three = [BothSides(4, "onprem", f"md{n}", [1000.0], [4000.0]) for n in range(3)]
     alone = learn_ratios(three, 0.01, 1.0)
@@ -103,7 +103,7 @@ def test_g17_16_little_is_drawn_to_the_site_and_the_site_to_the_configured() -> 
     assert learned[1].applications["md"].jobs == 30
 
 
-def test_g17_16_partitions_are_told_apart() -> None:
+def test_g17_16_partitions_have_their_own_ratios() -> None:
     work = [
         BothSides(4, partition, f"app{n}", [1000.0] * 5, [1000.0 * ratio] * 5)
         for n in range(20)
@@ -116,5 +116,5 @@ def test_g17_16_partitions_are_told_apart() -> None:
     assert learned.of(4, "slow", None).jobs == 100
 
 
-def test_nothing_on_both_sides_teaches_nothing() -> None:
+def test_nothing_is_learned_without_runs_on_both_sides() -> None:
     assert learn_ratios([], 0.01, 1.0) is None

@@ -1,4 +1,4 @@
-"""What the placement forests look at: by hand, and never anything of the future."""
+"""Features for the placement forests: by hand, and never from the future."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def logs(draw: st.DrawFn) -> JobTable:
 
 @given(logs(), st.integers(0, 29))
 @settings(max_examples=60, deadline=None)
-def test_what_happens_later_changes_nothing(table: JobTable, row: int) -> None:
+def test_later_events_change_no_features(table: JobTable, row: int) -> None:
     """Change everything that was not known at a submission: its features stay the same."""
     row = min(row, len(table) - 1)
     now = table.submit[row]
@@ -153,14 +153,14 @@ def test_what_happens_later_changes_nothing(table: JobTable, row: int) -> None:
 
 @given(logs())
 @settings(max_examples=30, deadline=None)
-def test_rows_that_are_not_needed_are_not_made(table: JobTable) -> None:
+def test_rows_after_the_stop_are_not_computed(table: JobTable) -> None:
     stop = len(table) // 2
     everything, half = features_of(table), features_of(table, stop=stop)
     np.testing.assert_array_equal(half[:stop], everything[:stop])
     assert np.isnan(half[stop:]).all()
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     n = 1100
     table = JobTable(
         job_id=np.arange(n),
@@ -244,8 +244,8 @@ def _room_in(needed: float, free: float, running: list[tuple[float, ...]]) -> fl
     st.integers(1, 60),
 )
 @settings(max_examples=40, deadline=None)
-def test_room_is_found_in_the_order_of_ends_however_the_machine_changes(jobs, needed) -> None:
-    """The order is kept between changes: after each one it must be the one of those that run now."""
+def test_room_follows_the_order_of_ends_after_any_changes(jobs, needed) -> None:
+    """After each change the order must be that of the present running jobs."""
     site, running = PlacementFeatures(64), dict[int, tuple[int, int, int]]()
     now = 0.0
     for number, (start, processors, request) in enumerate(jobs):
@@ -269,7 +269,7 @@ def test_room_is_found_in_the_order_of_ends_however_the_machine_changes(jobs, ne
 
 @given(st.floats(-1e9, 2e9), st.floats(-5e4, 5e4))
 @settings(max_examples=300, deadline=None)
-def test_the_clock_is_pythons(now: float, offset: float) -> None:
+def test_the_compiled_clock_equals_pythons(now: float, offset: float) -> None:
     found = named(PlacementFeatures(16, clock_offset_seconds=offset).features(submission(now)))
     clock = now + offset
     assert found["time_of_day"] == clock % 86_400.0
@@ -289,8 +289,8 @@ def test_the_clock_is_pythons(now: float, offset: float) -> None:
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_what_is_kept_of_the_past_is_what_one_finds_who_was_never_asked(steps) -> None:
-    """Ask after each step: an observer told of the same and asked for the first time says the same."""
+def test_reading_features_changes_no_later_features(steps) -> None:
+    """After each step the features equal those of a new object that received the same events."""
     asked, told = PlacementFeatures(16), list[tuple[str, tuple]]()
     question = submission(0.0)
     for number, (what, key, user, processors, request) in enumerate(steps):
@@ -317,7 +317,7 @@ def test_what_is_kept_of_the_past_is_what_one_finds_who_was_never_asked(steps) -
 
 
 @pytest.mark.usefixtures("both_ways")
-def test_a_job_that_waits_is_behind_those_alone_that_came_before_it() -> None:
+def test_a_waiting_job_counts_only_earlier_submissions() -> None:
     site = PlacementFeatures(16)
     site.submit("a", submission(0.0, processors=16, request=1000.0))
     site.start("a", 0.0)

@@ -1,4 +1,4 @@
-"""What is kept of a category's numbers is what they say afresh."""
+"""Kept summaries of a category's numbers equal new ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _summary(lags: tuple[float, ...]) -> tuple[float, ...]:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.floats(0, 1e6)), max_size=40))
-def test_a_kept_summary_is_the_one_worked_out_anew(steps: list[tuple[bool, int, float]]) -> None:
+def test_a_kept_summary_equals_a_new_one(steps: list[tuple[bool, int, float]]) -> None:
     lags = Lags(LENGTH, _summary)
     plain: dict[int, list[float]] = defaultdict(list)
     for adds, category, number in steps:

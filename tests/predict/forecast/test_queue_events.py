@@ -1,4 +1,4 @@
-"""Numbers that stand for names: what is looked up together is what each says by itself."""
+"""Codes of names: a job's four codes equal those of its single names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def one_by_one(codes: Codes, job: Job, *, learn: bool) -> tuple[int, ...]:
 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
-def test_names_looked_up_together(steps) -> None:
+def test_codes_of_a_job_equal_those_of_its_names(steps) -> None:
     together, plain = Codes(), Codes()
     for step in steps:
         if step[0] == "put":

@@ -64,7 +64,7 @@ def test_one_submission():
 
 
 @pytest.mark.parametrize("day", range(10))
-def test_week_days_as_the_calendar_has_them(day):
+def test_weekdays_equal_the_calendars(day):
     moment = datetime(2024, 2, 26 + day % 3, 23, 59, tzinfo=UTC) + timedelta(days=3 * day)
     values = encoded(Encoder(), job(submit_time=moment.timestamp()), None)
     assert values["weekday"] == moment.weekday()
@@ -109,7 +109,7 @@ def test_wrong_schema_is_refused(names):
         FeatureSchema("wrong", names)
 
 
-def test_codes_are_exact_stable_and_apart():
+def test_codes_are_exact_stable_and_distinct():
     codes = [code_of(f"user{i}") for i in range(20_000)]
     assert len(set(codes)) == 20_000
     assert all(code == int(code) and 0 <= code < 2**52 for code in codes)
@@ -125,7 +125,7 @@ def test_remembered_codes_are_bounded_and_nothing_is_lost(monkeypatch):
         assert len(encoder._codes) <= 3
 
 
-def test_endless_name_is_cut():
+def test_a_very_long_name_is_truncated():
     encoder = Encoder(FeatureSchema("one", ("name",)))
     assert encoder.encode(job(name="x" * 10_000_000), None)[0] == code_of("x" * 1024)
 
@@ -169,7 +169,7 @@ def test_table_is_encoded_as_its_jobs_are():
         assert np.array_equal(rows[row], encoder.encode(one, states.state(row)), equal_nan=True)
 
 
-def test_names_of_a_table_hold_where_it_has_them():
+def test_a_tables_own_names_are_used_where_it_has_them():
     codes = np.array([1, 0, UNKNOWN_CODE])
     zeros = np.zeros(3)
     table = JobTable(

@@ -24,7 +24,7 @@ def test_ranges_pass_over_unknown_values():
     assert heom.ranges(CASES) == [(1.0, 2.0), (2.0, 10.0), (10.0, 30.0)]
 
 
-def test_range_of_a_feature_nobody_knows_is_unknown():
+def test_range_of_a_feature_without_known_values_is_unknown():
     ((low, high),) = heom.ranges([Case((NAN,), 1.0)])
     assert math.isnan(low)
     assert math.isnan(high)

@@ -61,7 +61,7 @@ def outcome(*, wait=100.0, run=500.0, **changes):
     return JobOutcome(**(values | changes))
 
 
-def test_learns_what_a_finished_job_tells():
+def test_learns_wait_and_run_time_of_a_finished_job():
     predictor = predictor_of()
     predictor.learn(outcome(), None)
     estimates = predictor.estimate(Job(job_id=2, submit_time=2000.0, processors=2, user="ada"), None)
@@ -121,7 +121,7 @@ def test_log_at_once_equals_job_by_job():
         assert np.array_equal(arrays[name], expected[name], equal_nan=True), name
 
 
-def test_log_may_have_another_clock():
+def test_a_log_may_start_at_another_epoch_time():
     table = log()
     live = predictor_of(encoder=Encoder(utc_offset_seconds=3600.0))
     live.learn_table(table, states_of(table))

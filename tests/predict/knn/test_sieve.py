@@ -1,4 +1,4 @@
-"""The coarse look first changes nothing: the same neighbours, the same estimates, bit for bit."""
+"""The search by buckets and bytes gives the same neighbours and estimates, bit for bit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def found_by(estimator: KnnEstimator, query: tuple[float, ...]) -> list[object]:
 
 @settings(max_examples=300, deadline=None)
 @given(rows=st.lists(ROW, max_size=60), query=ROW, weights=WEIGHTS, k=st.integers(1, 8))
-def test_it_finds_the_same_on_any_numbers(
+def test_sieve_equals_the_plain_search_on_any_numbers(
     rows: list[tuple[float, ...]], query: tuple[float, ...], weights: list[float], k: int
 ) -> None:
     estimator = estimator_of(rows, k=k, weights=weights)
@@ -81,7 +81,7 @@ def many() -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", ["compiled", "interpreted"])
-def test_it_finds_the_same_over_many_blocks(many, mode, interpreted) -> None:
+def test_sieve_equals_the_plain_search_over_many_blocks(many, mode, interpreted) -> None:
     if mode == "interpreted":
         interpreted(_search)
         interpreted(_sieve)
@@ -94,7 +94,7 @@ def test_it_finds_the_same_over_many_blocks(many, mode, interpreted) -> None:
         assert [found_by(estimator, query) for query in queries] == expected
 
 
-def test_most_cases_are_never_looked_at(many) -> None:
+def test_most_cases_are_not_measured(many) -> None:
     estimator = estimator_of(many.tolist(), k=4, weights=[1.0] * 5)
     estimator.settle()
     sieve, room = estimator._sieve
@@ -121,7 +121,7 @@ def test_bounds_are_never_above_the_distance(many) -> None:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (0.0, 2.0), (3.0, 1.0)])
-def test_many_nominal_values_make_no_more_buckets_than_pay(weights) -> None:
+def test_the_number_of_buckets_is_bounded(weights) -> None:
     generator = np.random.default_rng(5)
     features = np.column_stack([generator.permutation(4000), generator.integers(0, 40, 4000)]).astype(float)
     schema = FeatureSchema("nominal", ("user", "queue"))
@@ -134,7 +134,7 @@ def test_many_nominal_values_make_no_more_buckets_than_pay(weights) -> None:
     assert [found_by(estimator, query) for query in queries] == expected
 
 
-def test_a_new_case_ends_the_calm(many) -> None:
+def test_adding_a_case_discards_the_sieve(many) -> None:
     estimator = estimator_of(many.tolist(), k=1, weights=[1.0] * 5)
     estimator.settle()
     query = np.array([9999.0, 3.0, 5.0, 4.0, 7.0])

@@ -152,7 +152,7 @@ def test_log_at_once_equals_definition_and_tracker_exactly(rows):
 
 @settings(max_examples=100, deadline=None)
 @given(rows=rows_of(parts))
-def test_parts_of_a_second(rows):
+def test_submissions_within_one_second_keep_their_order(rows):
     table = table_of(rows)
     states = states_of(table)
     everything = zip(states_by_tracker(table), states_by_definition(table), strict=True)
@@ -269,7 +269,7 @@ def test_snapshot_equals_the_events_that_led_to_it():
     assert live.state(450.0).free_processors == 7
 
 
-def test_a_row_of_an_array_is_as_many_jobs_alike():
+def test_a_row_of_an_array_counts_once_per_task():
     array = {"processors": 3, "submit_time": 350.0, "requested_time": 70.0}
     tasks = [SnapshotRow(key=("task", number), **array) for number in range(1000)]
     later = SnapshotRow(key="later", processors=1, submit_time=360.0)  # counts as the mean of those before
@@ -307,7 +307,7 @@ def test_submissions_since_the_snapshot_are_carried_over():
     assert state.queued_work_core_seconds == 100.0 + 60.0 + 60.0
 
 
-def test_limits_of_ended_jobs_do_not_pile_up():
+def test_limits_of_ended_jobs_are_removed():
     tracker = ClusterTracker(4)
     for job in range(5000):
         tracker.submit(job, processors=1, requested_time=1e6, time=float(job))

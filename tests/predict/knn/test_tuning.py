@@ -78,7 +78,7 @@ def test_estimates_that_are_nan_are_penalised_by_their_share():
     assert NAN_PENALTY < few < many <= 2 * NAN_PENALTY
 
 
-def test_search_space_goes_there_and_back():
+def test_search_space_decodes_what_it_encodes():
     space = SearchSpace(k=(1, 64), omega=(0.02, 5.0), s=(100, 10_000))
     parameters = KnnParameters(16, 0.5, 5000, (0.25, 1.0, 0.0))
     again = space.decode(space.encode(parameters))
@@ -110,7 +110,7 @@ def test_space_is_cut_to_the_knowledge_base():
     assert space.decode(np.ones(6)).s == 20
 
 
-def test_tuning_finds_what_matters():
+def test_tuning_finds_the_informative_features():
     problem = problem_of()
     result = tune(problem, generator=np.random.default_rng(4), settings=QUICK)
     assert result.rmse_after < 0.6 * result.rmse_before
@@ -129,7 +129,7 @@ def test_never_worse_than_the_parameters_in_force():
     assert again.rmse_after <= again.rmse_before * (1 + 1e-9)
 
 
-def test_best_never_gets_worse_and_every_generation_is_told():
+def test_best_never_gets_worse_and_progress_sees_every_generation():
     states = []
     result = tune(problem_of(), generator=np.random.default_rng(4), settings=QUICK, progress=states.append)
     assert [state.generation for state in states] == list(range(QUICK.generations + 1))
@@ -233,7 +233,7 @@ def log(jobs=100):
 
 
 @pytest.mark.parametrize(("target", "delay"), [("wait", 25.0), ("run", 225.0)])
-def test_problem_knows_only_what_was_known(target, delay):
+def test_problem_contains_only_cases_known_before_its_entries(target, delay):
     table = log()
     problem = TuningProblem.from_log(table, states_of(table), Encoder(), target, at=80, entries=10)
     usable = [row for row in range(80) if row % 7 and (target == "run" or row % 10)]

@@ -166,7 +166,7 @@ def test_names_that_differ_in_a_counter_are_one_family():
     assert math.isnan(named(live.row(other, 100.0))["user_work.finished"])
 
 
-def test_memory_of_live_jobs_is_a_circle():
+def test_live_jobs_are_kept_in_a_ring():
     """A job older than the circle is forgotten, not confused with the one in its place."""
     live = LiveFeatures(_size_state.empty_state(submissions=4))
     numbers = [
@@ -235,7 +235,7 @@ def test_an_index_of_a_replayed_log_is_stored_smaller_and_finds_the_same():
         assert loaded.submit(job) == live.submit(job)
 
 
-def test_room_is_made_while_questions_are_asked():
+def test_features_are_right_after_the_arrays_have_grown():
     """The arrays move when they grow: the next question finds them."""
     live, one_by_one = LiveFeatures(_size_state.empty_state(categories=2)), LiveFeatures()
     for number in range(60):

@@ -1,4 +1,4 @@
-"""The size model in service: first week, equality with the replay, storage, what it is told twice."""
+"""The size model in service: first week, equality with the replay, storage, repeated events."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_learns_what_divides_small_from_large(model, history):
     assert not model.classify(short, 1.0).is_small
 
 
-def test_what_was_just_finished_changes_the_answer(model):
+def test_a_job_that_just_finished_changes_the_answer(model):
     """The lag features are online: bob's last job decides, a week's model or not."""
     now, answers = 2 * WEEK_SECONDS, []
     for run in (10.0, 5000.0):
@@ -125,7 +125,7 @@ def _without_in_flight(history: SizeHistory, now: float) -> SizeModel:
     return SizeModel.retrain(SizeHistory.from_outcomes(finished), now=now)
 
 
-def test_training_looks_at_nothing_after_now(history):
+def test_training_uses_nothing_after_now(history):
     now = 1.5 * WEEK_SECONDS
     whole = train(history, now=now)
     part = train(history.until(now), now=now)
@@ -220,7 +220,7 @@ def test_a_requeued_job_waits_again_and_jobs_without_id_are_left_out(model):
 
 
 @pytest.mark.parametrize("seen_waiting", [True, False])
-def test_who_was_requeued_at_the_divider_has_shown_that_he_is_large(model, seen_waiting):
+def test_a_job_requeued_after_the_divider_is_known_to_be_large(model, seen_waiting):
     """The safeguard of small jobs: the user's next jobs are judged by it before the job has ended."""
     begin, divider = 2 * WEEK_SECONDS, model.divider_seconds
     job = Job(job_id=8000, submit_time=begin, processors=4, user="eve", requested_time=600.0)
@@ -242,7 +242,7 @@ def test_who_was_requeued_at_the_divider_has_shown_that_he_is_large(model, seen_
     assert small_share(requeued + 90_000.0) == 1.0
 
 
-def test_who_was_requeued_before_the_divider_has_shown_nothing(model):
+def test_a_job_requeued_before_the_divider_is_not_known_to_be_large(model):
     begin, divider = 2 * WEEK_SECONDS, model.divider_seconds
     job = Job(job_id=8000, submit_time=begin, processors=4, user="eve", requested_time=600.0)
     index = model.to_arrays()[1]["schema"].index("user.newest_small_share")
@@ -252,8 +252,8 @@ def test_who_was_requeued_before_the_divider_has_shown_nothing(model):
     assert math.isnan(float(model.features.row(probe, divider)[index]))
 
 
-def test_who_was_cancelled_while_he_waited_is_not_under_way_for_ever(model):
-    """Accounting never tells of it: the count of the user's live jobs would grow until the next training."""
+def test_a_job_cancelled_while_it_waited_is_dropped(model):
+    """Accounting does not report it: the user's live jobs would grow until the next training."""
     now = 2 * WEEK_SECONDS
     asked = Job(job_id=0, submit_time=now, processors=4, user="bob", requested_time=600.0)
     live = feature_names("advisor").index("user.live")
@@ -275,7 +275,7 @@ def test_who_was_cancelled_while_he_waited_is_not_under_way_for_ever(model):
 
 
 @pytest.mark.parametrize("end", [JobState.NODE_FAIL, JobState.PREEMPTED])
-def test_a_run_cut_short_is_not_taken_for_a_small_job(model, history, end):
+def test_a_run_cut_short_does_not_count_as_a_small_job(model, history, end):
     now, divider = 2 * WEEK_SECONDS, model.divider_seconds
     job = Job(job_id=8000, submit_time=now, processors=4, user="eve", requested_time=600.0)
     index = feature_names("advisor").index("user.newest_small_share")

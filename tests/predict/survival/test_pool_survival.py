@@ -1,4 +1,4 @@
-"""Survival by pool: what lasts is believed to last, and a site without history knows that it knows little."""
+"""Survival by pool, from a site's own lives and without any."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_without_a_history_pools_are_alike_and_older_nodes_likelier_to_stay() ->
     assert 0.8 < by_age[0] < 0.98
 
 
-def test_a_pool_is_told_from_another_by_its_own_lives() -> None:
+def test_pools_differ_by_the_lives_of_their_own_instances() -> None:
     known = pool_survival(
         lives("shaky", [0.5, 1.0, 0.7, 0.3] * 5) + lives("steady", [20.0] * 10, was_taken=False), NOW
     )
@@ -35,7 +35,7 @@ def test_a_pool_is_told_from_another_by_its_own_lives() -> None:
     assert shaky < known.survives("unknown", HOUR, HOUR) < steady
 
 
-def test_the_true_survival_is_found() -> None:
+def test_survival_of_a_known_distribution_is_estimated() -> None:
     """A day of a pool whose nodes live five hours on average, whatever their age."""
     generator = np.random.default_rng(1)
     seen = []
@@ -46,7 +46,7 @@ def test_the_true_survival_is_found() -> None:
     assert pool_survival(seen, NOW).survives("a", HOUR, 2 * HOUR) == pytest.approx(np.exp(-2 / 5), abs=0.07)
 
 
-def test_a_node_that_nobody_takes_back_stays() -> None:
+def test_a_node_that_is_not_spot_stays() -> None:
     known = pool_survival(lives("a", [0.1] * 20), NOW)
     assert known.survives(None, 0.0, 1000 * HOUR) == 1.0
     of_nodes = known.of_nodes([None, "a"])
@@ -61,7 +61,7 @@ def test_a_node_that_nobody_takes_back_stays() -> None:
     )
 )
 @settings(deadline=None, max_examples=50)
-def test_whatever_was_seen_it_is_a_probability_that_falls(rows) -> None:
+def test_survival_is_a_falling_probability_for_any_lives(rows) -> None:
     seen = [
         Life(pool=pool, start=NOW - begin * HOUR, end=NOW - (begin - lasted) * HOUR, was_taken=taken)
         for pool, begin, lasted, taken in rows

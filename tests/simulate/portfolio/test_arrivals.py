@@ -75,18 +75,18 @@ def waiting_job_beside_an_idle_node(order: JobOrder, *, backfill: bool, waited: 
 ALL = 0.01 * 3500.0 * 600.0
 
 
-def test_an_idle_node_helps_whoever_may_pass_the_blocked_job() -> None:
+def test_an_idle_node_saves_jobs_that_may_pass_the_blocked_one() -> None:
     assert waiting_job_beside_an_idle_node(JobOrder.LXF, backfill=False, waited=20.0) == pytest.approx(ALL)
     assert waiting_job_beside_an_idle_node(JobOrder.FCFS, backfill=True, waited=20.0) == pytest.approx(ALL)
 
 
-def test_an_idle_node_behind_a_blocked_job_helps_nobody() -> None:
+def test_an_idle_node_behind_a_blocked_job_saves_nothing() -> None:
     assert waiting_job_beside_an_idle_node(JobOrder.FCFS, backfill=False, waited=20.0) == 0.0
     # its slowdown is above what a job of 100 s has after five minutes
     assert waiting_job_beside_an_idle_node(JobOrder.LXF, backfill=False, waited=5000.0) == 0.0
 
 
-def test_a_plan_that_gives_warm_nodes_back_pays_for_others() -> None:
+def test_a_plan_that_gives_warm_nodes_back_pays_to_rent_others() -> None:
     """Two warm nodes are idle, a job takes one of them for ten minutes; the champion keeps two warm."""
     profile = np.zeros(2, NODE)
     profile["since"], profile["begun"], profile["estimate"] = -1000.0, -1000.0, 120.0
@@ -150,19 +150,19 @@ def hindered(width: int, waiting: tuple[int, float] | None = None) -> float:
 
 @pytest.mark.parametrize(("width", "wait"), [(1, 100.0), (2, 100.0), (3, 300.0), (4, 600.0)])
 def test_jobs_that_come_to_a_full_cloud_wait_for_the_running_ones(width: int, wait: float) -> None:
-    """Nobody waits now: who comes after t seconds waits for what is left of ``wait``."""
+    """The queue is empty: a job that comes after t seconds waits for the rest of ``wait``."""
     assert hindered(width) == pytest.approx(wait**2 / 2)
 
 
-def test_a_plan_pays_for_the_nodes_that_it_takes_from_them() -> None:
+def test_a_plan_is_charged_for_the_nodes_that_expected_jobs_lack() -> None:
     """Two nodes for 800 s at second 100: then both others are idle at 600, the last two at 900."""
     assert hindered(2, (2, 800.0)) == pytest.approx(100.0**2 / 2 + 500.0**2 / 2)
     # before that start three would be idle at 300, afterwards at 900
     assert hindered(3, (2, 800.0)) == pytest.approx(100.0 * 250.0 + 800.0**2 / 2)
 
 
-def test_what_cannot_be_rented_is_not_spared_either() -> None:
-    """All four nodes are rented, one is idle beside a job on two: it spares nobody a boot or an hour."""
+def test_nodes_that_cannot_be_rented_save_nothing() -> None:
+    """All four nodes are rented, one is idle beside a job on two: it saves no boot and no hour."""
     profile = np.zeros(4, NODE)
     profile["since"] = profile["begun"] = -1000.0
     profile["ready"], profile["estimate"] = [0.0, 600.0, 600.0, 600.0], 1600.0

@@ -1,4 +1,4 @@
-"""What a policy does at a moment is what the simulated cluster does at that tick."""
+"""A policy's actions at a moment equal those of the simulated cluster at that tick."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_how_many_nodes_may_be_rented_for_a_queue(name: str, allowed: int | None
     assert wanted(name, situation([], QUEUE)).allowed == allowed
 
 
-def test_no_more_than_there_are() -> None:
+def test_no_more_nodes_than_the_limit_are_rented() -> None:
     assert wanted("ODB-FCFS-FirstFit", situation([], QUEUE), nodes=4).allowed == 4
 
 
@@ -75,12 +75,12 @@ def test_which_job_is_next(name: str, order: tuple[int, ...]) -> None:
     assert wanted(name, situation([], QUEUE)).order == order
 
 
-def test_idle_and_booting_nodes_go_back_when_nobody_waits() -> None:
+def test_idle_and_booting_nodes_are_given_back_when_the_queue_is_empty() -> None:
     found = wanted("ODA-FCFS-FirstFit", situation([IDLE, BUSY, BOOTING, IDLE], []))
     assert (found.back, found.kept, found.warm) == ((0, 2, 3), (), 0)
 
 
-def test_nobody_gives_back_while_somebody_waits() -> None:
+def test_no_node_is_given_back_while_jobs_wait() -> None:
     assert wanted("ODX-FCFS-FirstFit", situation([IDLE, BUSY], [(-5.0, 3600.0, 2)])).back == ()
 
 
@@ -102,12 +102,12 @@ def test_a_paid_hour_is_kept_to_its_end() -> None:
 
 @pytest.mark.parametrize("since", [0.0, -3600.0])
 def test_a_paid_hour_that_just_began_is_kept_on_every_node(since: float) -> None:
-    """As of nodes first seen now, whose launch nobody knows."""
+    """As for nodes first seen now, whose launch time is unknown."""
     found = wanted("ODA-FCFS-FirstFit", situation([(since, since, 0)] * 3, []), KEPT)
     assert (found.back, found.kept) == ((), (0, 1, 2))
 
 
-def test_a_node_seen_first_now_is_not_taken_for_one_that_is_warmed() -> None:
+def test_a_node_first_seen_now_is_not_counted_as_warm() -> None:
     assert wanted("ODA-WSPT-WorstFit+h4+bf", situation([(0.0, 0.0, 0)], [])).warm == 3
 
 
@@ -134,7 +134,7 @@ jobs = st.tuples(times.map(lambda t: -t), times, st.integers(1, 6))
     policy=st.sampled_from([*PUBLISHED, *BEYOND]),
     release=st.sampled_from([SECOND, HOUR, KEPT]),
 )
-def test_whatever_the_policy_it_is_consistent(
+def test_the_moment_of_any_policy_is_consistent(
     rented: list[tuple[float, float, int]],
     queue: list[tuple[float, float, int]],
     policy: object,

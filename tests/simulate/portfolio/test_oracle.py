@@ -1,4 +1,4 @@
-"""Compiled cluster and online simulator give the plain oracle's lives; no life breaks a conservation law."""
+"""Compiled cluster and online simulator equal the plain oracle, and no run breaks a conservation law."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def logs(draw, by_hand) -> object:
 
 @given(data=st.data(), cloud=clouds, policy=policies, runtimes=st.sampled_from(KNOWN))
 @settings(max_examples=150, deadline=None)
-def test_compiled_cluster_is_the_oracle(by_hand, data, cloud, policy, runtimes):
+def test_compiled_cluster_equals_the_oracle(by_hand, data, cloud, policy, runtimes):
     """Same starts, same charge, to the last bit."""
     jobs = data.draw(logs(by_hand))
     plain = oracle.live(jobs, cloud, runtimes, policy)
@@ -90,7 +90,7 @@ def lawful(life, cloud: Cloud) -> None:
 
 @given(data=st.data(), cloud=clouds, first=st.sampled_from(PUBLISHED), then=policies)
 @settings(max_examples=60, deadline=None)
-def test_online_simulator_foresees_what_happens(by_hand, data, cloud, first, then):
+def test_online_simulator_predicts_the_clusters_future(by_hand, data, cloud, first, then):
     """With true run times and nothing more to arrive, the simulated outcome is the cluster's own future."""
     jobs = data.draw(logs(by_hand))
     cluster = RentedCluster(jobs, cloud, Runtimes.ACTUAL, [first, then])
@@ -124,7 +124,7 @@ def charged_so_far(cluster: RentedCluster) -> float:
 
 @given(data=st.data(), cloud=clouds, base=policies, trial=policies)
 @settings(max_examples=30, deadline=None)
-def test_deviation_of_no_policy_from_itself(by_hand, data, cloud, base, trial):
+def test_a_policy_that_deviates_from_itself_changes_nothing(by_hand, data, cloud, base, trial):
     """Held for ever a deviation is the policy itself; of the base from itself it changes no start.
 
     Where the base keeps nodes warm these are paid for until it had the time to rent them.
@@ -148,7 +148,7 @@ def test_deviation_of_no_policy_from_itself(by_hand, data, cloud, base, trial):
     data=st.data(), cloud=clouds, policy=policies, runtimes=st.sampled_from(KNOWN), period=st.floats(20, 4000)
 )
 @settings(max_examples=60, deadline=None)
-def test_being_told_the_same_policy_again_changes_nothing(by_hand, data, cloud, policy, runtimes, period):
+def test_applying_the_same_policy_again_changes_nothing(by_hand, data, cloud, policy, runtimes, period):
     """However often the policy is chosen, while it is the same one its life is its life alone."""
     jobs = data.draw(logs(by_hand))
     alone, told = (RentedCluster(jobs, cloud, runtimes, [policy]) for _ in range(2))

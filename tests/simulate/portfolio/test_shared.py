@@ -1,4 +1,4 @@
-"""What plans of one situation share changes no outcome, not by a bit."""
+"""Sharing parts of plans changes no outcome by a bit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def alone(situation: Situation, cluster: RentedCluster, base: int | None, hold: 
     entries=st.sampled_from([0, 3, 1000]),
 )
 @settings(max_examples=40, deadline=None)
-def test_plans_together_are_the_plans_alone(by_hand, seed, release, runtimes, boot, base, hold, entries):
+def test_plans_simulated_together_equal_those_simulated_alone(
+    by_hand, seed, release, runtimes, boot, base, hold, entries
+):
     generator = np.random.default_rng(seed)
     jobs = log(by_hand, generator)
     cloud = Cloud(release=release, max_nodes=12, boot_seconds=boot)
@@ -98,7 +100,7 @@ def test_plans_together_are_the_plans_alone(by_hand, seed, release, runtimes, bo
         return
 
 
-def test_one_after_the_other_and_about_another_situation(by_hand) -> None:
+def test_plans_are_shared_only_within_one_situation(by_hand) -> None:
     """What is remembered between calls is of the same situation, base and hold."""
     cluster = RentedCluster(
         log(by_hand, np.random.default_rng(5)), Cloud(max_nodes=12), Runtimes.ACTUAL, EVERY
@@ -116,8 +118,8 @@ def test_one_after_the_other_and_about_another_situation(by_hand) -> None:
 
 
 @pytest.mark.parametrize("hold", [20.0, 300.0, 4000.0])
-def test_a_full_cloud_has_one_future(by_hand, hold: float) -> None:
-    """All nodes run one long job and may run on: whatever is preferred, nothing can be done."""
+def test_on_a_full_cloud_all_plans_share_one_tail(by_hand, hold: float) -> None:
+    """All nodes run one long job: no policy can act."""
     jobs = by_hand([[0.0, 50_000.0, 12], *([1000.0 + at, 500.0 + at, 3] for at in range(9))])
     cluster = RentedCluster(jobs, Cloud(max_nodes=12), Runtimes.ACTUAL, PUBLISHED)
     while cluster.arrived < len(jobs):
