@@ -57,7 +57,7 @@ def models(tmp_path):
 @pytest.fixture
 def trace(tmp_path):
     path = tmp_path / "log.swf"
-    write(path, jobs(), clock="epoch")
+    write(path, jobs())
     return path
 
 
@@ -126,7 +126,7 @@ def test_damaged_cutoff_is_said(models):
 
 def test_weekly_on_a_young_site_is_no_error(tmp_path, models):
     path = tmp_path / "young.swf"
-    write(path, jobs(60), clock="epoch")
+    write(path, jobs(60))
     found = as_json("--trace", path, "--models", models, "--weekly")
     assert (found["version"], found["reason"]) == (None, "too-few-jobs")
     assert "Not tuned: 60 of" in call("--trace", path, "--models", models, "--weekly").stdout
