@@ -22,15 +22,17 @@ def register(app: typer.Typer) -> None:
 
 def web(
     address: Annotated[
-        str | None, typer.Option(help="Where it listens, instead of web.address.", metavar="ADDRESS")
+        str | None, typer.Option(help="Address to listen on, instead of web.address.", metavar="ADDRESS")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Instead of web.port.", metavar="PORT")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on, instead of web.port.", metavar="PORT")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve the pages for admins: what the other commands show, to be read in a browser.
+    """Serve web pages for admins, with what the other commands show.
 
-    Changes nothing and asks neither Slurm nor EC2. Runs until SIGTERM. Everybody who can reach it sees
-    everybody's jobs: it listens on this machine alone (`web.address`), for the site's own proxy and login.
+    The pages change nothing and do not ask Slurm or EC2. All who can connect see the jobs of all users, so by
+    default only this machine can (`web.address`): put the site's proxy and login before it.
     """
     from advisor.config.loading import changed
     from advisor.web.run import run

@@ -1,4 +1,4 @@
-"""Pages and their JSON: one set of data, drawn for people or given as it is."""
+"""Answer requests with pages or JSON from the same data."""
 
 from __future__ import annotations
 
@@ -32,15 +32,7 @@ PAGES: Final = (
 
 
 class RefusedError(Exception):
-    """What was asked for cannot be shown.
-
-    Parameters
-    ----------
-    status : int
-        HTTP's.
-    message : str
-        What is wrong and how to mend it, for people.
-    """
+    """A request is refused: HTTP status, and a message that says what is wrong and how to mend it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -49,13 +41,7 @@ class RefusedError(Exception):
 
 
 class Answers:
-    """Draws pages.
-
-    Parameters
-    ----------
-    site : Site
-        Whose.
-    """
+    """Renders pages and JSON."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -95,7 +81,7 @@ class Answers:
         headers: Mapping[str, str] | None = None,
         **words: Any,
     ) -> Response:
-        """One page: ``data`` as JSON, or the template drawn with it and with ``words``."""
+        """One answer: ``data`` as JSON, or the template rendered with ``data`` and ``words``."""
         if wants_json(request):
             return JSONResponse(plain(data), status, headers)
         asked = [(name, text) for name, text in request.query_params.multi_items() if name != "format"]
@@ -111,31 +97,25 @@ class Answers:
     def error(
         self, request: Request, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """What is wrong, as a page or as JSON."""
+        """An error as a page or as JSON."""
         data = {"error": {"code": code, "message": message}}
         try:
             return self.page(request, "error.html", data, status=status, headers=headers)
-        except RefusedError:  # the wish for another format is what is wrong
+        except RefusedError:  # the requested format is what is wrong
             return JSONResponse(data, status, headers)
 
 
 def wants_json(request: Request) -> bool:
-    """Whether ``?format=json`` or the Accept header asks for it.
-
-    Raises
-    ------
-    RefusedError
-        Another format is asked for.
-    """
+    """Whether ``?format=json`` or the Accept header asks for JSON; RefusedError for other formats."""
     asked = request.query_params.get("format", "")
     if asked not in {"", "html", "json"}:
-        raise RefusedError(400, "format is html or json")
+        raise RefusedError(400, "format must be html or json")
     accept = request.headers.get("accept", "")
     return asked == "json" or (not asked and "application/json" in accept and "text/html" not in accept)
 
 
 def part(make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """One part of a page; where it cannot be had, what is wrong: the other parts are shown all the same."""
+    """One part of a page, or its error: the other parts are shown even if one fails."""
     try:
         return dict(make())
     except AdvisorError as error:
@@ -143,27 +123,27 @@ def part(make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def count(number: float | None) -> str:
-    """A whole number."""
+    """A count as text; a dash for None."""
     return "-" if number is None else f"{number:,.0f}"
 
 
 def span(seconds: float | None) -> str:
-    """A time."""
+    """A duration as text; a dash for None."""
     return "-" if seconds is None else duration(seconds)
 
 
 def clock(seconds: float | None) -> str:
-    """A moment; the foot of each page names the zone."""
+    """A moment as text, in the time zone that the page's footer names; a dash for None."""
     return "-" if seconds is None else moment_text(seconds)
 
 
 def printable(value: Any) -> Any:
-    """Words from outside without what a terminal or a reader's eye could be misled by."""
+    """Text without control and other invisible characters, which could mislead readers."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in value)
 
 
 def tidy(text: object, limit: int = 80) -> str:
-    """Text from outside, on one line; the template escapes it."""
+    """Text that users typed, on one line; the template escapes it."""
     return clean(str(text), limit) if text not in {None, ""} else "-"

@@ -1,4 +1,4 @@
-"""The web application: pages, their guard, and what is said when something is wrong."""
+"""The web application: its pages, the guard before them, and its answers to errors."""
 
 from __future__ import annotations
 

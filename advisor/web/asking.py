@@ -1,4 +1,4 @@
-"""What may be asked in an address, and its bounds."""
+"""Read the parameters of addresses, within limits; empty means any, and RefusedError names what is wrong."""
 
 from __future__ import annotations
 
@@ -18,36 +18,24 @@ _WORD: Final = 80
 
 
 def since_of(text: str, now: float) -> float:
-    """Epoch seconds of ``since``.
-
-    Raises
-    ------
-    RefusedError
-        No time, or longer ago than pages go back.
-    """
+    """Epoch seconds of ``since``; pages go back 400 days."""
     try:
         found = parse_since(text, now)
     except BadInput as error:
         raise RefusedError(400, f"since: {error.what}. {error.mend}") from None
     if now - found > MAX_DAYS * 86_400.0:
-        raise RefusedError(400, f"since: pages go back {MAX_DAYS} days; the commands go further")
+        raise RefusedError(400, f"since: pages go back {MAX_DAYS} days; use the commands for older ones")
     return found
 
 
 def limit_of(text: str) -> int:
-    """Rows of a page; empty: as many as is usual."""
+    """Rows of a page; empty: 50."""
     number = whole(text, "limit", MAX_ROWS)
     return _ROWS if number is None else number
 
 
 def job_id_of(text: str) -> JobId | None:
-    """A job as Slurm writes it; empty: any.
-
-    Raises
-    ------
-    RefusedError
-        It is not one.
-    """
+    """A job as Slurm writes it; empty: any."""
     if not text.strip():
         return None
     try:
@@ -57,60 +45,36 @@ def job_id_of(text: str) -> JobId | None:
 
 
 def whole(text: str, name: str, most: int) -> int | None:
-    """A number from 1 on; None where nothing is asked.
-
-    Raises
-    ------
-    RefusedError
-        Something else.
-    """
+    """A whole number from 1 to `most`; empty: None."""
     word = text.strip()
     if not word:
         return None
     if not (word.isascii() and word.isdecimal() and len(word) <= 19 and 1 <= int(word) <= most):
-        raise RefusedError(400, f"{name} is a whole number from 1 to {most:,}")
+        raise RefusedError(400, f"{name} must be a whole number from 1 to {most:,}")
     return int(word)
 
 
 def word_of(text: str, name: str) -> str | None:
-    """A name to look for; empty: any.
-
-    Raises
-    ------
-    RefusedError
-        Longer than a name is, or not printable.
-    """
+    """A name of at most 80 printable characters; empty: any."""
     word = text.strip()
     if len(word) > _WORD or not word.isprintable():
-        raise RefusedError(400, f"{name} is a name of at most {_WORD} characters")
+        raise RefusedError(400, f"{name} must be a name of at most {_WORD} printable characters")
     return word or None
 
 
 def placement_of(text: str) -> Placement | None:
-    """A placement; empty: any.
-
-    Raises
-    ------
-    RefusedError
-        There is none such.
-    """
+    """A placement; empty: any."""
     if not text.strip():
         return None
     try:
         return Placement(text.strip())
     except ValueError:
         known = " or ".join(placement.value for placement in Placement)
-        raise RefusedError(400, f"placement is {known}") from None
+        raise RefusedError(400, f"placement must be {known}") from None
 
 
 def before_of(text: str) -> tuple[float, str] | None:
-    """Where the page before ended, as :func:`before_text` wrote it.
-
-    Raises
-    ------
-    RefusedError
-        It did not.
-    """
+    """Time and advice id at which the previous page ended, written by :func:`before_text`."""
     if not text:
         return None
     seconds, tilde, advice_id = text.partition("~")
@@ -119,10 +83,10 @@ def before_of(text: str) -> tuple[float, str] | None:
     except ValueError:
         time = math.nan
     if not (tilde and math.isfinite(time) and len(advice_id) <= 100 and advice_id.isprintable()):
-        raise RefusedError(400, "before is where a page ended: take the link to the older ones")
+        raise RefusedError(400, "before cannot be read: follow the link to the older decisions")
     return time, advice_id
 
 
 def before_text(time: float, advice_id: str) -> str:
-    """Where a page ends."""
+    """Value of ``before`` for the page after one that ends here."""
     return f"{time!r}~{advice_id}"

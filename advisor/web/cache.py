@@ -1,4 +1,4 @@
-"""What costs is made once and shown for a while, however many ask for it at a time."""
+"""A cache: an expensive value is computed once and used for a while by all requests."""
 
 from __future__ import annotations
 
@@ -13,22 +13,14 @@ _Value = TypeVar("_Value")
 
 
 class _Turn:
-    """Whose turn it is to make one value; there as long as somebody makes it or waits for it."""
+    """The lock of a key, kept as long as a request computes its value or waits for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 class Cache:
-    """Values by key, each for its own time.
-
-    Parameters
-    ----------
-    monotonic : callable
-        Seconds that only grow.
-    most : int
-        Values kept; the one asked for longest ago goes first.
-    """
+    """Values by key; `most` of them are kept, those used last."""
 
     def __init__(self, monotonic: Callable[[], float], most: int = _MOST) -> None:
         self._monotonic = monotonic
@@ -40,14 +32,14 @@ class Cache:
     def get(self, key: Hashable, seconds: float, make: Callable[[], _Value]) -> _Value:
         """The value of a key, made when there is none younger than ``seconds``.
 
-        Each is made by one at a time. ``make`` may ask for other keys; what it raises is kept for nobody.
+        One thread at a time makes it. ``make`` may get other keys; exceptions are not cached.
         """
         found = self._young(key, seconds)
         if found is None:
             with self._lock:
                 turn = self._turns.setdefault(key, _Turn())
             with turn.lock:
-                found = self._young(key, seconds)  # who waited for the same finds it made
+                found = self._young(key, seconds)  # another thread may have made it meanwhile
                 if found is None:
                     found = (self._monotonic(), make())
                     self._keep(key, found)

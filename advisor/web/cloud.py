@@ -1,4 +1,4 @@
-"""The cloud: nodes, pools, money; and the policy that runs the burst partition. Nobody is asked."""
+"""The cloud page (nodes, pools, money) and the portfolio page, from files only."""
 
 from __future__ import annotations
 

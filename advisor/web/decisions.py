@@ -1,4 +1,4 @@
-"""What was decided, newest first, and for which jobs."""
+"""The page of decisions, newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes in is looked at before any page; what goes out says what a browser may do with it."""
+"""Check each request before any page sees it, and set the security headers of each answer."""
 
 from __future__ import annotations
 
@@ -33,17 +33,11 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Refuses what no page of ours asks for.
+    """Refuses requests that no page of this application makes.
 
-    A page from elsewhere can make a browser on the admin's machine ask us (DNS rebinding gives it our address
-    under its own name), so names are checked; and it can make it send a form, so origins are.
-
-    Parameters
-    ----------
-    app : ASGI application
-        What is guarded.
-    hosts : iterable of str
-        Names it may be asked by, without port.
+    The page of another site can make the admin's browser send requests here (DNS rebinding gives it our
+    address under its own name) and send forms. So the Host header and the origin of forms are checked;
+    `hosts` are the allowed names, without port.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
@@ -74,13 +68,13 @@ class Guard:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         if scope["method"] not in _METHODS:
-            return 405, "These pages are read (GET), and a what-if is asked for (POST)."
+            return 405, "Use GET for pages, and POST to start a what-if."
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_TARGET_BYTES:
             return 414, "The address is too long."
         if name_of(headers.get("host", "")) not in self._hosts:
             return (
                 421,
-                "Not asked for by a name of this site: web.hosts in the settings has those of the proxy.",
+                "This host name is not allowed: add the proxy's names to web.hosts in the settings.",
             )
         if scope["method"] == "POST":
             return self._form_refusal(headers)
@@ -89,7 +83,7 @@ class Guard:
     def _form_refusal(self, headers: Headers) -> tuple[int, str] | None:
         length = headers.get("content-length", "")
         if not (length.isdecimal() and length.isascii()) or int(length) > MAX_BODY_BYTES:
-            return 413, f"A form is at most {MAX_BODY_BYTES:,} bytes and says its length."
+            return 413, f"A form must have a Content-Length of at most {MAX_BODY_BYTES:,} bytes."
         origin = headers.get("origin")
         if origin is not None and name_of(urlsplit(origin).netloc) not in self._hosts:
             return 403, "The form was sent from another site."
@@ -99,7 +93,7 @@ class Guard:
 
 
 def name_of(host: str) -> str:
-    """A Host header's name in lower case, without port and brackets; empty for what is none."""
+    """The name in a Host header, in lower case and without port and brackets; empty for an invalid one."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -107,11 +101,11 @@ def name_of(host: str) -> str:
 
 
 def own_names(web: WebSettings) -> frozenset[str]:
-    """Names it is asked by: the proxy's, its address, and this machine's own where it listens there alone."""
+    """Allowed names: the proxy's, the address, and localhost where only this machine can connect."""
     names = {*web.hosts, name_of(web.address) or web.address, web.address.lower()}
     return frozenset(names | ({"localhost", "127.0.0.1", "::1"} if web.is_for_this_machine_alone else set()))
 
 
 def is_token(found: str, token: str) -> bool:
-    """Whether a form has our token; takes as long whatever is wrong."""
+    """Whether a form has our token, compared in constant time."""
     return hmac.compare_digest(found.encode(), token.encode())

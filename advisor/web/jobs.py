@@ -1,4 +1,4 @@
-"""One job: the four questions, their answers and numbers, and what came of it."""
+"""The page of a job: the four questions, their answers and numbers, and the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicted against actual, what was saved, what it cost."""
+"""The ledger page: predicted against actual values, savings and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first page: how the advisor and its cluster are."""
+"""The first page: the state of the advisor and its cluster."""
 
 from __future__ import annotations
 

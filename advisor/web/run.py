@@ -1,4 +1,4 @@
-"""The life of `advisor web`: a socket, the pages on it, until a signal."""
+"""Run `advisor web`: bind its socket and serve the pages until a signal."""
 
 from __future__ import annotations
 
@@ -30,19 +30,8 @@ def run(
 ) -> None:
     """Serve the pages until SIGTERM or SIGINT.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force now.
-    load : callable
-        Reads them again.
-    command, options : sequence of str
-        How a what-if is started (:class:`advisor.web.whatif_runs.WhatIfRuns`).
-
-    Raises
-    ------
-    BadInput
-        The address or port cannot be had.
+    `load` reads the settings again; `command` and `options` start a what-if
+    (:class:`advisor.web.whatif_runs.WhatIfRuns`). Raises BadInput where the address or port cannot be used.
     """
     listening = listen(settings.web)
     site = Site(settings, load, WhatIfRuns(command, options))
@@ -51,7 +40,7 @@ def run(
     log.info("web.ready", address=address, port=port)
     notifier = Notifier.from_environment(os.environ)
     notifier.ready(f"pages on {address} port {port}")
-    # uvicorn stops at these by itself and sends them again at its end, as if nobody had heard them
+    # uvicorn stops at these signals and raises them again at its end, which must not kill the process
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     with listening:
@@ -60,7 +49,7 @@ def run(
 
 
 def configuration(site: Site) -> uvicorn.Config:
-    """How uvicorn serves a site."""
+    """Uvicorn's configuration for a site."""
     return uvicorn.Config(
         create_app(site),
         log_config=None,
@@ -76,13 +65,7 @@ def configuration(site: Site) -> uvicorn.Config:
 
 
 def listen(web: WebSettings) -> socket.socket:
-    """The socket that pages are served on.
-
-    Raises
-    ------
-    BadInput
-        It cannot be had.
-    """
+    """A listening socket; raises BadInput where the address or port cannot be used."""
     try:
         found = socket.getaddrinfo(web.address, web.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -98,7 +81,7 @@ def listen(web: WebSettings) -> socket.socket:
         raise BadInput(
             f"the pages cannot be served there ({error.strerror})",
             where=f"web.address and web.port, {web.address} port {web.port}",
-            mend="Set them to what is this machine's and free, or end what is there",
+            mend="Set them to an address of this machine and a free port, or stop what uses the port",
             code="web.address",
         ) from None
     return listening

@@ -1,4 +1,4 @@
-"""What all pages share: settings, the history to read, what is cached, the what-ifs."""
+"""What all pages share: settings, history, cache and runs of what-if."""
 
 from __future__ import annotations
 
@@ -24,20 +24,16 @@ _BUSY_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Site:
-    """The parts of one site.
+    """What the pages of one site share.
 
     Attributes
     ----------
     first : Settings
-        In force at the start; where it listens is theirs for as long as it runs.
+        Settings at the start; the address and port stay theirs.
     load : callable
-        Reads the settings again; pages show those that are in the file now.
-    runs : WhatIfRuns
-        The what-ifs.
-    cache : Cache
-        What is shown for a while.
+        Reads the settings again, which the pages show.
     token : str
-        In every form; nobody who cannot read our pages knows it.
+        Secret in every form, so that other sites cannot send one.
     """
 
     first: Settings
@@ -48,7 +44,7 @@ class Site:
     _last: Settings | None = None
 
     def settings(self) -> Settings:
-        """As they are in the file; the last good ones where that is wrong."""
+        """The settings in the file now; the last valid ones if the file is wrong."""
         return self.cache.get("settings", _SETTINGS_SECONDS, self._load)
 
     def _load(self) -> Settings:
@@ -59,7 +55,7 @@ class Site:
         return self._last or self.first
 
     def history(self) -> HistoryStore:
-        """The history, to be read and closed."""
+        """The history, opened for reading; the caller closes it."""
         return HistoryStore(self.settings().paths.history_url, busy_seconds=_BUSY_SECONDS, read_only=True)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What other settings would have done: a form, and what the command says."""
+"""The what-if page: a form for other settings, and the results of `advisor whatif` with them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TUNED: Final = (
     "capacity.use_spot",
     "capacity.spot_max_run_seconds",
 )
-"""What an admin tries other values of; anything else goes into the field below them."""
+"""Settings with a field of their own in the form; the others are typed into one field."""
 _SINCE: Final = "30d"
 _MAX_FIELDS: Final = 64
 _MAX_CHANGES: Final = 40
@@ -102,7 +102,7 @@ def routes(site: Site, answers: Answers) -> APIRouter:
 
 
 def _asked(before: Run | None) -> dict[str, str]:
-    """The form's values as they were filled in for an earlier run, by field."""
+    """The form's values by field: empty, or those of an earlier run."""
     empty = dict.fromkeys(TUNED, "")
     if before is None:
         return {"since": _SINCE, "more": "", **empty}
@@ -115,7 +115,7 @@ def _asked(before: Run | None) -> dict[str, str]:
 def _run(site: Site, run_id: str) -> Run:
     run = site.runs.get(run_id)
     if run is None:
-        raise RefusedError(404, "there is no such what-if (any more): the last ones are kept until a restart")
+        raise RefusedError(404, "there is no such what-if; only the last ones are kept, until a restart")
     return run
 
 
@@ -127,7 +127,7 @@ def _start(site: Site, asked: Mapping[str, str]) -> Response:
     if len(changes) > _MAX_CHANGES:
         raise RefusedError(400, f"at most {_MAX_CHANGES} changes at a time")
     if any("\0" in change for change in (since, *changes)):
-        raise RefusedError(400, "a value has a NUL in it")
+        raise RefusedError(400, "a value has a NUL character")
     try:
         run = site.runs.start(since, changes, longest_seconds=site.settings().web.whatif_seconds)
     except RetryLater as error:
@@ -136,18 +136,12 @@ def _start(site: Site, asked: Mapping[str, str]) -> Response:
 
 
 async def _form(request: Request, token: str) -> dict[str, str]:
-    """A form's fields, after its token was looked at.
-
-    Raises
-    ------
-    RefusedError
-        No form, too long, or not one of ours.
-    """
+    """A form's fields; raises RefusedError for no form, one that is too long, or a wrong token."""
     if (
         request.headers.get("content-type", "").partition(";")[0].strip()
         != "application/x-www-form-urlencoded"
     ):
-        raise RefusedError(415, "a form is sent as application/x-www-form-urlencoded")
+        raise RefusedError(415, "send the form as application/x-www-form-urlencoded")
     try:
         body = b""
         async for chunk in request.stream():
@@ -156,16 +150,16 @@ async def _form(request: Request, token: str) -> dict[str, str]:
                 raise RefusedError(413, "the form is too long")
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except (ValueError, ClientDisconnect):
-        raise RefusedError(400, "this is no form") from None
+        raise RefusedError(400, "the form cannot be read") from None
     if not is_token(fields.get("token", ""), token):
         raise RefusedError(
-            403, "the form is from before a restart, or not ours: open the page again and resend it"
+            403, "the form is from before a restart or from another site: open the page again and resend it"
         )
     return fields
 
 
 def _fields(settings: Settings) -> list[dict[str, Any]]:
-    """The form's settings: what is in force, and what it may be."""
+    """The form's settings, with their values in force and their limits."""
     values, known = values_of(settings), by_key()
     fields: list[dict[str, Any]] = []
     for key in TUNED:
@@ -188,7 +182,7 @@ def _choices(definition: Definition) -> tuple[str, ...]:
 
 
 def _decided(site: Site, since: float) -> dict[str, Any]:
-    """What the ledger says was really decided in that time, and what came of it."""
+    """The ledger's sums of the actual decisions in that time."""
 
     def read() -> dict[str, Any]:
         sums = LedgerSums()

@@ -1,4 +1,4 @@
-"""What-ifs asked for on a page: the command itself, in a process behind all others, one at a time."""
+"""Runs of `advisor whatif` for the page: one at a time, in a process of low priority."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ENVIRONMENT: Final = {
 
 
 class RunState(enum.StrEnum):
-    """How a what-if is."""
+    """State of a run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -50,24 +50,20 @@ class RunState(enum.StrEnum):
 
 @dataclass(slots=True)
 class Run:
-    """One what-if.
+    """One run.
 
     Attributes
     ----------
-    run_id : str
-        Ours, and no secret.
     since, changes : str, tuple of str
-        What was asked for, as on a command line.
+        Values of ``--since`` and ``--set``.
     begun, ended : float, float or None
         Epoch seconds.
-    state : RunState
-        How it is.
     progress : dict of str to (int, int)
-        What is being done: how much of it is done, of how much.
+        Step to units done and all units.
     result : dict or None
-        What the command says, when it is done.
+        The command's JSON, when it has succeeded.
     exit_code, message : int or None, str
-        When it is not: what the command says is wrong.
+        The command's exit code and error, when it has failed.
     """
 
     run_id: str
@@ -101,16 +97,16 @@ class Run:
 
 
 class WhatIfRuns:
-    """Starts them, one at a time, and remembers the last ones.
+    """Starts runs, one at a time, and keeps the last 20.
 
     Parameters
     ----------
     command : sequence of str
-        ``advisor`` as it is started here.
+        Command line of ``advisor``.
     options : sequence of str
-        Further ones, such as the settings file.
+        Further options, such as the settings file.
     niceness : int
-        How far behind everything else it runs; 0: not at all.
+        Niceness of the process, from 0 to 19.
     """
 
     def __init__(self, command: Sequence[str], options: Sequence[str] = (), *, niceness: int = 19) -> None:
@@ -123,28 +119,28 @@ class WhatIfRuns:
         self._thread: threading.Thread | None = None
 
     def all(self) -> list[Run]:
-        """The last ones, newest first."""
+        """The last runs, newest first."""
         with self._lock:
             return list(self._runs.values())[::-1]
 
     def get(self, run_id: str) -> Run | None:
-        """One of them."""
+        """A run by its id; None if it is not kept."""
         with self._lock:
             return self._runs.get(run_id)
 
     def running(self) -> Run | None:
-        """The one that runs."""
+        """The run that has not ended; None if there is none."""
         return next((run for run in self.all() if run.state is RunState.RUNNING), None)
 
     def start(self, since: str, changes: Sequence[str], *, longest_seconds: float) -> Run:
-        """Start one.
+        """Start a run.
 
         Raises
         ------
         RetryLater
-            One runs already (``whatif.busy``).
+            Another one runs (``whatif.busy``).
         TellAdmin
-            It cannot be started.
+            The process cannot be started.
         """
         if self._thread is not None and self.running() is None:
             self._thread.join(5.0)  # one that was cancelled is about to end
@@ -152,7 +148,7 @@ class WhatIfRuns:
             if self._thread is not None and self._thread.is_alive():
                 raise RetryLater("another what-if runs: wait for it, or cancel it", code="whatif.busy")
             run = Run(secrets.token_urlsafe(9), since, tuple(changes), time.time())
-            # one word each, so that a value that begins with a dash is no option
+            # option and value in one word, so that a value that begins with a dash is no option
             arguments = [f"--since={since}", *(f"--set={change}" for change in changes)]
             output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the thread that reads it
             try:
@@ -173,7 +169,7 @@ class WhatIfRuns:
         return run
 
     def cancel(self, run_id: str) -> bool:
-        """End one; False when it does not run."""
+        """Cancel a run; False when it does not run."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None or run.state is not RunState.RUNNING or self._process is None:
@@ -183,7 +179,7 @@ class WhatIfRuns:
         return True
 
     def close(self) -> None:
-        """End the one that runs."""
+        """Cancel the run that has not ended, and wait for its end."""
         run = self.running()
         if run is not None:
             self.cancel(run.run_id)
@@ -199,7 +195,7 @@ class WhatIfRuns:
             env={**os.environ, **_ENVIRONMENT},
             start_new_session=True,
         )
-        with suppress(OSError):  # behind everything else; the first to go when memory is short
+        with suppress(OSError):  # low priority, and the first to be killed when memory is short
             if self._niceness:
                 os.setpriority(os.PRIO_PROCESS, process.pid, self._niceness)
             Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="ascii")
@@ -208,7 +204,7 @@ class WhatIfRuns:
     def _follow(
         self, run: Run, process: subprocess.Popen[bytes], output: IO[bytes], longest_seconds: float
     ) -> None:
-        """Read what it says until it ends."""
+        """Read progress and errors until the process ends, then its result."""
         words: list[str] = []
         deadline = threading.Timer(longest_seconds, _kill, (process,))
         deadline.daemon = True
@@ -235,7 +231,7 @@ class WhatIfRuns:
 
 
 def _take(line: str, run: Run, words: list[str]) -> None:
-    """A step, or words for people; of many words the last."""
+    """Take a line of standard error: progress, an error, or other text, of which the last lines are kept."""
     step: Any = None
     if line.startswith(('{"progress"', '{"error"')):
         with suppress(ValueError):
@@ -264,7 +260,7 @@ def _result(output: IO[bytes], exit_code: int) -> dict[str, Any] | None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With all that it has started; it writes nothing that could be left half done."""
+    """Kill the process and its children; they write nothing that could stay incomplete."""
     if process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
