@@ -1,4 +1,4 @@
-"""Finished jobs in the database: added once each, read as streams."""
+"""Finished jobs in the database."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ _RowKey = tuple[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A run that ended but may not have been the job's last: it was requeued, or may have been.
+    """An ended run that another run of the same job may follow.
 
     Attributes
     ----------
-    job_id : int
-        The scheduler's id, which a requeue keeps.
     submit_time, end_time : float
-        This run's, epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
+        Epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
     start_time : float or None
         None when it never started.
     first_submit_time : float
-        The job's first submission.
+        The job's first submission, epoch seconds.
     restarts : int
         Requeues before this run.
     partition, nodes : str or None
-        Where it ran; None when that is not known.
+        Where it ran; None when unknown.
     """
 
     job_id: int
@@ -67,31 +65,25 @@ class FinishedJobs:
         self._database = database
 
     def add(self, outcomes: Iterable[JobOutcome], *, source: str = "slurm", cursor: str | None = None) -> int:
-        """Add finished jobs; jobs that are known already change nothing.
+        """Add finished jobs in transactions of 1,000; return how many were new.
 
-        A job is known by source, id and first submission. A later end of a known job (it was requeued
-        after all) replaces what was there; where that was a run cut short, the job is now the one added last
-        (:meth:`added_after`): whoever learns from jobs has yet to hear how it ended. Written in transactions
-        of 1,000 jobs.
+        Source, id and first submission identify a job. A later end of a known job (it was requeued) replaces
+        the old one; if that run was cut short, the job gets a new position, so that learners see it again
+        (:meth:`added_after`).
 
         Parameters
         ----------
         outcomes : iterable of JobOutcome
             Times are epoch seconds. An ``advice_id`` also links the job to that advice.
         source : str
-            Where they come from, e.g. ``"slurm"`` or ``"swf:HPC2N"``.
+            E.g. ``"slurm"`` or ``"swf:HPC2N"``.
         cursor : str, optional
-            How far the source has been read once all of these are in, stored with the last transaction.
-
-        Returns
-        -------
-        int
-            Jobs that were not known.
+            How far the source has then been read; stored with the last transaction.
 
         Raises
         ------
         RetryLater
-            The database is locked or away; whole batches before this one stay.
+            The database is locked or does not answer; batches that were added before stay.
         BadInput
             A time is not finite, or the database cannot be written.
         """
@@ -126,16 +118,16 @@ class FinishedJobs:
     def outcomes(
         self, since: float | None = None, until: float | None = None, *, source: str | None = None
     ) -> Iterator[JobOutcome]:
-        """Jobs with ``since <= end time < until`` by end time, read in pages: no long transaction."""
+        """Jobs with ``since <= end time < until`` by end time, read in pages."""
         for page, first_starts in self._pages(since, until, source):
             for row in page:
                 yield outcome_of(row, first_starts.get(row.position))
 
     def added_after(self, position: int, *, source: str | None = None) -> Iterator[tuple[int, JobOutcome]]:
-        """Jobs in the order they were added, after a position, each with its own.
+        """Jobs in the order in which they were added, after a position, each with its own position.
 
-        What a learner keeps its place by: every job comes exactly once, however late it was added, but for
-        one whose run was cut short and that ended after all: it comes again, with that end.
+        So a learner that keeps the last position sees each job once, however late it was added; a job whose
+        run was cut short comes again with its later end.
         """
         while True:
             query = sa.select(job).where(job.c.position > position).order_by(job.c.position)
@@ -151,7 +143,7 @@ class FinishedJobs:
                 return
 
     def last_position(self) -> int:
-        """Position of the job added last; 0 while there is none."""
+        """Position of the job that was added last; 0 while there is none."""
         with self._database.reading() as connection:
             return connection.execute(sa.select(sa.func.max(job.c.position))).scalar() or 0
 
@@ -187,7 +179,7 @@ class FinishedJobs:
         )
 
     def count(self, *, source: str | None = None) -> int:
-        """Jobs kept."""
+        """Number of jobs."""
         query = sa.select(sa.func.count()).select_from(job)
         if source is not None:
             query = query.where(job.c.source == source)
@@ -195,24 +187,24 @@ class FinishedJobs:
             return connection.execute(query).scalar_one()
 
     def mean_processors(self) -> float | None:
-        """Of all jobs kept; None while there are none."""
+        """Mean processors of all jobs; None while there are none."""
         with self._database.reading() as connection:
             found = connection.execute(sa.select(sa.func.avg(job.c.processors))).scalar()
         return None if found is None else float(found)
 
     def cursor(self, source: str) -> str | None:
-        """How far a source has been read; None at first."""
+        """How far a source has been read; None before the first ingestion."""
         query = sa.select(ingest_cursor.c.value).where(ingest_cursor.c.source == source)
         with self._database.reading() as connection:
             return connection.execute(query).scalar()
 
     def set_cursor(self, source: str, value: str) -> None:
-        """Remember how far a source has been read."""
+        """Store how far a source has been read."""
         with self._database.writing() as connection:
             _set_cursor(connection, source, value)
 
     def set_costs(self, usd: Mapping[int, float], *, source: str = "slurm") -> int:
-        """Note what the last finished job with each id cost in the cloud, US dollars; how many are known."""
+        """Store the cloud cost, US dollars, of the last finished job with each id; return how many exist."""
         known = 0
         with self._database.writing() as connection:
             for job_id, cost in usd.items():
@@ -224,13 +216,13 @@ class FinishedJobs:
         return known
 
     def add_attempts(self, attempts: Iterable[Attempt], *, source: str = "slurm") -> None:
-        """Remember runs that another run may follow (and mend what was stored in the wrong order)."""
+        """Store runs that another run may follow, and correct following runs that were stored before them."""
         with self._database.writing() as connection:
             for attempt in attempts:
                 _add_attempt(connection, attempt, source)
 
     def attempts(self, job_ids: Iterable[int], *, source: str = "slurm") -> list[Attempt]:
-        """What is remembered of these jobs, oldest first."""
+        """The stored runs of these jobs, oldest first."""
         columns = [job_attempt.c[column].label(name) for name, column in _ATTEMPT_COLUMNS.items()]
         query = sa.select(*columns).where(
             job_attempt.c.source == source, job_attempt.c.job_id.in_(sorted(set(job_ids)))
@@ -249,7 +241,7 @@ class FinishedJobs:
             base = base.where(job.c.end_time < until)
         last = (-math.inf if since is None else since, -1)
         while True:
-            # row values compare like tuples in both databases and walk the index job_by_end
+            # row values compare like tuples in both databases and use the index job_by_end
             after = sa.tuple_(job.c.end_time, job.c.position) > sa.tuple_(*map(sa.literal, last))
             with self._database.reading() as connection:
                 page = list(connection.execute(base.where(after)))
@@ -267,7 +259,7 @@ def _outcomes(connection: Connection, rows: Sequence[sa.Row[Any]]) -> list[JobOu
 
 
 def _first_starts(connection: Connection, rows: Sequence[sa.Row[Any]]) -> dict[int, float]:
-    """First starts of requeued jobs in the partition they ended in, by position, where all runs are known."""
+    """First starts of requeued jobs in their last partition, by position, where all runs are known."""
     requeued = [row for row in rows if row.restarts]
     runs: dict[tuple[str, int, float], list[sa.Row[Any]]] = {}
     for begin in range(0, len(requeued), _BATCH_JOBS):
@@ -281,7 +273,7 @@ def _first_starts(connection: Connection, rows: Sequence[sa.Row[Any]]) -> dict[i
             for run in runs.get((row.source, row.job_id, row.submit_time), [])
             if run.end_time <= row.start_time
         ]
-        # one of an earlier release, or that slurmdbd has purged, may have been the first
+        # a run that is missing here may have been the first
         if len(earlier) >= row.restarts and all(run.partition_name is not None for run in earlier):
             here = [run.start_time for run in earlier if run.partition_name == row.partition_name]
             found[row.position] = min((start for start in here if start is not None), default=row.start_time)
@@ -294,7 +286,7 @@ def _set_cursor(connection: Connection, source: str, value: str) -> None:
 
 
 def _add_rows(connection: Connection, rows: list[dict[str, Any]], source: str) -> int:
-    """Insert or, where a known job ended later than was known, update; return the new ones."""
+    """Insert new jobs, update known jobs that have a later end; return the number of new ones."""
     if not rows:
         return 0
     latest: dict[_RowKey, dict[str, Any]] = {}
@@ -325,11 +317,11 @@ def _add_rows(connection: Connection, rows: list[dict[str, Any]], source: str) -
 
 
 def _next_position(connection: Connection, insert: Any) -> sa.ColumnElement[int]:
-    """The number that a new row would have."""
+    """The position that a new row would get."""
     if connection.dialect.name == "postgresql":
-        position: sa.ColumnElement[int] = insert.excluded.position  # its sequence has given it already
+        position: sa.ColumnElement[int] = insert.excluded.position  # from the sequence
         return position
-    # SQLite counts from the largest; the write lock is ours
+    # SQLite counts from the largest; this transaction has the write lock
     return sa.select(sa.func.max(job.c.position) + 1).scalar_subquery()
 
 
@@ -342,7 +334,7 @@ def _known(connection: Connection, source: str, job_ids: list[int]) -> dict[_Row
 
 
 def _find_links(connection: Connection, source: str, rows: list[dict[str, Any]]) -> None:
-    """Fill in the advice of jobs whose own record does not name it, from the links made earlier."""
+    """Set the advice of jobs whose own record does not name it, from stored links."""
     silent = sorted({row["job_id"] for row in rows if row["advice_id"] is None})
     if not silent:
         return
@@ -366,7 +358,7 @@ def _add_attempt(connection: Connection, attempt: Attempt, source: str) -> None:
     values["source"] = source
     insert = insert_into(connection, job_attempt).values(values)
     connection.execute(insert.on_conflict_do_nothing())
-    # a following run that was stored first took its own submission for the job's
+    # a following run that was stored before this one has its own submission as the first
     followers = ((job, job.c.submit_time), (job_attempt, job_attempt.c.first_submit_time))
     for table, submitted in followers:
         if attempt.end_time == attempt.first_submit_time:

@@ -1,4 +1,4 @@
-"""Finished jobs to database rows and back."""
+"""Convert finished jobs to database rows and back."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
 
 
 def storable(value: Any) -> Any:
-    """What both databases take: no NUL, no lone surrogate, no endless text, no NaN, 64 bit."""
+    """The value as both databases take it: text without NUL and lone surrogates, no NaN, 64-bit numbers."""
     match value:
         case str():
             clean = value[:_MAX_CHARACTERS].replace("\0", "")
@@ -91,11 +91,11 @@ def storable(value: Any) -> Any:
 
 
 def outcome_of(row: Row[Any], first_start_time: float | None = None) -> JobOutcome:
-    """The finished job a row holds; of one that was requeued its first start comes from its earlier runs."""
+    """The finished job of a row; a requeued job's first start comes from its earlier runs."""
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's documented way to columns by name
     submitted: dict[str, Any] = {name: values[column] for name, column in _JOB_COLUMNS.items()}
     if values["details"]:
-        # a field this release does not know was written by a newer one
+        # unknown fields were written by a newer release
         submitted |= {k: v for k, v in json.loads(values["details"]).items() if k in _DETAILS}
     return JobOutcome(
         job=msgspec.convert(submitted, Job),

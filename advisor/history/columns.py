@@ -1,4 +1,4 @@
-"""Database rows to a :class:`JobTable`, a page at a time: ten million jobs are never held as objects."""
+"""Convert database rows to a :class:`JobTable` page by page, which saves memory for millions of jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TableBuilder:
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _NOMINAL}
 
     def add(self, rows: Sequence[Row[Any]], first_starts: Mapping[int, float]) -> None:
-        """Take one page, and by position the first starts of requeued jobs where they are known."""
+        """Add one page; ``first_starts``: known first starts of requeued jobs by position, epoch seconds."""
         real = [[getattr(row, name) for row in rows] for name in _REAL]
         real.append([first_starts.get(row.position) if row.restarts else row.start_time for row in rows])
         self._is_whole.append(np.array([JobState(row.state) not in CUT_SHORT for row in rows], np.bool_))
@@ -81,10 +81,7 @@ class TableBuilder:
 
 
 def on_premise(table: JobTable, burst_partition: str) -> JobTable:
-    """The jobs that ran on-premise, on the epoch's clock.
-
-    Cloud jobs took no processors there and their waits were not the queue's.
-    """
+    """The jobs that ran on-premise, with times in epoch seconds."""
     queues = table.names.get("queue", ())
     code = queues.index(burst_partition) if burst_partition in queues else None
     here = table if code is None else table.select(table.queue != code)

@@ -1,4 +1,4 @@
-"""One database, SQLite or PostgreSQL: opened, brought to the newest schema, errors told apart by code."""
+"""The history's database, SQLite or PostgreSQL: connections, migrations, and its errors by code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 
 _MIGRATION_LOCK = 0x42757273744164  # PostgreSQL advisory lock: one process migrates, the others wait
 _SQLITE_PRAGMAS = (
-    # a power cut may lose the last transactions, never damage the file: cursors make them come again
+    # a power cut may lose the last transactions, but not damage the file; cursors make up for them
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
 )
@@ -49,12 +49,12 @@ _POSTGRESQL_MEND = {
 
 
 def insert_into(connection: Connection, table: sa.Table) -> Any:
-    """INSERT that can say ON CONFLICT, in the database's dialect."""
+    """An INSERT with ON CONFLICT in the database's dialect."""
     return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
 
 
 class Database:
-    """Connections to the history, with short transactions and bounded waiting.
+    """Connections to the history, with short transactions and limited waits.
 
     Parameters
     ----------
@@ -63,21 +63,21 @@ class Database:
     busy_seconds : float
         Longest wait for another writer before :class:`RetryLater`.
     read_only : bool
-        Nothing is made, brought up to date or written.
+        Do not create, migrate or write the database.
     later : bool
-        It is opened at its first use, which raises what is wrong with it; each further use tries again.
+        Open it at its first use, which then raises the errors below, and again at each use until it succeeds.
 
     Attributes
     ----------
     is_another : bool
-        Another file has taken its place since it was opened first: positions known before mean nothing.
+        Whether another file has replaced the one that was opened first, so that earlier positions are void.
 
     Raises
     ------
     BadInput
-        URL not understood, folder missing, no permission, not a database, made by a newer release.
+        The URL is not valid, the folder missing, the file not accessible or no database of this release.
     RetryLater
-        Locked for longer than ``busy_seconds``, or the server cannot be reached.
+        It is locked for longer than ``busy_seconds``, or the server cannot be reached.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A write transaction: committed at the end, rolled back on any error.
 
-        SQLite's write lock is taken at its start, so that a locked database is known before any work.
+        It takes SQLite's write lock at its start, so a locked database is noticed before any work.
         """
         with self._writing(self._opened()) as connection:
             yield connection
@@ -127,7 +127,7 @@ class Database:
             yield connection
 
     def _opened(self) -> Engine:
-        """The connections; opened anew after an error that only a person can mend, or for another file."""
+        """The connections; opened anew after an error that an admin must mend, or for another file."""
         with self._opening:
             if self._engine is not None and self._file is not None and self._file != self._file_now():
                 self.close()
@@ -186,7 +186,7 @@ class Database:
         )
 
     def _make_reader(self) -> Engine:
-        """Connections that cannot write, to what there is."""
+        """Connections to an existing database that cannot write."""
         if self._url.get_backend_name() != "sqlite":
             return self._make_postgresql_engine("-c default_transaction_read_only=on")
         path = self._url.database or ""
@@ -194,11 +194,11 @@ class Database:
             raise BadInput(
                 "there is no history yet",
                 where=self.where,
-                mend="`advisor control` makes it when it starts, `advisor ingest` fills it",
+                mend="Start `advisor control`, which creates it; `advisor ingest` fills it",
                 code="history.missing",
             )
-        # who has no right to write in the folder cannot have SQLite share memory with a writer; without a
-        # writer's log there is no writer, and the file alone is all there is
+        # without the right to write in the folder SQLite cannot share memory with a writer; if there is no
+        # write-ahead log there is no writer, and the file can be read alone
         may_share = os.access(Path(path).parent, os.W_OK, effective_ids=True)
         alone = not (may_share or Path(f"{path}-wal").exists())
         query = {"uri": "true", "mode": "ro"} | ({"immutable": "1"} if alone else {})
@@ -214,12 +214,12 @@ class Database:
             raise BadInput(
                 f"it is of another release (schema {found}, this release reads {schema.SCHEMA_VERSION})",
                 where=self.where,
-                mend="Restart advisor control, which brings it up to date",
+                mend="Restart advisor control, which migrates it",
                 code="history.version",
             )
 
     def _create_file(self) -> None:
-        """Make an SQLite file that only the service and its group can read: it names users and jobs."""
+        """Create an SQLite file that only the service and its group can read: it names users and jobs."""
         path = self._url.database
         if not path or path == ":memory:":
             raise BadInput(
@@ -243,7 +243,7 @@ class Database:
         with self._writing(engine) as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-            # whoever held the lock before may have done the work
+            # another process may have migrated it while this one waited for the lock
             if _version_in(connection) != schema.SCHEMA_VERSION:
                 self._migrate(connection)
 
@@ -277,7 +277,7 @@ class Database:
         except sa.exc.DBAPIError as error:
             explained = self._explain(error)
             if not isinstance(explained, RetryLater):
-                self.close()  # the next use looks whether it has been mended
+                self.close()  # the next use opens it anew
             raise explained from error
 
     def _explain(self, error: sa.exc.DBAPIError) -> AdvisorError:
@@ -290,7 +290,7 @@ class Database:
             if state.startswith(prefix):
                 what, _, todo = mend.partition(": ")
                 return BadInput(what, where=self.where, mend=todo.capitalize(), code="history.refused")
-        # without a state there was no connection; libpq gives no code for why, so its words are passed on
+        # without a state there was no connection; libpq gives no code for the reason, only a message
         if state.startswith(_POSTGRESQL_RETRY) or (not state and isinstance(error, sa.exc.OperationalError)):
             return RetryLater(text, code="history.unreachable")
         return TellAdmin(text, code="history.database")
@@ -337,7 +337,7 @@ def _parse(url: str) -> URL:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun below, not by the driver's guesses
+    connection.isolation_level = None  # transactions are begun below, not by the driver
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma)
 
@@ -356,18 +356,18 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _switch_to_wal(connection: Connection) -> None:
-    """Readers and the writer shall never wait for each other; the file keeps the mode."""
+    """Let readers and the writer not wait for each other; the file keeps the mode."""
     try:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
     except sa.exc.OperationalError as error:
-        # two processes opening a new file at once: the switch does not wait for locks, so the next writer
-        # makes it; the transaction that follows does wait
+        # the switch does not wait for locks: if two processes open a new file at once, the next writer
+        # switches it; the transaction that follows does wait
         if (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) not in _SQLITE_BUSY:
             raise
 
 
 def _version_in(connection: Connection) -> str | None:
-    """Revision the database is at; None for an empty one."""
+    """The database's schema revision; None for an empty one."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     version: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()

@@ -1,4 +1,4 @@
-"""From logs and accounting into the history: in batches, restartable, any number of times."""
+"""Add jobs of logs and accounting to the history in batches; repeating a call adds no job twice."""
 
 from __future__ import annotations
 
@@ -17,31 +17,29 @@ from advisor.model.job import JobOutcome
 _BATCH_JOBS = 10_000
 _FIRST_HISTORY_SECONDS = 365 * 86400.0
 OVERLAP_SECONDS = 3600.0
-"""How far a sacct call looks back behind the last known end: slurmdbd gets records late and unordered."""
+"""Overlap of a sacct call with the last one: slurmdbd gets records late and unordered."""
 SHORT_OVERLAP_SECONDS = 120.0
-"""How far most calls of a service that asks again and again look back; the long way every now and then."""
+"""Overlap of most calls of `advisor control`, which uses the long one from time to time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
-    """What one ingestion did.
+    """Counts of one ingestion.
 
     Attributes
     ----------
-    source : str
-        Name under which the jobs are kept.
     read, added : int
-        Finished jobs read; those that were not known.
+        Finished jobs read; those that were new.
     malformed : int
-        Lines or records left out because they were not understood.
+        Lines or records that cannot be read.
     problems : tuple of str
         The first of them: where and why.
     never_started : int
         Jobs cancelled before their start (sacct, lsb.acct).
     other_records, unended : int
-        Records that are of no finished job, and files whose last line has no end yet (lsb.acct).
+        Records of other types, and files whose last line is incomplete (lsb.acct).
     restarted : frozenset of int
-        Ended jobs that had been requeued: of one that was known its end may be another now.
+        Ended jobs that had been requeued; the end of a known one may have changed.
     """
 
     source: str
@@ -63,26 +61,22 @@ def ingest_swf(
     malformed: swf.Malformed = "skip",
     progress: swf.Progress | None = None,
 ) -> IngestReport:
-    """Add the jobs of an SWF log that ran. Stopped halfway, it goes on where it was.
+    """Add the jobs of an SWF log that ran; after an interruption the next call continues.
 
-    Parameters
-    ----------
-    source : str, optional
-        ``swf:`` and the file's name without its endings by default; the log read again under the same
-        name adds nothing.
+    ``source`` is by default ``swf:`` and the file's name without its endings.
 
     Raises
     ------
     BadInput
-        As :func:`advisor.history.swf.iter_outcomes`; what was read before a fault stays.
+        As :func:`advisor.history.swf.iter_outcomes`; batches that were added before stay.
     RetryLater
-        The database is locked or away; whole batches stay.
+        The database is locked or does not answer; batches that were added before stay.
     """
     path = Path(path)
     source = source or f"swf:{path.name.removesuffix('.gz').removesuffix('.swf')}"
     problems = swf.MalformedLines()
     outcomes = swf.iter_outcomes(path, clock="epoch", malformed=malformed, report=problems, progress=progress)
-    first = next(outcomes, None)  # the file is looked at before its size: a folder or no file is told there
+    first = next(outcomes, None)  # before the file's size is read: this reports a folder or missing file
     size = path.stat().st_size if path.is_file() else 0
     done = _rows_done(store.cursor(source), size)
     stream = _chain(first, outcomes)
@@ -107,7 +101,7 @@ def _chain(first: JobOutcome | None, rest: Iterator[JobOutcome]) -> Iterator[Job
 
 
 def _rows_done(cursor: str | None, size: int) -> int:
-    """Rows of the same file that are in already; 0 when the file's size is another one."""
+    """Rows of the same file that were added before; 0 when the file's size has changed."""
     try:
         content = json.loads(cursor or "{}")
         same = size > 0 and content.get("bytes") == size
@@ -119,10 +113,10 @@ def _rows_done(cursor: str | None, size: int) -> int:
 def sacct_since(
     store: HistoryStore, now: float, *, source: str = "slurm", overlap_seconds: float = OVERLAP_SECONDS
 ) -> float:
-    """From when on sacct is to be asked: the last known end less the overlap, at first a year ago.
+    """Epoch seconds from which to read sacct: the last known end less the overlap, at first a year ago.
 
-    The place kept is the last *end seen*, not the time of the last call: while slurmdbd is away slurmctld
-    holds records back and hands them over later with their old times.
+    The last *end* counts, not the time of the last call: while slurmdbd is down, slurmctld keeps records and
+    sends them later with their old times.
     """
     try:
         last_end = float(store.cursor(source) or "nan")
@@ -141,21 +135,10 @@ def ingest_sacct(
     delimited_by: str,
     source: str = "slurm",
 ) -> IngestReport:
-    """Add ended jobs from sacct's output. The same text again adds nothing.
+    """Add ended jobs from sacct's output, called with :func:`advisor.history.sacct.arguments`.
 
-    The runs of a requeued job become one outcome: first submission, last start, restarts counted.
-
-    Parameters
-    ----------
-    lines : iterable of str
-        Standard output of ``sacct`` called with :func:`advisor.history.sacct.arguments`.
-    fields, delimited_by
-        As given there.
-
-    Raises
-    ------
-    RetryLater
-        The database is locked or away. The next call asks again from where this one began.
+    The runs of a requeued job become one outcome: first submission, last start, number of restarts. Raises
+    RetryLater when the database is locked or does not answer; the next call then reads the same period.
     """
     report = sacct.SacctReport()
     runs = sacct.parse(lines, fields, delimited_by, report)
@@ -192,14 +175,14 @@ def _number(text: str) -> float:
 
 
 def _join_runs(runs: list[sacct.EndedRun], known: list[Attempt]) -> tuple[list[JobOutcome], list[Attempt]]:
-    """Give every run its job's first submission: a run begins at the second in which the last one ended."""
+    """Give each run its job's first submission: a run is submitted in the second in which the last ended."""
     before = {(attempt.job_id, attempt.end_time): attempt for attempt in known}
     outcomes: list[JobOutcome] = []
     attempts: list[Attempt] = []
     for run in sorted(runs, key=lambda run: (run.job_id, run.submit_time, run.end_time)):
         previous = before.get((run.job_id, run.submit_time))
         if previous is not None and previous.submit_time == run.submit_time:
-            previous = None  # a run that ended in the second it was submitted is not its own predecessor
+            previous = None  # a run that ended in the second of its submission does not follow itself
         first = previous.first_submit_time if previous else run.submit_time
         restarts = previous.restarts + 1 if previous else 0
         if run.outcome is not None:

@@ -1,4 +1,4 @@
-"""The ledger of advice: what was decided, for which job, and what became of it."""
+"""The ledger of advice in the database: decisions, their jobs and the jobs' outcomes."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ _NUMBERS = tuple(column for column in advice.c if column.name != "record")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """Predicted against actual for one job that was advised and has ended.
+    """Predicted and actual values of one ended job that had advice.
 
     Attributes
     ----------
-    advice_id, time : str, float
-        The advice and when it was given, epoch seconds.
+    time : float
+        Epoch seconds of the advice.
     job_id : int
         The job (one of several for an array).
-    user, queue, placement, mode, reason, size : str
-        From the advice; ``reason`` is the decisive answer's code.
+    reason : str
+        Code of the decisive answer.
     predicted_wait_seconds, predicted_wait_variance : float
-        What was predicted for waiting on-premise, seconds and seconds squared; NaN when nothing was.
+        Predicted wait on-premise, seconds and seconds squared; NaN and infinity when unknown.
     predicted_run_seconds, predicted_run_variance : float
         The same for the run time.
     actual_wait_seconds, actual_run_seconds : float
-        Where it really ran, from the first submission to the last start, and from there to the end.
+        From the first submission to the last start, and from there to the end.
     processors : int
         Requested processors.
     saved_seconds_estimate : float or None
-        Predicted on-premise wait minus the actual wait, for jobs that were really moved: an *estimate* of
-        the wait avoided, for nobody knows what would have been. None for the others, and for a job that came
-        back: it has waited.
+        Predicted on-premise wait minus actual wait of a moved job: an *estimate* of the wait avoided. None
+        for other jobs, and for one that was brought back.
     cost_usd : float or None
-        Money spent on it, also on runs in the cloud that it came back from; None when nothing was noted.
+        Its cost in US dollars, including earlier runs in the cloud; None when unknown.
     """
 
     advice_id: str
@@ -71,13 +70,13 @@ class LedgerRow:
 
     @property
     def is_users_choice(self) -> bool:
-        """True for a job its user put into the burst partition himself: nothing was saved by us."""
+        """Whether its user submitted it to the burst partition, so that the advisor saved nothing."""
         return self.reason == Reason.EXPLICIT_BURST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One advice and the jobs it became (none while the submission has not been seen)."""
+    """One advice and its jobs (none until its submission is known)."""
 
     record: AdviceRecord
     job_ids: tuple[int, ...]
@@ -85,7 +84,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which advice: given since then (epoch seconds), and of this user, placement, reason, job; None: any."""
+    """A filter of advice: since then (epoch seconds), by user, placement, reason and job; None: any."""
 
     since: float
     user: str | None = None
@@ -94,7 +93,7 @@ class Wanted:
     job_id: int | None = None
 
     def of(self, query: sa.Select[Any]) -> sa.Select[Any]:
-        """A query for it."""
+        """The query with this filter."""
         query = query.where(advice.c.time >= self.since)
         equal = {
             advice.c.user_name: self.user,
@@ -118,7 +117,7 @@ class Ledger:
         self._database = database
 
     def add_advice(self, records: Iterable[AdviceRecord]) -> int:
-        """Add advice; what is known by its id already changes nothing. Returns the new ones."""
+        """Add advice, except for known ids; return how many were new."""
         stream = iter(records)
         added = 0
         while batch := list(islice(stream, _BATCH)):
@@ -136,9 +135,9 @@ class Ledger:
         return added
 
     def link(self, advice_id: str, job_id: int, *, source: str = "slurm") -> bool:
-        """Say which job an advice became; False when there is no such advice. Repeating it is harmless.
+        """Link an advice to its job; False when there is no such advice. Repeating it is harmless.
 
-        A finished job that is in the history already, submitted when the advice was given, is joined too.
+        A finished job that was submitted when the advice was given gets the link, too.
         """
         with self._database.writing() as connection:
             time = connection.execute(
@@ -157,7 +156,7 @@ class Ledger:
         return True
 
     def advice_of(self, job_id: int, *, source: str = "slurm") -> AdviceRecord | None:
-        """The newest advice given for a job id, by link or by what the finished job said itself."""
+        """The newest advice for a job id, by its link or by the finished job's own record."""
         linked = sa.select(advice_job.c.advice_id).where(
             advice_job.c.job_id == job_id, advice_job.c.source == source
         )
@@ -180,17 +179,7 @@ class Ledger:
     def newest_decisions(
         self, wanted: Wanted, limit: int, *, before: tuple[float, str] | None = None
     ) -> list[Decision]:
-        """The newest ``limit`` of the advice wanted, newest first.
-
-        Parameters
-        ----------
-        wanted : Wanted
-            Which.
-        limit : int
-            At most so many.
-        before : (float, str), optional
-            Only older than this time and advice id: where the page before ended.
-        """
+        """The newest ``limit`` decisions, newest first; ``before``: older than this time and advice id."""
         query = wanted.of(sa.select(advice.c.advice_id, advice.c.time, advice.c.record))
         if before is not None:
             query = query.where(
@@ -202,7 +191,7 @@ class Ledger:
         return list(self._with_jobs(page))
 
     def decision_counts(self, wanted: Wanted) -> dict[tuple[Placement, Mode, str], int]:
-        """How much advice there is by placement, mode and decisive reason."""
+        """Number of decisions by placement, mode and decisive reason."""
         by = (advice.c.placement, advice.c.mode, advice.c.reason)
         query = wanted.of(sa.select(*by, sa.func.count())).group_by(*by)
         with self._database.reading() as connection:
@@ -210,7 +199,7 @@ class Ledger:
         return {(Placement(row[0]), Mode(row[1]), row[2]): row[3] for row in rows}
 
     def _with_jobs(self, page: Sequence[sa.Row[Any]]) -> Iterator[Decision]:
-        """Rows of advice with the jobs they became."""
+        """Rows of advice with their jobs."""
         ids = [row.advice_id for row in page]
         jobs: dict[str, set[int]] = {advice_id: set() for advice_id in ids}
         linked = sa.select(advice_job.c.advice_id, advice_job.c.job_id)
@@ -223,13 +212,13 @@ class Ledger:
             yield Decision(record=decode(row.record), job_ids=tuple(sorted(jobs[row.advice_id])))
 
     def ledger(self, since: float | None = None) -> Iterator[LedgerRow]:
-        """Predicted against actual for advice given at ``since`` or later whose job has ended."""
+        """Predicted and actual values for advice given at ``since`` or later whose job has ended."""
         for page in self._advice_pages(sa.select(*_NUMBERS), since):
             rows = self._ended(page)
             yield from sorted(rows, key=lambda row: (row.time, row.advice_id, row.job_id))
 
     def outcomes_of(self, advice_id: str) -> list[LedgerRow]:
-        """Predicted against actual of the ended jobs that one advice became, by job id."""
+        """Predicted and actual values of the ended jobs of one advice, by job id."""
         query = sa.select(*_NUMBERS).where(advice.c.advice_id == advice_id)
         with self._database.reading() as connection:
             page = list(connection.execute(query))

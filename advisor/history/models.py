@@ -1,8 +1,8 @@
-"""Promoted models on disk: arrays without pickle, a manifest with their hash, in a folder only we can write.
+"""Models on disk: arrays without pickle, and a manifest with their hash, in a folder of the service.
 
 Layout: ``<folder>/<kind>/<version>/{arrays.npz,manifest.json}`` and ``<folder>/<kind>/current``, a symbolic
-link to the version in force. A version is complete before it is named, and named before it is promoted; the
-promotion is one rename, so that a reader finds the old model or the new one, never a mixture.
+link to the version in force. A version gets its name when it is complete, and is promoted by one rename, so a
+reader finds the old model or the new one, and never a mixture.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ModelStore:
     Attributes
     ----------
     folder : Path
-        Must belong to root or the running user, and nobody else may write in it.
+        Must belong to root or the running user; no other user may write in it.
     keep : int
         Versions kept of each kind, the one in force and the newest others.
     """
@@ -76,7 +76,7 @@ class ModelStore:
         BadInput
             The folder cannot be written.
         TellAdmin
-            The folder is not ours alone.
+            Another user owns the folder or can write in it.
         """
         home = self._home(kind)
         packed = _pack(arrays)
@@ -108,7 +108,7 @@ class ModelStore:
         UseFallback
             There is no such model (yet).
         TellAdmin
-            Damaged, changed, or in a place where somebody else can write.
+            It is damaged or was changed, or another user can write there.
         """
         if version is not None:
             return self._load(kind, version)
@@ -117,7 +117,7 @@ class ModelStore:
             try:
                 return self._load(kind, version)
             except AdvisorError:
-                # so many promotions while we read that our version is gone already: read the newest
+                # newer versions were promoted and this one was removed meanwhile: read the newest
                 if self.current(kind) == version:
                     raise
 
@@ -244,7 +244,7 @@ def _promote(home: Path, version: str) -> None:
     link.replace(home / "current")
     descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)  # both renames are on disk before anybody is told
+        os.fsync(descriptor)  # both renames are on disk before the caller goes on
     finally:
         os.close(descriptor)
 
@@ -274,7 +274,7 @@ def _clear_errors(home: Path) -> Iterator[None]:
 
 
 def _check_ours(path: Path, status: os.stat_result, right_type: Any) -> None:
-    """Owned by root or us, and nobody else may write (docs/designs/0001, rule 7)."""
+    """Check that root or this user owns it and no other user can write it (docs/designs/0001, rule 7)."""
     mend = "Only the service's user may write models: chown and chmod go-w it, after looking at what is in it"
     if not right_type(status.st_mode):
         raise TellAdmin(f"{path}: neither a plain file nor a folder of its own. {mend}", code="models.type")
@@ -286,7 +286,7 @@ def _check_ours(path: Path, status: os.stat_result, right_type: Any) -> None:
 
 
 def _read_checked(path: Path, limit: int) -> bytes:
-    """A file's content, its owner and mode checked on the opened file: no race with whoever swaps it."""
+    """A file's content; owner and mode are checked on the opened file, so it cannot be swapped between."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

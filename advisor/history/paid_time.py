@@ -1,4 +1,4 @@
-"""What cloud nodes have cost and which jobs were on them: written by `advisor control`, read by views."""
+"""Cost of cloud nodes and the jobs that ran on them: written by `advisor control`, read by views."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CHANGING: Final = ("end_time", "processors", "account", "is_final")
 
 
 class PaidTimes:
-    """The part of :class:`advisor.history.store.HistoryStore` that keeps what the cloud has cost."""
+    """The part of :class:`advisor.history.store.HistoryStore` that keeps the cost of the cloud."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add_paid(self, paid: Iterable[PaidTime]) -> None:
-        """Note stretches of paid time; one that has grown replaces itself, and what began inside it."""
+        """Store periods of paid time; a longer one replaces its earlier version and those within it."""
         with self._database.writing() as connection:
             for piece in paid:
                 inside = (paid_time.c.since > piece.since) & (paid_time.c.since < piece.until)
@@ -45,15 +45,14 @@ class PaidTimes:
                 )
 
     def paid_since(self, time: float) -> list[PaidTime]:
-        """Stretches of paid time that reach beyond a moment (epoch seconds), whole."""
+        """Whole periods of paid time that end after a moment (epoch seconds)."""
         with self._database.reading() as connection:
             return _paid(connection, time, math.inf)
 
     def add_uses(self, uses: Iterable[NodeUse]) -> None:
-        """Note runs; what was noted of the same run from the queue makes room for them.
+        """Store runs on cloud nodes, in transactions of 500; they replace earlier versions of the same run.
 
-        Of a run that accounting has told the end of, the queue has nothing more to say: a look at it may be
-        older. Written in transactions of 500.
+        A final run comes from the accounting; later polls of the queue, which may be older, do not change it.
         """
         for batch in _parts(list(uses)):
             with self._database.writing() as connection:
@@ -79,13 +78,13 @@ class PaidTimes:
                     connection.execute(insert, [_values(use) for use in wanted])
 
     def bill(self, since: float = -math.inf, until: float = math.inf) -> Bill:
-        """What cloud nodes have cost in a period (epoch seconds), and who used them."""
+        """Cost of cloud nodes in a period (epoch seconds), by account."""
         with self._database.reading() as connection:
             paid = _paid(connection, since, until)
             return bill(paid, _uses(connection, since, until), since, until)
 
     def costs_of(self, job_ids: Collection[int]) -> dict[NodeUse, float]:
-        """US dollars of every run of these jobs on a cloud node; those without paid time are left out."""
+        """Cost in US dollars of each run of these jobs on a cloud node that has paid time."""
         wanted = sorted(set(job_ids))
         with self._database.reading() as connection:
             runs = [use for part in _parts(wanted) for use in _select_uses(connection, _of_jobs(part))]
@@ -99,7 +98,7 @@ class PaidTimes:
         return {use: usd for use, usd in used(paid, beside).items() if use.job_id in mine}
 
     def beside(self, uses: Iterable[NodeUse]) -> set[int]:
-        """Ended jobs that were on a node of these runs at their time, and the jobs of the runs themselves."""
+        """The jobs of these runs, and ended jobs that ran beside them on the same nodes."""
         found = set[int]()
         spans: dict[str, tuple[float, float]] = {}
         for use in uses:
@@ -114,7 +113,7 @@ class PaidTimes:
         return found
 
     def jobs_ended_after(self, time: float) -> set[int]:
-        """Jobs whose run on a cloud node has ended since then: more paid time may still be theirs."""
+        """Jobs whose run on a cloud node has ended since then; they may still get more paid time."""
         query = sa.select(node_use.c.job_id).where(node_use.c.is_final, node_use.c.end_time >= time)
         with self._database.reading() as connection:
             return set(connection.execute(query).scalars())

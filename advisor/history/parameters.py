@@ -1,4 +1,4 @@
-"""The estimators' tuned parameters and the search's checkpoint, in the model store."""
+"""Tuned parameters of the estimators and the search's checkpoint, in the model store."""
 
 from __future__ import annotations
 
@@ -28,25 +28,13 @@ def save_parameters(
     schema: FeatureSchema,
     meta: Mapping[str, Any],
 ) -> str:
-    """Put tuned parameters in force; returns their version.
-
-    Parameters
-    ----------
-    store : ModelStore
-        Of the site.
-    parameters : mapping of {"wait", "run"} to KnnParameters
-        Both.
-    schema : FeatureSchema
-        The features they were tuned for.
-    meta : mapping
-        Where they come from and what they gained.
-    """
+    """Put tuned parameters in force and return their version; ``meta`` says how they were tuned."""
     arrays: dict[str, NDArray[np.float64]] = {target: parameters[target].chromosome for target in TARGETS}
     return store.save(PARAMETERS_KIND, arrays, {**meta, "features": list(schema.features)})
 
 
 def untuned_of(estimator: EstimatorSettings, schema: FeatureSchema) -> KnnParameters:
-    """What the settings say of an estimator that nobody has tuned."""
+    """The settings' parameters, for an estimator that was not tuned."""
     return KnnParameters.untuned(
         schema, k=estimator.neighbours, omega=estimator.kernel_width, s=estimator.knowledge_base_jobs
     )
@@ -59,8 +47,8 @@ def load_parameters(
 
     Raises
     ------
-    TellAdmin
-        What is stored is damaged or not ours alone.
+    TellAdmin, BadInput
+        The stored ones are damaged, or other users can write them.
     """
     try:
         arrays, meta = store.load(PARAMETERS_KIND)
@@ -72,26 +60,20 @@ def load_parameters(
         return {target: KnnParameters.from_chromosome(arrays[target]) for target in TARGETS}
     except (KeyError, ValueError) as error:
         raise BadInput(
-            f"damaged parameters: {error!r}",
+            f"the parameters are damaged: {error!r}",
             where=str(store.folder / PARAMETERS_KIND),
-            mend="Run `advisor tune`.",
+            mend="Run `advisor tune`",
             code="parameters.damaged",
         ) from None
 
 
 def save_cutoff(store: ModelStore, cutoff: Cutoff, meta: Mapping[str, Any]) -> str:
-    """Put a backtested cutoff of the published rule in force; returns its version."""
+    """Put a backtested cutoff of the published rule in force; return its version."""
     return store.save(CUTOFF_KIND, {"cutoff": np.array([cutoff.scale, cutoff.decay])}, meta)
 
 
 def load_cutoff(store: ModelStore) -> Cutoff | None:
-    """The backtested cutoff in force; None where none was chosen.
-
-    Raises
-    ------
-    TellAdmin
-        What is stored is damaged or not ours alone.
-    """
+    """The backtested cutoff in force; None where none was chosen. Errors as for `load_parameters`."""
     try:
         arrays, _ = store.load(CUTOFF_KIND)
     except UseFallback:
@@ -99,23 +81,23 @@ def load_cutoff(store: ModelStore) -> Cutoff | None:
     found = arrays.get("cutoff", np.empty(0))
     if found.shape != (2,) or not np.isfinite(found).all() or found[0] <= 0.0 or found[1] < 0.0:
         raise BadInput(
-            "damaged cutoff",
+            "the cutoff is damaged",
             where=str(store.folder / CUTOFF_KIND),
-            mend="Run `advisor tune --weekly`.",
+            mend="Run `advisor tune --weekly`",
             code="cutoff.damaged",
         )
     return Cutoff(scale=float(found[0]), decay=float(found[1]))
 
 
 def save_checkpoint(store: ModelStore, target: Target, state: TuningState, task: Mapping[str, Any]) -> None:
-    """Keep a search's state; ``task`` says of what (problem, settings, seed)."""
+    """Store a search's state; ``task`` identifies the search (problem, settings, seed)."""
     store.save(f"tuning-{target}", state.to_arrays(), {"task": dict(task)})
 
 
 def load_checkpoint(store: ModelStore, target: Target, task: Mapping[str, Any]) -> TuningState | None:
-    """The state of a search for the very same task; None where there is none that can be used."""
+    """The state of a search with the same task; None where there is none that can be used."""
     try:
         arrays, meta = store.load(f"tuning-{target}")
         return TuningState.from_arrays(arrays) if meta.get("task") == dict(task) else None
-    except AdvisorError:  # a checkpoint saves time, nothing else: start anew
+    except AdvisorError:  # a checkpoint only saves time: start anew
         return None

@@ -1,4 +1,4 @@
-"""One line of the ledger: an advice, the job it was given for, what it rested on. To JSON and back."""
+"""One record of the ledger, an advice with its job and estimates; to JSON and back."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ _MAX_BYTES = 1024 * 1024
 
 
 class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything about one decision, as the spool and the ledger keep it.
+    """One decision, as the spool and the ledger keep it.
 
     Attributes
     ----------
-    advice : Advice
-        What was decided and why.
     job : Job
-        As submitted; ``job.job_id`` is 0 when the advice was given inside ``sbatch``.
+        The job as submitted; ``job.job_id`` is 0 when the advice was given inside ``sbatch``.
     estimates : Estimates
-        What questions 2 and 3 rested on.
+        The estimates behind questions 2 and 3.
     """
 
     advice: Advice
@@ -34,7 +32,7 @@ class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def encode(record: AdviceRecord) -> bytes:
-    """One line of JSON without line end. JSON has no NaN: it is the string ``"nan"``, as are infinities."""
+    """One line of JSON without line end; NaN and infinities are strings such as ``"nan"``."""
     return msgspec.json.encode(_finite(msgspec.to_builtins(record)))
 
 
@@ -44,7 +42,7 @@ def decode(line: bytes | str) -> AdviceRecord:
     Raises
     ------
     BadInput
-        Not such a line, or longer than 1 MiB.
+        The line is no such record, or longer than 1 MiB.
     """
     if len(line) > _MAX_BYTES:
         raise BadInput(

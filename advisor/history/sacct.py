@@ -1,9 +1,9 @@
-"""What ``sacct`` says about ended jobs. Pure: nothing is run here, text comes in as lines.
+"""Read ended jobs from the output of ``sacct``, and make its arguments; nothing is run here.
 
-Users type names and comments, and Slurm 22.05 hands them on byte by byte: delimiters, line ends, control
-characters, whole lines that look like another job (tried on a real slurmdbd). So the delimiter carries a
-random word of each call, the first and the last column hold numbers that no user can type, and a record
-ends where its columns are complete, not where a line ends.
+Users type names and comments, and Slurm 22.05 prints them unchanged, with delimiters, line ends, control
+characters or whole lines that look like another job (tried on a real slurmdbd). So the delimiter contains a
+random word, the first and last columns are numbers that no user can type, and a record ends with its last
+column, not with a line.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _WANTED: Final = (
     "DBIndex",  # last: a number
 )
 _NOT_IN_EVERY_RELEASE: Final = frozenset({"Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"})
-_LAST_RESORT: Final = "ElapsedRaw"  # a number too, and older than every release in use
+_LAST_RESORT: Final = "ElapsedRaw"  # also a number; every release in use has it
 
 ENDED_STATES: Final = ("CD", "F", "CA", "TO", "OOM", "NF", "PR", "RQ", "BF", "DL")
 ENVIRONMENT: Final = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
-"""What sacct must be run with: times as epoch seconds, so that no time zone is ever guessed."""
+"""Environment for sacct: times in epoch seconds, so that no time zone is guessed."""
 
 _STATES: Final = {
     "COMPLETED": JobState.COMPLETED,
@@ -78,22 +78,20 @@ _MEMORY_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """One record of sacct that ended: the run of a job, not always its last.
+    """One ended run of a job, not always its last.
 
     Attributes
     ----------
     outcome : JobOutcome or None
         None for a run that was certainly not the last (state ``REQUEUED``).
     job_id : int
-        Slurm's id (of an array task or component: its own raw id).
+        Slurm's raw id, also for an array task or a component.
     submit_time, end_time : float
-        This run's, epoch seconds. After a requeue SubmitTime is the requeue's.
+        Epoch seconds of this run. After a requeue SubmitTime is the requeue's.
     start_time : float or None
         None when it never started.
     may_continue : bool
-        True when another run of the same job may follow.
-    partition, nodes : str or None
-        Where it ran.
+        Whether another run of the same job may follow.
     """
 
     outcome: JobOutcome | None
@@ -108,17 +106,17 @@ class EndedRun:
 
 @dataclass(slots=True)
 class SacctReport:
-    """What became of the records that gave no outcome.
+    """Counts of an ingestion.
 
     Attributes
     ----------
     records : int
         Records read.
     steps, unfinished, never_started, placeholders, malformed : int
-        Job steps; jobs pending, running or not yet complete in slurmdbd; cancelled before their start; jobs
-        that only kept another's place; not understood.
+        Job steps; jobs that are pending, running or incomplete in slurmdbd; jobs cancelled before their
+        start; placeholders of hedged jobs; records that cannot be read.
     problems : list of str
-        The first few that were not understood, and why.
+        The first records that cannot be read, and why.
     """
 
     records: int = 0
@@ -130,27 +128,22 @@ class SacctReport:
     problems: list[str] = field(default_factory=list)
 
     def malformed_record(self, why: str) -> None:
-        """Count one."""
+        """Count a record that cannot be read."""
         self.malformed += 1
         if len(self.problems) < 20:
             self.problems.append(why)
 
 
 def choose_fields(helpformat: str) -> tuple[str, ...]:
-    """The columns to ask this release for, from what ``sacct --helpformat`` prints.
+    """The columns to request, of those that ``sacct --helpformat`` prints; 22.05 has no ``Restarts``.
 
-    22.05 has no ``Restarts`` and no ``Licenses``.
-
-    Raises
-    ------
-    BadInput
-        A column that every release has is missing: this is not sacct's answer.
+    Raises BadInput when a column is missing that every release has.
     """
     known = set(helpformat.split())
     missing = [name for name in _WANTED if name not in known and name not in _NOT_IN_EVERY_RELEASE]
     if missing:
         raise BadInput(
-            f"columns {', '.join(missing)} are unknown to it",
+            f"it has no columns {', '.join(missing)}",
             where="sacct --helpformat",
             mend="Check that slurm_bin names the folder of Slurm's own commands",
             code="sacct.fields",
@@ -160,26 +153,17 @@ def choose_fields(helpformat: str) -> tuple[str, ...]:
 
 
 def delimiter(word: str) -> str:
-    """The column delimiter of one call: a control character and a word nobody can know beforehand.
-
-    ``word`` comes from a random source of the caller, at least 16 letters or digits.
-    """
+    """The column delimiter of one call; ``word`` is random, of at least 16 letters or digits."""
     return f"\x1e{word}\x1f"
 
 
 def arguments(
     fields: Sequence[str], *, since: float, until: float | None, delimited_by: str
 ) -> tuple[str, ...]:
-    """Arguments of the sacct call (run with :data:`ENVIRONMENT`) for runs that ended in a period.
+    """Arguments of sacct (with :data:`ENVIRONMENT`) for runs that ended in a period.
 
-    Parameters
-    ----------
-    fields : sequence of str
-        From :func:`choose_fields`.
-    since, until : float
-        Epoch seconds; ``until=None`` means now. 22.05 takes no epoch numbers here, hence UTC dates.
-    delimited_by : str
-        From :func:`delimiter`.
+    ``since`` and ``until`` are epoch seconds; ``until=None`` means now. 22.05 takes no epoch seconds as
+    arguments, hence UTC dates.
     """
     start = datetime.fromtimestamp(max(0.0, since), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     end = "now" if until is None else datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -200,16 +184,9 @@ def arguments(
 def parse(
     lines: Iterable[str], fields: Sequence[str], delimited_by: str, report: SacctReport | None = None
 ) -> Iterator[EndedRun]:
-    """Read the records of ended runs.
+    """Read the ended runs in sacct's output, given as lines with or without their line ends.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        sacct's standard output by lines (with or without their line ends); undecodable bytes replaced.
-    fields, delimited_by
-        As given to :func:`arguments`.
-    report : SacctReport, optional
-        Counts what is left out.
+    ``fields`` and ``delimited_by`` are those given to :func:`arguments`; ``report`` counts the other records.
     """
     report = report or SacctReport()
     for record in _records(lines, len(fields), delimited_by, report):
@@ -222,7 +199,7 @@ def parse(
 def _records(
     lines: Iterable[str], columns: int, delimited_by: str, report: SacctReport
 ) -> Iterator[list[str]]:
-    """Put records together again that a line end inside a name has torn apart."""
+    """Join the lines of each record: names may contain line ends."""
     held = ""
     for line in lines:
         text = line.removesuffix("\n")
@@ -246,8 +223,8 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     state = words[0].rstrip("+") if words else ""
     job_id, submit = _whole(record["JobIDRaw"]), _whole(record["Submit"])
     start, end = _whole(record["Start"]), _whole(record["End"])
-    # A short job's end reaches slurmdbd before its start, which brings partition, limit and all the rest some
-    # seconds later (tried on 22.05): half a record is no job yet, and is read again with the next overlap.
+    # A short job's end may reach slurmdbd seconds before its start, which has the partition, limit etc.
+    # (tried on 22.05): an incomplete record is read again by the next call, whose period overlaps.
     if state in _UNFINISHED or not record["Partition"]:
         report.unfinished += 1
         return None
@@ -258,13 +235,13 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
     started = start is not None and submit <= start <= end
     if state in _INTERRUPTED:
         outcome = None
-    elif _is_placeholder(record, job_id, start, end):  # nothing of a user's ran in it: it teaches nonsense
+    elif _is_placeholder(record, job_id, start, end):  # it only slept: nothing to learn
         report.placeholders += 1
         return None
     elif started and start is not None:
         outcome = _outcome_of(record, job_id, (submit, start, end), _STATES[state])
     else:
-        # cancelled in the queue, or a start that makes no sense: nothing to learn a wait or run from
+        # cancelled in the queue, or times in an impossible order
         report.never_started += 1
         return None
     return EndedRun(
@@ -280,9 +257,9 @@ def _run_of(record: dict[str, str], report: SacctReport) -> EndedRun | None:
 
 
 def _is_placeholder(record: dict[str, str], job_id: int, start: int | None, end: int) -> bool:
-    """Whether a job only kept another's place: names are anybody's, and nobody hides his work by one.
+    """Whether a job is a placeholder; the name alone does not prove it, because users type names.
 
-    The comment is empty where the site does not keep comments (``AccountingStoreFlags``).
+    The comment is empty where the site does not store comments (``AccountingStoreFlags``).
     """
     other = placeholder_target(record["JobName"])
     if other is None or other >= job_id or record["Comment"] not in {"", PLACEHOLDER_COMMENT}:
@@ -299,7 +276,7 @@ def _outcome_of(
     advised = _advised(record.get("AdminComment", ""))
     minutes = _whole(record["TimelimitRaw"])  # else UNLIMITED, Partition_Limit or nothing
     limit = None if minutes is None else minutes * 60.0
-    if advised is not None:  # estimators learn what users ask for, not what the cloud's slowness needs
+    if advised is not None:  # estimators need the user's limit, not the one extended for the slower cloud
         limit = advised.users_limit(limit)
     nodes = _whole(record["ReqNodes"])
     constraint = _text(record.get("Constraints"))
@@ -311,7 +288,7 @@ def _outcome_of(
         group=_text(record["Group"]),
         queue=_text(record["Partition"].partition(",")[0]),
         requested_time=limit,
-        nodes=nodes if nodes and nodes > 1 else None,  # 1 is what Slurm writes when nobody asked
+        nodes=nodes if nodes and nodes > 1 else None,  # Slurm also writes 1 for jobs that asked for none
         memory_mb=_memory_mb(record["ReqMem"], processors, nodes or 1),
         name=_text(record["JobName"]),
         account=_text(record["Account"]),
@@ -351,7 +328,7 @@ def _text(value: str | None) -> str | None:
 
 
 def _memory_mb(text: str, processors: int, nodes: int) -> int | None:
-    """``4G`` is the whole job's; before 21.08 ``4Gc`` was per processor and ``4Gn`` per node."""
+    """MiB of the whole job; ``4G`` is the job's, and before 21.08 ``4Gc`` per processor, ``4Gn`` per node."""
     match = _MEMORY.fullmatch(text)
     if not match:
         return None

@@ -24,11 +24,11 @@ SCHEMA_VERSION = "0003"
 """Revision of the newest migration."""
 
 SAME_MOMENT_SECONDS = 300.0
-"""How far a submission and its advice may lie apart: the advice is given while slurmctld stamps the job."""
+"""Longest time between a submission and its advice, which slurmctld requests during the submission."""
 
 metadata = MetaData()
 
-# SQLite counts rows by itself only in a column that is INTEGER to the letter
+# SQLite numbers rows by itself only in a column of the exact type INTEGER
 _row_number = BigInteger().with_variant(Integer, "sqlite")
 
 job = Table(
@@ -63,10 +63,10 @@ job = Table(
     Index("job_by_id", "job_id"),
     Index("job_by_advice", "advice_id"),
 )
-"""Finished jobs, one row a job: id, source and *first* submission tell it from every other one.
+"""Finished jobs; source, id and *first* submission identify a job.
 
-A requeue changes Slurm's SubmitTime and a site's ids wrap around, so neither the id nor the id with the
-last submission would do. ``details`` is JSON: the fields of the submission that no query asks for.
+A requeue changes Slurm's SubmitTime, and ids wrap around. ``details`` is JSON with the fields of the
+submission that no query uses.
 """
 
 job_attempt = Table(
@@ -83,9 +83,9 @@ job_attempt = Table(
     Column("node_list", Text),
     PrimaryKeyConstraint("source", "job_id", "submit_time", name="job_attempt_once"),
 )
-"""Ended runs that may be followed by another one: what a requeued job's first submission is found by.
+"""Ended runs that another run may follow; they give a requeued job's first submission and earlier costs.
 
-Partition and nodes are those of that run (null: kept by an earlier release): it may have cost money, too.
+Partition and nodes are those of the run (null: stored by an earlier release).
 """
 
 advice = Table(
@@ -106,7 +106,7 @@ advice = Table(
     Column("record", Text, nullable=False),
     Index("advice_by_time", "time", "advice_id"),
 )
-"""The ledger: ``record`` is the whole of it as JSON, the other columns are for finding and joining."""
+"""The ledger: ``record`` is the whole decision as JSON, the other columns are for queries."""
 
 advice_job = Table(
     "advice_job",
@@ -117,7 +117,7 @@ advice_job = Table(
     PrimaryKeyConstraint("advice_id", "source", "job_id", name="advice_job_once"),
     Index("advice_job_by_job", "job_id", "source"),
 )
-"""Which job an advice became; the tasks of an array share one."""
+"""The jobs of each advice; the tasks of an array share one."""
 
 paid_time = Table(
     "paid_time",
@@ -130,7 +130,7 @@ paid_time = Table(
     PrimaryKeyConstraint("instance_id", "since", name="paid_time_once"),
     Index("paid_time_by_end", "until"),
 )
-"""What every cloud node has cost: stretches of instances' lives at one price (`advisor.model.bill`)."""
+"""Cost of cloud nodes: periods of an instance at one price (`advisor.model.bill`)."""
 
 node_use = Table(
     "node_use",

@@ -1,4 +1,4 @@
-"""The history of one site: finished jobs, the ledger of advice, what the cloud has cost; one database."""
+"""The history of one site in one database: finished jobs, the ledger of advice, the cost of cloud nodes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,21 @@ __all__ = ["Attempt", "Decision", "HistoryStore", "LedgerRow"]
 
 
 class HistoryStore(FinishedJobs, Ledger, PaidTimes):
-    """Finished jobs, the ledger and paid time; opening it brings the database to this release's schema.
+    """Finished jobs, the ledger and paid time; opening it migrates the database to this release's schema.
 
-    May be used from several threads and opened by several processes at once. Each call is its own short
-    transaction (long reads go page by page), so that no reader holds up a writer.
+    Several threads and processes may use it at once. Each call is a short transaction of its own (long reads
+    go page by page), so that no reader blocks a writer.
 
     Parameters
     ----------
-    url : str
-        ``sqlite:///folder/history.db`` or ``postgresql://user@host/name``.
-    busy_seconds : float
-        Longest wait for another writer.
-    read_only : bool
-        Nothing is made, brought up to date or written, and no right to write is needed.
-    later : bool
-        It is opened at its first use: what is wrong with it is raised there, until it is mended.
+    url, busy_seconds, read_only, later
+        See :class:`~advisor.history.database.Database`.
 
     Raises
     ------
     BadInput
-        The database cannot be opened or written, or a newer release made it; read-only also: there is none
-        yet (``history.missing``), or it is of another release (``history.version``).
+        The database cannot be opened or written, or a newer release made it; with ``read_only`` also: it does
+        not exist yet (``history.missing``) or is of another release (``history.version``).
     RetryLater
         It is locked for longer than ``busy_seconds``, or its server cannot be reached.
 
@@ -56,7 +50,7 @@ class HistoryStore(FinishedJobs, Ledger, PaidTimes):
 
     @property
     def is_another(self) -> bool:
-        """Whether another database has taken the place of the one that was opened first."""
+        """Whether another database has replaced the one that was opened first."""
         return self._database.is_another
 
     def close(self) -> None:

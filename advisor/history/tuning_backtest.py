@@ -1,4 +1,4 @@
-"""Are newly tuned parameters better than those in force? Judged on jobs that neither was tuned on."""
+"""Compare newly tuned parameters with those in force, on jobs on which neither was tuned."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from advisor.predict.knn.tracker import StateColumns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Root mean square errors (Eq. 5) on the newest jobs, seconds; with a penalty where nothing is estimated.
+    """Root mean square errors (Eq. 5) on the newest jobs, seconds, of new parameters and those in force.
 
-    Attributes
-    ----------
-    candidate_rmse, current_rmse : float
-        Of the new parameters and of those in force.
+    Jobs without an estimate add a penalty.
     """
 
     candidate_rmse: float
@@ -30,14 +27,14 @@ class Judged:
 
     @property
     def is_better(self) -> bool:
-        """True when the new ones err less."""
+        """Whether the new parameters have the smaller error."""
         return self.candidate_rmse < self.current_rmse
 
 
 def row_before_newest(table: JobTable, entries: int) -> int:
-    """The row that stands for now, so that the newest ``entries`` jobs that ran are kept for judging.
+    """The row of the present: ``entries`` jobs with a known wait, and with a known run time, follow it.
 
-    As many of each target: of requeued jobs, or ones that were cut short, not both are known.
+    Of requeued jobs, or ones that were cut short, not both are known.
     """
     known = [
         np.flatnonzero((table.run > 0) & (labels >= 0)) for labels in (table.first_wait, table.whole_run)
@@ -56,7 +53,7 @@ def judge(
     *,
     entries: int,
 ) -> dict[Target, Judged]:
-    """Estimate the newest ``entries`` jobs from what was known before the first of them, with both."""
+    """Estimate the newest ``entries`` jobs with both parameters, from what was known before the first one."""
     judged = {}
     for target in TARGETS:
         error = Fitness(TuningProblem.from_log(table, states, encoder, target, entries=entries))

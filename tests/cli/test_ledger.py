@@ -229,7 +229,7 @@ def test_since_a_date():
 
 @pytest.mark.parametrize("text", ["", "soon", "5 fortnights", "2026-13-01"])
 def test_since_nonsense(text):
-    with pytest.raises(BadInput, match="is no time"):
+    with pytest.raises(BadInput, match="is not a time"):
         parse_since(text, 0.0)
 
 

@@ -184,7 +184,7 @@ def test_a_program_that_is_not_there(config: Path, ask_site: Ask) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"since": "soon"}, "is no time"),
+        ({"since": "soon"}, "is not a time"),
         ({"more": "\n".join(f"rules.x{n}=1" for n in range(41))}, "at most 40 changes"),
         ({"more": "a=\0"}, "NUL"),
     ],
@@ -218,7 +218,7 @@ def test_day_one_12_ask_another_keeps_what_was_asked_and_errors_name_the_forms_f
     assert found["state"] == "failed"  # three jobs are no history
     assert "--" not in found["message"]
     assert "finished jobs are known" in found["message"]
-    again = re.search(r'href="([^"]*)">Ask another', client.get(address).text)
+    again = re.search(r'href="([^"]*)">New what-if', client.get(address).text)
     assert again is not None
     form = client.get(again[1]).text
     assert 'name="since" value="3d"' in form

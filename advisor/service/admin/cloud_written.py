@@ -1,4 +1,4 @@
-"""What the control process wrote last: `advisor nodes`, `pools`, `spend`, `portfolio show`. Asks nobody."""
+"""Reports that `advisor control` wrote last, for `advisor nodes`, `pools`, `spend` and `portfolio show`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nodes_written(settings: Settings, now: float) -> dict[str, Any]:
 
 
 def pools_written(settings: Settings, now: float) -> dict[str, Any]:
-    """Capacity pools and what was refused; errors as :func:`_written`."""
+    """Capacity pools and refused launches; errors as :func:`_written`."""
     report, written = _written(settings)
     return {
         "time": written,
@@ -39,12 +39,12 @@ def spend_written(settings: Settings, now: float) -> dict[str, Any]:
 
 
 def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
-    """The policy in charge of the burst partition; ``enabled`` is False where none is.
+    """The policy that leads the burst partition; ``enabled`` is False where none does.
 
     Raises
     ------
     UseFallback
-        There is no status (``status.missing``, ``status.nothing_yet``), or none that can be read
+        There is no status (``status.missing``, ``status.nothing_yet``), or it cannot be read
         (``status.unreadable``).
     """
     content = status_file.read(settings.paths.run)
@@ -57,7 +57,7 @@ def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
 
 
 def known_so_far(read: Callable[[], dict[str, Any]], **empty: Any) -> dict[str, Any]:
-    """What was written; on a site where nothing has been yet, ``empty`` and a ``note`` that says so."""
+    """The report; on a site that has none yet, ``empty`` and a ``note`` that says so."""
     try:
         return read()
     except UseFallback as error:
@@ -67,9 +67,9 @@ def known_so_far(read: Callable[[], dict[str, Any]], **empty: Any) -> dict[str, 
 
 
 def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, float | int]:
-    """Jobs we moved since then that have ended: what they were to cost, and what they did.
+    """Predicted and actual cost of jobs that were moved since then and have ended.
 
-    Both sums are over the jobs of which both are known.
+    Both sums are over the jobs whose predicted and actual costs are known.
     """
     predicted: dict[str, float] = {}
     for decision in store.decisions(since):
@@ -87,14 +87,14 @@ def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, flo
 
 
 def _written(settings: Settings) -> tuple[dict[str, Any], float]:
-    """The report, and when it was written, epoch seconds.
+    """The report, and the epoch seconds at which it was written.
 
     Raises
     ------
     BadInput
         No cloud is configured.
     UseFallback
-        The control process has not written one (yet).
+        `advisor control` has not written a report yet.
     """
     content = status_file.read(settings.paths.run)
     report, written = content.get("cloud_report"), content.get("time")

@@ -1,4 +1,4 @@
-"""What the advisor did in some weeks, added up from the ledger: for the report to whoever pays."""
+"""Sums over the ledger of some weeks, for ``advisor report`` and the ledger page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from advisor.model.estimate import holds
 
 _DAY: Final = 86_400.0
 MAX_POINTS: Final = 2_000
-"""Jobs drawn in a plot of predicted against actual: every n-th where there are more."""
+"""Jobs in a plot of predicted against actual; of more jobs, every n-th."""
 _MAX_ACCOUNTS: Final = 25
 _Interval = tuple[float, float]
 _NO_INTERVAL: Final = (math.nan, math.nan)
@@ -30,12 +30,11 @@ class Day:
     Attributes
     ----------
     kept, moved, would_move : int
-        Jobs advised to stay; moved; that would have moved, were the partition not in shadow mode.
+        Jobs that stayed; that were moved; that would have been moved without shadow mode.
     saved_seconds : float
-        Wait avoided, an estimate (:class:`advisor.history.ledger.LedgerRow`), by the day of the advice.
+        Estimated wait avoided (:class:`advisor.history.ledger.LedgerRow`), by the day of the advice.
     cost_usd : float
-        What jobs advised on that day have cost, whenever they ran; what was paid on a day is the bill's to
-        say.
+        Cost of the jobs with advice on that day, whenever they ran.
     """
 
     kept: int = 0
@@ -47,7 +46,7 @@ class Day:
 
 @dataclass(slots=True)
 class Account:
-    """One account's jobs: advised, moved, wait avoided (seconds), spent (dollars)."""
+    """An account's jobs: with advice, moved, wait avoided (seconds), cost (US dollars)."""
 
     jobs: int = 0
     moved: int = 0
@@ -57,7 +56,7 @@ class Account:
 
 @dataclass(slots=True)
 class Ended:
-    """Jobs that have ended, by what decided: all, moved, wait avoided (seconds), spent (dollars)."""
+    """Ended jobs of a decisive reason: all, moved, wait avoided (seconds), cost (US dollars)."""
 
     jobs: int = 0
     moved: int = 0
@@ -75,9 +74,9 @@ class Ended:
 
 @dataclass(slots=True)
 class Errors:
-    """Predicted against actual, seconds: how many, sums, and the pairs themselves.
+    """Pairs of predicted and actual seconds: their number, sums, and the pairs.
 
-    ``bounded`` of them were predicted with an interval, ``inside`` is how often it held.
+    ``bounded`` of them were predicted with an interval, and ``inside`` of these were in it.
     """
 
     count: int = 0
@@ -89,7 +88,7 @@ class Errors:
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, predicted: float, actual: float, interval: _Interval = _NO_INTERVAL) -> None:
-        """Count one, where something was predicted."""
+        """Add a pair, unless the prediction is unknown."""
         if not math.isfinite(predicted):
             return
         lower, upper = interval
@@ -103,7 +102,7 @@ class Errors:
         self.pairs.append((predicted, actual))
 
     def summary(self) -> dict[str, float | int | None]:
-        """Means; None where nothing was predicted."""
+        """Means; None where there is no pair."""
         count = self.count
         return {
             "jobs": count,

@@ -25,22 +25,7 @@ _KEPT, _MOVED, _SHADOW = COLOURS[4], COLOURS[0], COLOURS[1]
 
 
 def write_report(path: Path, report: LedgerReport, title: str) -> None:
-    """Write the page of ``advisor report``.
-
-    Parameters
-    ----------
-    path : Path
-        A file; replaced at once.
-    report : LedgerReport
-        What there is to say.
-    title : str
-        For the head of the page.
-
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
-    """
+    """Write the page of ``advisor report``; raises BadInput when the file cannot be written."""
     summary = report.summary()
     write_page(
         path, title, about(summary), [*figures(report, summary), _accounts(summary), *_rows(summary["money"])]
@@ -48,10 +33,7 @@ def write_report(path: Path, report: LedgerReport, title: str) -> None:
 
 
 def figures(report: LedgerReport, summary: Mapping[str, Any]) -> list[go.Figure]:
-    """Draw submissions and money by day, predicted against actual, reasons: all but the accounts.
-
-    A figure without data is left out: empty axes say nothing.
-    """
+    """Draw submissions and money by day, predicted against actual, and reasons; leave out empty figures."""
     waits, runs = report.waits.drawn(), report.runs.drawn()
     return [
         *([_decisions(summary["days"])] if summary["decisions"] else []),
@@ -66,11 +48,11 @@ def about(summary: Mapping[str, Any]) -> str:
     """The report in a few sentences."""
     if not summary["decisions"] and not summary["money"].get("spent_usd"):
         return (
-            "Nothing yet: no submission was advised in this time. The first figures come with the first job "
-            "that is submitted, in shadow mode too; waits and run times are compared when jobs have ended."
+            "No submission got advice in this time. The first figures appear with the first job that is "
+            "submitted, also in shadow mode; waits and run times are compared when jobs have ended."
         )
     said = [
-        f"{summary['decisions']:,} submissions were advised: {summary['kept']:,} stayed on-premise, "
+        f"{summary['decisions']:,} submissions got advice: {summary['kept']:,} stayed on-premise, "
         f"{summary['moved']:,} were moved to the cloud"
         + (f", {summary['would_move']:,} would have been (shadow mode)." if summary["would_move"] else ".")
     ]
@@ -89,7 +71,7 @@ def about(summary: Mapping[str, Any]) -> str:
     for name, key in (("Waits", "waits"), ("Run times", "runs")):
         error = summary[key]["mean_absolute_error_seconds"]
         if error is not None:
-            said.append(f"{name} of the others were off by {duration(error)} on average.")
+            said.append(f"The mean error of the others' predicted {name.lower()} is {duration(error)}.")
     return " ".join(said)
 
 
@@ -206,7 +188,7 @@ def _accounts(summary: Mapping[str, Any]) -> go.Figure:
 
 
 def _rows(money: Mapping[str, Any]) -> list[go.Figure]:
-    """What was spent, row by row; nothing where no node was paid for."""
+    """The table of money by account; none where no node was paid for."""
     if not money.get("spent_usd"):
         return []
     rows = money_rows(money)

@@ -1,4 +1,4 @@
-"""Money as every command and page shows it: the bill's rows, their names, and the day beside its caps."""
+"""Money as commands and pages show it: the bill's rows, and today's spending beside the caps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUNDING: Final = 0.005
 
 
 def money_view(store: HistoryStore, since: float) -> dict[str, Any]:
-    """What cloud nodes have cost since then (epoch seconds), by account and by day of UTC."""
+    """Cost of cloud nodes since then (epoch seconds), by account and by day of UTC."""
     return _plain(store.bill(since))
 
 
@@ -32,7 +32,7 @@ def _plain(found: Bill) -> dict[str, Any]:
 
 
 def money_rows(money: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Names and dollars of each row, dearest accounts first; the last one is their sum."""
+    """Names and US dollars of each row, largest accounts first; the last row is the sum."""
     by_account = sorted(money["by_account"].items(), key=lambda item: (-item[1], item[0]))
     rows = [(clean(name, 40), amount) for name, amount in by_account[:_MAX_ACCOUNTS]]
     if others := by_account[_MAX_ACCOUNTS:]:
@@ -46,7 +46,7 @@ def money_rows(money: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def money_in_words(money: Mapping[str, Any]) -> str:
-    """One sentence; empty where no node was paid for."""
+    """A sentence on the cost of cloud nodes; empty where no node was paid for."""
     if not money.get("spent_usd"):
         return ""
     accounts = math.fsum(money["by_account"].values())
@@ -66,8 +66,8 @@ def spend_view(
 ) -> dict[str, Any]:
     """Today's money (UTC) beside the caps, and the last days; errors as `spend_written`.
 
-    What was spent is the bill; what the caps reckon with is the budget's, which is named apart. ``before``:
-    :func:`days_before`, where the caller has it.
+    ``spent_today_usd`` is the bill's, ``reckoned_today_usd`` the budget's, which the caps use. ``before`` is
+    the result of :func:`days_before`, if the caller has it.
     """
     written = spend_written(settings, now)
     today = _plain(store.bill(midnight(now)))
@@ -100,7 +100,7 @@ def spend_view(
 
 
 def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Days of the bill; of an earlier release's the budget knows the sum and the accounts."""
+    """Days of the bill; of days before the bill, the budget has the sum and the accounts."""
     first = known[0]["day"] if known else "9999"
     unknown = {"no_account_usd": None, "idle_usd": None}
     rows = [{"usd": day["spent_usd"], **day} for day in known]
@@ -108,11 +108,11 @@ def _days(known: list[dict[str, Any]], older: list[dict[str, Any]]) -> list[dict
 
 
 def reckoned_in_words(spend: Mapping[str, Any]) -> str:
-    """Why caps may reckon with another figure than was spent; empty where they do not."""
+    """Why the caps use another figure than what was spent; empty where they do not."""
     reckoned, spent = spend["reckoned_today_usd"], spend["spent_today_usd"]
     if abs(reckoned - spent) < _ROUNDING:
         return ""
     return (
-        f"Caps reckon with {usd(reckoned)} spent today: what was counted before the history kept paid time, "
-        "or while it could not be written, or was reckoned anew on the dear side."
+        f"Caps use {usd(reckoned)} for today: it includes money from before the history kept paid time or "
+        "while the history could not be written, or it was estimated anew, on the high side."
     )

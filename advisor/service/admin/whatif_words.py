@@ -1,4 +1,4 @@
-"""What-if's rows in words: one table for the command and for the page."""
+"""The table of what-if results, for the command and for the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLAIRVOYANT = "clairvoyant"
 
 
 def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and cells, the settings' names first; hedged jobs only where there are any."""
+    """Headings and cells, the settings' names first; the column of hedged jobs only where there are any."""
     columns = {
         "settings": [str(row["settings"]) for row in rows],
         "moved": [f"{row['cloud_jobs']:,}" for row in rows],

@@ -1,4 +1,4 @@
-"""What `advisor why` and a job's page say of one advice: plain data. Asks nobody."""
+"""The data of `advisor why` and of a job's page about one advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from advisor.model.job_id import JobId
 
 
 def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
-    """The whole of it, from the ledger."""
+    """The whole advice, from the ledger."""
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
@@ -26,7 +26,7 @@ def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
 
 
 def recorded_advice(job_id: JobId, recorded: RecordedAdvice) -> dict[str, Any]:
-    """What the job's own AdminComment says."""
+    """The advice in the job's AdminComment."""
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
@@ -37,7 +37,7 @@ def recorded_advice(job_id: JobId, recorded: RecordedAdvice) -> dict[str, Any]:
 
 
 def heterogeneous_job(job_id: JobId, leader: int | None) -> dict[str, Any]:
-    """A part of a heterogeneous job, about which the hook never asks: Slurm hands it one part at a time."""
+    """A part of a heterogeneous job, for which the hook never asks: Slurm passes it one part at a time."""
     reason = Reason.HETEROGENEOUS
     return {
         "job_id": job_id.job,
