@@ -67,7 +67,7 @@ def test_bad_input_is_told_with_place_and_mend(tmp_path: Path, log: Path) -> Non
         advisor("ingest", "swf", tmp_path / "no.swf", "--database", url), "no.swf", "No such file", "Check"
     )
     refused(
-        advisor("ingest", "swf", log, "--refuse-malformed", "--database", url), "site.swf, line 52", "Mend"
+        advisor("ingest", "swf", log, "--refuse-malformed", "--database", url), "site.swf, line 52", "Correct"
     )
     missing = f"sqlite:///{tmp_path}/missing/history.db"
     refused(advisor("ingest", "swf", log, "--database", missing), "missing/history.db", "folder exists")

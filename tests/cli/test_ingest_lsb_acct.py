@@ -45,8 +45,8 @@ def test_logdir_is_added_once_and_bad_input_is_refused(tmp_path: Path) -> None:
     again = advisor("ingest", "lsb.acct", acct, "--database", url)
     assert again.returncode == 0, again.stderr
     assert "lsf: 1 finished jobs read, 1 new" in again.stdout
-    assert "1 records of other kinds skipped" in again.stdout
-    assert "a last line without an end" in again.stdout
+    assert "1 records of other kinds were skipped" in again.stdout
+    assert "the incomplete last line" in again.stdout
     assert "31 jobs in the history" in again.stdout
 
     other = f"sqlite:///{tmp_path}/other.db"

@@ -141,4 +141,4 @@ def test_day_one_32_an_empty_ledger_says_so_and_draws_no_empty_axes() -> None:
     report = LedgerReport(0.0, 1e9, 0.0)
     summary = report.summary()
     assert summary["days"] == summary["accounts"] == figures(report, summary) == []
-    assert about(report.summary()).startswith("Nothing yet")
+    assert about(report.summary()).startswith("No submission got advice")
