@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from tomlkit.items import Table
 from advisor.config.definitions import by_key
 from advisor.config.explaining import did_you_mean
 from advisor.config.loading import load
+from advisor.files.whole_file import replacing
 from advisor.model.errors import BadInput
 
 _FIXED_AT_START: Final = frozenset({"submit.socket_group", "submit.allowed_uids"})
@@ -91,18 +91,11 @@ def to_take_effect(keys: Iterable[str], slurm_folder: Path) -> list[str]:
 def _replace(path: Path, text: str) -> None:
     """Check the new text in a file beside the old one, then rename it over the old one."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        _check(partial, path)
-        partial.chmod(mode)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path, durable=True, mode=0o600) as file:
+        file.write(text.encode())
+        file.flush()
+        _check(Path(file.name), path)
+        os.fchmod(file.fileno(), mode)
 
 
 def _check(partial: Path, path: Path) -> None:

@@ -16,7 +16,7 @@ _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIN
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, durable: bool = False, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open a file beside ``path`` that takes its place when the block ends without an error.
 
     Parameters
@@ -26,6 +26,8 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     durable : bool
         Flush the file and its folder to the disk: after this the new content survives a power cut. Without it
         a power cut may leave the old file, or none.
+    mode : int
+        Permissions of the new file, less the umask.
 
     Raises
     ------
@@ -34,7 +36,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("wb") as file:
+        with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             if durable:
                 file.flush()

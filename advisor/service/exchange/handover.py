@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.files.whole_file import read_plain_file, set_aside
+from advisor.files.whole_file import read_plain_file, replace_file, set_aside
 from advisor.model.errors import AdvisorError, BadInput, RetryLater, TellAdmin
 from advisor.service.exchange import announcing
 from advisor.service.exchange.announcing import Announced
@@ -159,12 +159,7 @@ class HandoverFolder:
 
     def put(self, hand_over: HandOver, line: bytes) -> None:
         """Write one down; on disk when this returns."""
-        partial = self._folder / f".{hand_over.identity}"
-        with partial.open("wb") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._folder / f"{hand_over.identity}.json")
+        replace_file(self._folder / f"{hand_over.identity}.json", line, durable=True)
 
     def waiting(self) -> Iterator[tuple[Path, HandOver]]:
         """Everything not yet acted upon, oldest first.
