@@ -39,7 +39,7 @@ def jobs(count=300):
                 job_id=number,
                 submit_time=time,
                 processors=1 + user % 4,
-                user=f"user{user}",
+                user=str(user),
                 requested_time=3600.0,
             ),
             start_time=time + wait,
