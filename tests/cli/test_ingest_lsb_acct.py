@@ -51,7 +51,7 @@ def test_logdir_is_added_once_and_bad_input_is_refused(tmp_path: Path) -> None:
 
     other = f"sqlite:///{tmp_path}/other.db"
     for arguments, words in (
-        ([acct, "--refuse-malformed"], ["lsb.acct, line 31", "Mend"]),
+        ([acct, "--refuse-malformed"], ["lsb.acct, line 31", "Correct"]),
         ([tmp_path / "missing"], ["missing", "No such file"]),
     ):
         refused = advisor("ingest", "lsb.acct", *arguments, "--database", other)
