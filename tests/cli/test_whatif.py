@@ -231,7 +231,7 @@ def test_day_one_12_a_young_history_is_judged_from_its_first_forecasts_on(site: 
         before = [one for one in store.outcomes() if one.job.submit_time < found["since"]]
     assert 1000 <= len(before) < 1100
     text = " ".join(runner.invoke(app, ["whatif", "--config", str(site)]).stdout.split())
-    assert "as asked: before, too few jobs had ended to forecast from" in text
+    assert "as requested: too few jobs had ended for forecasts" in text
     assert "turnaround saved" in text
 
 
