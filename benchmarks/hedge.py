@@ -85,34 +85,26 @@ def run(
     longest_seconds: float = 900.0,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Run the pairs.
+    """Run pairs of runs, in which all jobs wait and in which hedged jobs keep their places.
 
     Parameters
     ----------
     competing, hedged : int
-        Jobs that only wait; jobs with a hedge, should they have to wait.
+        Number of jobs that only wait; of jobs with a hedge if they have to wait.
     nodes : int
-        On-premise, of four processors each.
+        On-premise nodes, of four processors each.
     arrive_seconds : float
         All jobs are submitted within this time.
     kill_watcher_every : float
-        Seconds between two kills of the process that watches; infinite: it is left alone.
+        Seconds between two kills of the watching process; infinite for none.
     restart_slurmctld : int
-        How often slurmctld is restarted, in every run, after the last job has arrived. It is not killed: what
-        ended within the five seconds before would run on for it until its time limit, hedged or not.
-    priorities : str
-        Slurm's priority plugin.
-    pairs : int
-        Of runs; from two on what chance does is known.
-    seed : int
-        Of the stream, the same in all runs.
+        Number of restarts of slurmctld in every run, after the last job has arrived. It is not killed: jobs
+        that ended within the five seconds before would run on for it until their time limit.
     stretch : float
-        Times by which jobs arrive later, run longer and stay longer in the cloud: what a place costs, a
-        second or two, is not compressed as their minutes are.
+        Factor on arrivals, run times and stays in the cloud. The time that a place costs, a second or two,
+        is not compressed as the minutes of the jobs are.
     longest_seconds : float
-        After so long a run is given up.
-    tell : callable
-        Told what is being done.
+        A run is given up after this time.
     """
     jobs = stream(competing, hedged, arrive_seconds, seed, stretch)
     restarts = [stretch * arrive_seconds + 5.0 + 12.0 * n for n in range(restart_slurmctld)]

@@ -39,21 +39,7 @@ def run(
     seed: int = 1,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure.
-
-    Parameters
-    ----------
-    knowledge_base : int
-        Cases.
-    queries : int
-        Questions to ours; the peer gets a quarter of them.
-    k : int
-        Neighbours.
-    seed : int
-        Of the generated jobs.
-    tell : callable
-        Told what is being done.
-    """
+    """Measure; the peer gets a quarter of the queries. ``tell`` is called with each step."""
     generator = np.random.default_rng(seed)
     cases = _jobs(generator, knowledge_base)
     asked = _jobs(generator, queries)

@@ -42,22 +42,10 @@ def run(
     seeds: int = 3,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure.
+    """Measure queues of each length under all sixty policies, and Algorithm 1 on the first jobs of a log.
 
-    Parameters
-    ----------
-    situations : int
-        Queues of each length, drawn anew; each is simulated under all sixty policies.
-    trace : str
-        A log on which Algorithm 1 is compared with simulating all; or ``synthetic[:jobs[:seed]]``.
-    jobs : int, optional
-        Its first jobs only.
-    simulate : int
-        Policies that Algorithm 1 simulates for each choice.
-    seeds : int
-        It is run with so many seeds: what it draws among the poor policies is chance.
-    tell : callable
-        Told what is being done.
+    ``situations`` queues are drawn for each length. Algorithm 1 simulates ``simulate`` policies for each
+    choice and runs with ``seeds`` seeds, because it draws among the poor policies.
     """
     lengths = {}
     for queued in (100, 500):

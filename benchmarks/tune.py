@@ -32,24 +32,10 @@ def run(
     seed: int = 1,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure.
+    """Measure the search for the parameters of the estimator of waits or run times.
 
-    Parameters
-    ----------
-    trace : path or "synthetic"
-        A log, or a generated workload.
-    target : {"wait", "run"}
-        Which estimator.
-    at : int
-        Row that stands for now; the 500 jobs before it are tuned on, the 500 after it are the hold-out.
-    population, generations : int
-        Of the genetic search.
-    control : bool
-        Let scipy's differential evolution search with as many evaluations.
-    seed : int
-        Of both.
-    tell : callable
-        Told what is being done.
+    Row ``at`` stands for now: the 500 jobs before it are tuned on, the 500 after it are the hold-out.
+    ``control``: scipy's differential evolution searches too, with as many evaluations.
     """
     tell(f"reading {trace}")
     table = load_table(trace, keep="all")

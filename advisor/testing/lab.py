@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
-from advisor.testing import lab_ports
+from advisor.testing import lab_guardian, lab_ports
 from advisor.testing.lab_database import LabDatabase
 from advisor.testing.lab_options import LabOptions, plugin_folder, slurm_conf
 from advisor.testing.lab_processes import pid_in, stop, sweep, wait_until
@@ -118,7 +118,8 @@ class Lab:
         """
         self._check()
         self._make_folders()
-        self._guard()
+        if self._guardian is None:
+            self._guardian = lab_guardian.start(self.folder)
         base = lab_ports.take_block(self.folder)
         (self.folder / "run" / "port").write_text(str(base), encoding="ascii")
         self._write_configuration()
@@ -130,7 +131,7 @@ class Lab:
         for index in range(1, self.options.nodes + 1):
             self.node_up(f"onprem{index}")
         wait_until(self._all_idle, seconds=120, what=f"on-premise nodes idle (see {self.folder}/log)")
-        self._await_guardian()
+        lab_guardian.await_ready(self._guardian)
 
     def stop(self, *, remove: bool = True) -> None:
         """End every process of the lab and, by default, remove its folder. Repeating it is harmless."""
@@ -385,27 +386,6 @@ class Lab:
             f"--log-file={munge}/log",
             f"--seed-file={munge}/seed",
         )
-
-    def _guard(self) -> None:
-        """Start the process that cleans up should this one be killed."""
-        if self._guardian is not None:
-            return
-        self._guardian = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "advisor.testing.lab_guardian", str(self.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-
-    def _await_guardian(self) -> None:
-        """Make sure that it watches: one that could not start would leave everything behind."""
-        if self._guardian is None or self._guardian.stdout is None or self._guardian.stdout.closed:
-            return
-        if self._guardian.stdout.readline() != "ready\n":
-            raise RetryLater("the lab's guardian did not start", code="lab.guardian")
-        self._guardian.stdout.close()
 
     def _answers(self) -> bool:
         return "UP" in self.run("scontrol", "ping", check=False).stdout
