@@ -114,16 +114,7 @@ def run(
         tell(f"{what}: {competing} jobs, {hedged} of interest, {nodes} nodes")
         with tempfile.TemporaryDirectory(prefix="places-") as name:
             folder = Path(name)
-            # as it is shipped: it tells the watching process of turns
-            shutil.copy(hook_files.folder() / hook_files.PROLOG, folder)
-            options = LabOptions(
-                nodes=nodes, burst_nodes=max(4, hedged // 2), burst_processors=_BURST_CORES, boot_seconds=1.2,
-                suspend_seconds=20, min_job_age_seconds=3600, priority_type=priorities,
-                prolog=folder / hook_files.PROLOG,
-                database=priorities == "priority/multifactor",  # without it jobs do not age
-                extra=_AGEING if priorities == "priority/multifactor" else (),
-            )  # fmt: skip
-            with Lab.temporary(options) as lab:
+            with Lab.temporary(_lab_options(folder, nodes, hedged, priorities)) as lab:
                 each = _Run(lab, folder, jobs, restarts, kill_watcher_every, longest_seconds)
                 return each.go(keeps_places=keeps_places)
 
@@ -144,6 +135,18 @@ def run(
         **compared(jobs, waited, kept),
         "by_chance": by_chance(waited, kept) if pairs > 1 else None,
     }
+
+
+def _lab_options(folder: Path, nodes: int, hedged: int, priorities: str) -> LabOptions:
+    """A lab with the prolog as it is shipped, which notifies the watching process of slots."""
+    shutil.copy(hook_files.folder() / hook_files.PROLOG, folder)
+    return LabOptions(
+        nodes=nodes, burst_nodes=max(4, hedged // 2), burst_processors=_BURST_CORES, boot_seconds=1.2,
+        suspend_seconds=20, min_job_age_seconds=3600, priority_type=priorities,
+        prolog=folder / hook_files.PROLOG,
+        database=priorities == "priority/multifactor",  # without it jobs do not age
+        extra=_AGEING if priorities == "priority/multifactor" else (),
+    )  # fmt: skip
 
 
 class _Run:

@@ -55,8 +55,7 @@ def run(
     estimator.settle()
     tell("k-NN by HEOM")
     microseconds_each(estimator.estimate, asked[:100])
-    ours = microseconds_each(estimator.estimate, asked)
-
+    mine = percentiles(microseconds_each(estimator.estimate, asked))
     few = asked[: max(1, queries // 4)]
     known, encode = _encoder(cases, weights)
     peers = {}
@@ -71,7 +70,6 @@ def run(
             peers[name] = percentiles(microseconds_each(peer.kneighbors, rows))
             agreement = _agreement(estimator, peer, few, rows)
     fastest = min(peers, key=lambda name: peers[name]["p50"])
-    mine = percentiles(ours)
     return {
         "knowledge_base": knowledge_base,
         "features": len(CUNHA_TABLE_I),
