@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -12,7 +13,6 @@ from typer.testing import CliRunner
 
 from advisor.cli.main import app
 from advisor.ec2.pools import Pool, UnavailablePools
-from advisor.ec2.prices import Prices
 from advisor.history.store import HistoryStore
 from advisor.model import Capacity
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
@@ -78,15 +78,10 @@ def report(tmp_path: Path) -> CloudReport:
     record = InterruptionRecord(INTERRUPTIONS.at(tmp_path))
     record.interrupted([7], "i-burst3")
     return CloudReport(
-        rig.settings,
-        cloud=rig.cloud,
+        dataclasses.replace(rig.context, interruptions=record),
         provision=rig.provision,
         reconcile=rig.reconcile,
-        record=record,
         breakers=breakers,
-        view=rig.view,
-        prices=lambda: Prices.of_settings(rig.settings.ec2),
-        clock=rig.hands.clock,
         describe_node=lambda node: described(rig.settings, None, node),
         today=lambda: TODAY,
     )

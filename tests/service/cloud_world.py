@@ -38,6 +38,7 @@ from advisor.model.settings import (
     Settings,
     WaitingSettings,
 )
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
@@ -220,8 +221,9 @@ class CloudWorld(CloudRules):
             "prices": prices,
             "paid_since": lambda time: [piece for piece in self.paid.values() if piece.until > time],
         }
-        provision = ProvisionLoop(settings, folder=self.handovers, interruptions=record, **cloud, **shared)
-        self.reconcile = reconcile = ReconcileLoop(settings, interruptions=record, **cloud, **shared)
+        context = CloudContext(settings=settings, interruptions=record, **cloud, **shared)
+        provision = ProvisionLoop(context, folder=self.handovers)
+        self.reconcile = reconcile = ReconcileLoop(context)
         interruptions = InterruptionLoop(
             settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=record, **shared
         )

@@ -33,6 +33,7 @@ from advisor.model.settings import (
     Settings,
     WaitingSettings,
 )
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
@@ -160,7 +161,8 @@ class StabilityWorld:
             "prices": lambda: Prices.of_settings(settings.ec2),
             "interruptions": said,
         }
-        reconcile = ReconcileLoop(settings, **cloud, **shared)
+        context = CloudContext(settings=settings, **cloud, **shared)
+        reconcile = ReconcileLoop(context)
         self.knowledge = StabilityKnowledge(
             settings,
             record=self.record,
@@ -190,7 +192,7 @@ class StabilityWorld:
             InterruptionLoop(
                 settings, instances=lambda: reconcile.last_listed, jobs=slurm, record=said, **shared
             ),
-            ProvisionLoop(settings, folder=self.folder, kept=self.acquire.wanted, **cloud, **shared),
+            ProvisionLoop(context, folder=self.folder, kept=self.acquire.wanted),
             reconcile,
             self.match,
         ]

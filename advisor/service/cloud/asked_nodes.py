@@ -46,7 +46,7 @@ class AskedNodes:
         refused only by a snapshot whose poll began after the hand-over was first seen. While Slurm does not
         answer, other operations are refused nothing: they can only end instances that EC2 calls ours.
         """
-        is_seen = self.look()
+        is_seen = self.refresh()
         unknown = tuple(node for node in hand_over.nodes if node not in self._members)
         if not unknown:
             return ()
@@ -85,7 +85,7 @@ class AskedNodes:
         self._first_asked.pop(hand_over.identity, None)
         self._reported.discard(hand_over.identity)
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Note which nodes there are; False when there is no fresh snapshot of Slurm."""
         try:
             snapshot = self._view.fresh()

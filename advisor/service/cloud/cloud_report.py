@@ -13,16 +13,11 @@ from advisor.model.advice import Capacity
 from advisor.model.bill import Rows
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.settings import Settings
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
-from advisor.service.cloud.pricing import AskPrices
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
-from advisor.service.running.clock import Clock
-from advisor.service.state.cloud_record import CloudRecord
-from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.protocol import SlurmSnapshot
 
 _DAYS_SHOWN: Final = 31
@@ -44,30 +39,22 @@ class CloudReport:
 
     def __init__(
         self,
-        settings: Settings,
+        context: CloudContext,
         *,
-        cloud: CloudRecord,
         provision: ProvisionLoop,
         reconcile: ReconcileLoop,
-        record: InterruptionRecord,
         breakers: UnavailablePools | None,
-        view: SharedView,
-        prices: AskPrices,
-        clock: Clock,
         describe_node: DescribeNode = lambda _node: {},
         today: Callable[[], Rows | None] = lambda: None,
     ) -> None:
-        self._today = today
-        self._describe_node = describe_node
-        self._settings = settings
-        self._cloud = cloud
+        self._settings, self._view, self._clock = context.settings, context.view, context.clock
+        self._cloud, self._record = context.cloud, context.interruptions
+        self._prices = context.prices_now
         self._provision = provision
         self._reconcile = reconcile
-        self._record = record
         self._breakers = breakers
-        self._view = view
-        self._prices = prices
-        self._clock = clock
+        self._describe_node = describe_node
+        self._today = today
 
     def everything(self) -> dict[str, Any]:
         """All three tables and the counters."""

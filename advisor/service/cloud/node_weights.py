@@ -1,9 +1,9 @@
-"""Weights of nodes: ours are added to those of slurm.conf, and can always be told from them.
+"""Weights of nodes: ours are added to those of slurm.conf, and can always be recognised.
 
 ``scontrol update nodename= weight=`` takes effect at once and lasts until the next ``scontrol reconfigure``
-or restart of slurmctld, which restore slurm.conf's weights. We add little (0 to `MAX_ADDED`): a weight within
-that much of a node's own is ours or its own, whether or not slurmctld took our last change; any other weight
-was set by the site meanwhile.
+or restart of slurmctld, which restore slurm.conf's weights. We add little (0 to `MAX_ADDED`): a weight
+within that much of a node's own is ours or its own, whether or not slurmctld took our last change; any other
+weight was set by the site meanwhile.
 """
 
 from __future__ import annotations

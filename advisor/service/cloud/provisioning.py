@@ -14,28 +14,18 @@ from msgspec import structs
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.submission.capacity import is_never_spot, too_often_interrupted
 from advisor.ec2.errors import Failure, FailureClass
-from advisor.ec2.prices import Prices
 from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
-from advisor.model.settings import Settings
-from advisor.service.cloud.addresses import Addresses
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes
-from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
-from advisor.service.cloud.capping import Caps
-from advisor.service.cloud.cloud_fleet import CloudFleet
-from advisor.service.cloud.pricing import AskPrices
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.resumed_jobs import ResumedJobs
 from advisor.service.exchange.handover import HandOver, HandoverFolder
 from advisor.service.observation.advice_of_jobs import moved_by_us, returned
-from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.cloud_record import CloudRecord
-from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.slurm.node_sets import fold
-from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob, SlurmBackend
+from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
 
 log = structlog.get_logger(__name__)
 
@@ -50,14 +40,8 @@ class ProvisionLoop:
 
     Parameters
     ----------
-    prices : callable, optional
-        The prices in force; by default those of the settings.
-    interruptions : InterruptionRecord, optional
-        How often each job has lost its node to EC2.
     kept : callable, optional
         Nodes that are kept for no particular job: they are spot.
-    paid_since : callable, optional
-        Paid time in the history, should the budget have lost it.
 
     Attributes
     ----------
@@ -72,34 +56,17 @@ class ProvisionLoop:
 
     def __init__(
         self,
-        settings: Settings,
+        context: CloudContext,
         *,
         folder: HandoverFolder,
-        fleet: CloudFleet,
-        slurm: SlurmBackend,
-        view: SharedView,
-        cloud: CloudRecord,
-        clock: Clock,
-        prices: AskPrices | None = None,
-        interruptions: InterruptionRecord | None = None,
         kept: Callable[[], Collection[str]] = tuple,
-        paid_since: AskPaid = lambda _: (),
     ) -> None:
-        self._kept = kept
-        prices = prices or (lambda: Prices.of_settings(settings.ec2))
-        self._books = Bookkeeping(
-            settings, budget=cloud.budget, view=view, prices=prices, clock=clock, paid_since=paid_since
-        )
-        self._caps = Caps(settings, cloud=cloud, slurm=slurm, view=view, prices=prices)
-        self._interruptions = interruptions
-        self._settings = settings
+        settings, slurm, view, clock = context.settings, context.slurm, context.view, context.clock
+        self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
+        self._fleet, self._cloud, self._interruptions = context.fleet, context.cloud, context.interruptions
+        self._books, self._caps, self._addresses = context.bookkeeping(), context.caps(), context.addresses()
         self.folder = folder
-        self._fleet = fleet
-        self._slurm = slurm
-        self._view = view
-        self._cloud = cloud
-        self._clock = clock
-        self._addresses = Addresses(settings, slurm)
+        self._kept = kept
         self._resumed_jobs = ResumedJobs(view, clock)
         self._asked_nodes = AskedNodes(settings, slurm, view, clock)
         self._booting: dict[str, float] = {}  # node: epoch seconds at which slurmctld asked for it
@@ -130,7 +97,7 @@ class ProvisionLoop:
             # an answer of EC2 was lost: its outcome must be known before those nodes are launched again
             self._unsettled = False
             self._fleet.recover(self._booting.keys())
-        self._asked_nodes.look()
+        self._asked_nodes.refresh()
         behind: set[str] = set()  # nodes of hand-overs that are not done yet
 
         def act(waiting: tuple[Path, HandOver]) -> None:
@@ -180,8 +147,7 @@ class ProvisionLoop:
 
     def _suspend(self, hand_over: HandOver) -> list[str]:
         ids = self._fleet.suspend(hand_over.nodes)
-        if self._interruptions is not None:
-            self._interruptions.given_up(ids, self._clock.wall())
+        self._interruptions.given_up(ids, self._clock.wall())
         log.info("cloud.suspended", nodes=list(hand_over.nodes), instances=ids)
         return ids
 
@@ -288,7 +254,7 @@ class ProvisionLoop:
         capacity = Capacity(recorded.capacity)
         if capacity is Capacity.SPOT and not self._settings.capacity.use_spot:
             return Capacity.ON_DEMAND  # advised before the setting was changed
-        if capacity is Capacity.SPOT and self._interruptions is not None:
+        if capacity is Capacity.SPOT:
             lost = self._interruptions.interruptions_of(queued.job.job_id)
             if too_often_interrupted(structs.replace(queued.job, interruptions=lost), self._settings):
                 return Capacity.ON_DEMAND

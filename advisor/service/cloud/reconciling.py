@@ -13,23 +13,14 @@ import structlog
 
 from advisor.ec2.instances import Instance
 from advisor.ec2.interruptions import NoticeKind
-from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import Settings
-from advisor.service.cloud.addresses import Addresses
-from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
-from advisor.service.cloud.cloud_fleet import CloudFleet
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node
-from advisor.service.cloud.pricing import AskPrices
-from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import burst_nodes, jobs_by_node
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
-from advisor.service.state.cloud_record import CloudRecord
-from advisor.service.state.interruption_record import InterruptionRecord
-from advisor.slurm.protocol import PENDING, SlurmBackend, SlurmSnapshot
+from advisor.slurm.protocol import PENDING, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -49,15 +40,6 @@ def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance 
 class ReconcileLoop:
     """Finds and repairs what hand-overs missed.
 
-    Parameters
-    ----------
-    prices : callable, optional
-        The prices in force; by default those of the settings.
-    interruptions : InterruptionRecord, optional
-        EC2's notices about the end of instances: the second source besides its list.
-    paid_since : callable, optional
-        Paid time in the history, should the budget have lost it.
-
     Attributes
     ----------
     instances : tuple of Instance
@@ -72,37 +54,13 @@ class ReconcileLoop:
 
     name = "reconcile"
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        fleet: CloudFleet,
-        slurm: SlurmBackend,
-        view: SharedView,
-        cloud: CloudRecord,
-        clock: Clock,
-        prices: AskPrices | None = None,
-        interruptions: InterruptionRecord | None = None,
-        paid_since: AskPaid = lambda _: (),
-    ) -> None:
-        self._settings = settings
-        self._fleet = fleet
-        self._slurm = slurm
-        self._view = view
-        self._cloud = cloud
-        self._clock = clock
-        self._books = Bookkeeping(
-            settings,
-            budget=cloud.budget,
-            view=view,
-            prices=prices or (lambda: Prices.of_settings(settings.ec2)),
-            clock=clock,
-            paid_since=paid_since,
-        )
-        self._addresses = Addresses(settings, slurm)
+    def __init__(self, context: CloudContext) -> None:
+        self._settings, self._slurm, self._view = context.settings, context.slurm, context.view
+        self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
+        self._interruptions = context.interruptions
+        self._books, self._addresses = context.bookkeeping(), context.addresses()
         self._orphans_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
-        self._interruptions = interruptions
         self._protected_since: float | None = None  # monotonic seconds
         self._young: frozenset[str] = frozenset()
         self._is_read = False
@@ -244,16 +202,14 @@ class ReconcileLoop:
 
     def _is_said_gone(self, instance: Instance, node: Node) -> bool:
         """Whether EC2 has also sent a notice of the instance's end, and the node was up."""
-        return (
-            self._interruptions is not None
-            and node.power is NodePower.UP
-            and self._interruptions.said(instance.instance_id, NoticeKind.INTERRUPTION, NoticeKind.ENDED)
+        return node.power is NodePower.UP and self._interruptions.said(
+            instance.instance_id, NoticeKind.INTERRUPTION, NoticeKind.ENDED
         )
 
     def _count_interruption(self, instance: Instance, snapshot: SlurmSnapshot) -> None:
         """Count jobs that lose their node to EC2; Slurm may have requeued them a moment ago."""
         record, node = self._interruptions, instance.node
-        if record is None or node is None:
+        if node is None:
             return
         if not (instance.was_reclaimed or record.said(instance.instance_id, NoticeKind.INTERRUPTION)):
             return

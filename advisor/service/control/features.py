@@ -30,7 +30,7 @@ from advisor.service.running.metrics import ControlMetrics
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.stability.steering import NodeConstraintSource
 from advisor.service.state.cloud_record import CloudRecord
-from advisor.service.state.state_files import HEDGE_ENTRIES, MOVES, PORTFOLIO, SMALL_JOBS
+from advisor.service.state.state_files import HEDGE_ENTRIES, INTERRUPTIONS, MOVES, PORTFOLIO, SMALL_JOBS
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
 from advisor.slurm.steering import BurstSteering
@@ -228,20 +228,26 @@ class Features:
         connections, shared = self._connections, self._shared
         if connections.fleet is None:
             return None
+        from advisor.service.cloud.cloud_context import CloudContext
         from advisor.service.cloud.feature import CloudFeature
         from advisor.service.stability.feature import described
+        from advisor.service.state.interruption_record import InterruptionRecord
 
-        return CloudFeature(
-            self._settings,
+        context = CloudContext(
+            settings=self._settings,
             **self._common,
             fleet=connections.fleet,
+            cloud=shared.cloud,
+            interruptions=InterruptionRecord(INTERRUPTIONS.at(self._settings.paths.state)),
+            prices=shared.prices,
+            paid_since=shared.store.paid_since,
+        )
+        return CloudFeature(
+            context,
+            folder=shared.folder,
             spot=connections.spot,
             breakers=connections.breakers,
             cache=connections.prices,
-            prices=shared.prices,
-            folder=shared.folder,
-            cloud=shared.cloud,
-            paid_since=shared.store.paid_since,
             kept_nodes=lambda: () if self.stability is None else self.stability.kept_nodes(),
             describe_node=lambda node: described(self._settings, self.stability, node),
             today=lambda: self.learn.loop.costs.today,

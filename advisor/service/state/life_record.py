@@ -41,9 +41,7 @@ class LifeRecord:
         self._open, self._over = content.open, content.over
         self._ended: deque[EndedLife] = deque(content.ended, maxlen=MAX_ENDED)
         self._saved_at = 0.0
-        self.changes = (
-            0  # ends noted since the start: whoever has fitted a model knows whether to do so again
-        )
+        self.changes = 0  # ends noted since the start
 
     def observe(
         self, instances: Iterable[Instance], is_taken: Callable[[str], bool], listed_at: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,8 @@ def rig(tmp_path: Path) -> Rig:
     rig = Rig(tmp_path)
     caps = WaitingSettings(daily_cap_usd=5.0, account_daily_cap_usd={"physics": 3.0})
     rig.settings = rig.settings.model_copy(update={"waiting": caps})
-    rig.provision = ProvisionLoop(
-        rig.settings,
-        folder=rig.folder,
-        fleet=rig.fleet,
-        slurm=rig.slurm,  # type: ignore[arg-type]
-        view=rig.view,
-        cloud=rig.cloud,
-        clock=rig.hands.clock,
-    )
+    context = dataclasses.replace(rig.context, settings=rig.settings)
+    rig.provision = ProvisionLoop(context, folder=rig.folder)
     return rig
 
 

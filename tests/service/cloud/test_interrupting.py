@@ -13,6 +13,7 @@ from advisor.ec2.interruptions import Notice, NoticeKind, Received
 from advisor.model import Capacity, Mode, Node
 from advisor.model.errors import RetryLater
 from advisor.model.settings import ClusterSettings, Settings
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop
 from advisor.service.cloud.provisioning import ProvisionLoop
@@ -88,8 +89,9 @@ class Rig:
             "clock": self.hands.clock,
             "interruptions": self.record,
         }
-        self.provision = ProvisionLoop(self.settings, folder=self.folder, **parts)
-        self.reconcile = ReconcileLoop(self.settings, **parts)
+        context = CloudContext(settings=self.settings, **parts)
+        self.provision = ProvisionLoop(context, folder=self.folder)
+        self.reconcile = ReconcileLoop(context)
         self.loop = InterruptionLoop(
             self.settings,
             instances=lambda: self.reconcile.last_listed,

@@ -15,11 +15,14 @@ from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Quest
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.cloud.reconciling import ReconcileLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.memory_slurm import MemorySlurm
 from tests.service.doubles import (
@@ -62,10 +65,12 @@ class Rig:
             "slurm": self.slurm,
             "view": self.view,
             "cloud": self.cloud,
+            "interruptions": InterruptionRecord(INTERRUPTIONS.at(folder)),
             "clock": self.hands.clock,
         }
-        self.provision = ProvisionLoop(settings, folder=self.folder, **parts)
-        self.reconcile = ReconcileLoop(settings, **parts)
+        self.context = context = CloudContext(settings=settings, **parts)
+        self.provision = ProvisionLoop(context, folder=self.folder)
+        self.reconcile = ReconcileLoop(context)
         self._number = 0
         self.look()
         self.provision.act_on_handovers()  # it knows the nodes from then on,

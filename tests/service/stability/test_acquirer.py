@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from advisor.model import Capacity
+from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.exchange.handover import HandoverFolder, decode
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.service.state.state_files import INTERRUPTIONS
 from advisor.testing.memory_slurm import ENDED, MemorySlurm
 from tests.service.cloud_world import comment
 from tests.service.doubles import FakeFleet, Hands, make_look, make_node
@@ -131,13 +134,16 @@ def test_a_node_given_to_a_job_is_not_spot_for_being_kept(tmp_path: Path, *, is_
     nodes = [make_node(name, "POWERING_UP") for name in ("burst1", "burst2")]
     view.update(make_look(hands.wall, nodes), make_cluster(time=hands.wall))
     provision = ProvisionLoop(
-        settings_of(tmp_path),
+        CloudContext(
+            settings=settings_of(tmp_path),
+            fleet=fleet,
+            slurm=MemorySlurm(now=lambda: hands.wall),
+            view=view,
+            cloud=CloudRecord(tmp_path, hands.clock),
+            interruptions=InterruptionRecord(INTERRUPTIONS.at(tmp_path)),
+            clock=hands.clock,
+        ),
         folder=folder,
-        fleet=fleet,
-        slurm=MemorySlurm(now=lambda: hands.wall),
-        view=view,
-        cloud=CloudRecord(tmp_path, hands.clock),
-        clock=hands.clock,
         kept=lambda: {"burst1", "burst2"},
     )
     provision.act_on_handovers()

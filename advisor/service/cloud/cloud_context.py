@@ -1,0 +1,66 @@
+"""What the loops and the report of the cloud share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.ec2.prices import Prices
+from advisor.model.settings import Settings
+from advisor.service.cloud.addresses import Addresses
+from advisor.service.cloud.bookkeeping import AskPaid, Bookkeeping
+from advisor.service.cloud.capping import Caps
+from advisor.service.cloud.cloud_fleet import CloudFleet
+from advisor.service.cloud.pricing import AskPrices
+from advisor.service.observation.poll_view import SharedView
+from advisor.service.running.clock import Clock
+from advisor.service.state.cloud_record import CloudRecord
+from advisor.service.state.interruption_record import InterruptionRecord
+from advisor.slurm.protocol import SlurmBackend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudContext:
+    """Slurm, EC2 and the records of the cloud.
+
+    Attributes
+    ----------
+    interruptions : InterruptionRecord
+        EC2's notices about the end of instances: the second source besides its list.
+    prices : callable, optional
+        The prices in force; by default those of the settings.
+    paid_since : callable, optional
+        Paid time in the history, should the budget have lost it.
+    """
+
+    settings: Settings
+    fleet: CloudFleet
+    slurm: SlurmBackend
+    view: SharedView
+    cloud: CloudRecord
+    clock: Clock
+    interruptions: InterruptionRecord
+    prices: AskPrices | None = None
+    paid_since: AskPaid = lambda _: ()
+
+    def prices_now(self) -> Prices:
+        """The prices in force, without a call to EC2."""
+        return Prices.of_settings(self.settings.ec2) if self.prices is None else self.prices()
+
+    def bookkeeping(self) -> Bookkeeping:
+        """Return what keeps the day's budget up to date."""
+        return Bookkeeping(
+            self.settings,
+            budget=self.cloud.budget,
+            view=self.view,
+            prices=self.prices_now,
+            clock=self.clock,
+            paid_since=self.paid_since,
+        )
+
+    def caps(self) -> Caps:
+        """Return what keeps spending under the caps."""
+        return Caps(self.settings, cloud=self.cloud, slurm=self.slurm, view=self.view, prices=self.prices_now)
+
+    def addresses(self) -> Addresses:
+        """Return what sets the addresses of nodes."""
+        return Addresses(self.settings, self.slurm)
