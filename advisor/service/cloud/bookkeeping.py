@@ -78,10 +78,10 @@ class Bookkeeping:
                 paid = self._paid_since(midnight(self._clock.wall()))
             except AdvisorError as error:
                 if has_caps(self._settings.waiting):
-                    text = f"{self._budget.doubt}, and the history cannot be read ({error})"
-                    until = "nothing is launched until it can, or until midnight UTC"
                     raise TellAdmin(
-                        f"{text}: what was spent today is not known, so {until}", code="budget.unknown"
+                        f"{self._budget.doubt}, and the history cannot be read ({error}): "
+                        "nothing is launched until today's spending is known, or until midnight UTC",
+                        code="budget.unknown",
                     ) from error
                 paid = ()
         prices = self._prices()

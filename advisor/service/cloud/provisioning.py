@@ -105,7 +105,10 @@ class ProvisionLoop:
             behind.update(waiting[1].nodes)
             if nodes:
                 # out of order, an old suspend would end the instance of a newer resume
-                raise RetryLater(f"{fold(nodes)}: an earlier hand-over is not done", code="cloud.in_order")
+                raise RetryLater(
+                    f"{fold(nodes)}: an earlier hand-over of these nodes must be done first",
+                    code="cloud.in_order",
+                )
             if self._act(waiting):
                 behind.difference_update(waiting[1].nodes)
 
@@ -206,7 +209,10 @@ class ProvisionLoop:
         if for_now:
             self._unsettled = True
             code = next(iter(for_now.values())).code
-            raise RetryLater(f"EC2: {code} for {len(for_now)} nodes", code="cloud.launch_later")
+            raise RetryLater(
+                f"EC2 launched no instance for {len(for_now)} nodes for now ({code}): it is asked again",
+                code="cloud.launch_later",
+            )
 
     def _boot_failed(self, hand_over: HandOver) -> None:
         """After Slurm's ResumeTimeout: make the node usable again and terminate its instance.

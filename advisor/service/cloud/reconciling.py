@@ -144,8 +144,8 @@ class ReconcileLoop:
             self._orphans_since.clear()
             partition = self._settings.cluster.burst_partition
             raise TellAdmin(
-                f"{len(self.instances)} instances, and Slurm shows no node of partition {partition}: "
-                "none is given up. Correct cluster.burst_partition or slurm.conf",
+                f"EC2 lists {len(self.instances)} instances, but Slurm shows no node of partition "
+                f"{partition}: none is terminated. Correct cluster.burst_partition or slurm.conf",
                 code="cloud.no_burst_nodes",
             )
         everywhere = {node.name: node for node in snapshot.nodes}
@@ -243,7 +243,8 @@ class ReconcileLoop:
         if misfits:
             name, reason = next(iter(sorted(misfits.items())))
             raise TellAdmin(
-                f"{len(misfits)} cloud nodes do not fit slurm.conf: {name}: {reason}. Declare them smaller",
+                f"{len(misfits)} cloud nodes are smaller than slurm.conf says ({name}: {reason}). "
+                "Declare less memory, fewer processors or less disk for them",
                 code="cloud.misfit",
             )
 

@@ -160,7 +160,7 @@ class PortfolioJudge:
         if self._clock.monotonic() - self._began > _MAX_SECONDS:
             self._is_done = True  # once an hour is often enough for that
             raise RetryLater(
-                f"judging took {_MAX_SECONDS:.0f} s and was given up: lower portfolio.judged_jobs",
+                f"the simulation took {_MAX_SECONDS:.0f} s and was stopped: lower portfolio.judged_jobs",
                 code="portfolio.too_slow",
             )
 

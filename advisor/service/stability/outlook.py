@@ -211,7 +211,7 @@ def _pool(node: Node, item: Instance | None) -> str | None:
 
 
 def hazard_of(survives: float | None) -> float:
-    """Expected number of times that EC2 takes a node within the horizon; 0 if the node is not spot."""
+    """Expected number of times that EC2 takes a node within the horizon, 0 if the node is not spot."""
     if survives is None:
         return 0.0
     return -math.log(min(1.0, max(_MIN_HAZARD, survives)))

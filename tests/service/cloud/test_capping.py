@@ -11,7 +11,7 @@ from advisor.model import Capacity
 from advisor.model.settings import WaitingSettings
 from advisor.service.cloud.provisioning import ProvisionLoop
 from tests.service.cloud.test_loops import EMPTY_POOL, Rig, comment
-from tests.service.doubles import make_instance, make_node, make_queued
+from tests.service.doubles import make_instance, make_node, make_queued, states_told
 
 HOUR = 3600.0
 
@@ -49,7 +49,7 @@ def ask(rig: Rig, jobs: dict[int, tuple[str, float]]) -> None:
 def test_what_the_caps_forbid_is_not_launched_and_its_job_returns(rig: Rig) -> None:
     ask(rig, {1: ("physics", 1.0), 2: ("physics", 1.0), 3: ("biology", 1.0), 4: ("biology", 1.0)})
     assert rig.fleet.of("resume")[0][0] == ("burst1", "burst3")  # 2.07 dollars each, boot included
-    assert rig.slurm.states_told() == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
+    assert states_told(rig.slurm) == {"burst2": "POWER_DOWN_FORCE", "burst4": "POWER_DOWN_FORCE"}
     assert rig.provision.returning == {2, 4}
     assert rig.provision.refusals == {"DailyCap": 2}
 
@@ -101,7 +101,7 @@ def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: 
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
     rig.provision.keep_caps()
-    assert rig.slurm.states_told() == {"burst1": "POWER_DOWN_ASAP", "burst2": "POWER_DOWN_ASAP"}
+    assert states_told(rig.slurm) == {"burst1": "POWER_DOWN_ASAP", "burst2": "POWER_DOWN_ASAP"}
     assert rig.provision.returning == {8}
 
 
@@ -119,7 +119,7 @@ def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig
     rig.reconcile.read_instances()
     rig.reconcile.count_money()
     rig.provision.keep_caps()
-    assert rig.slurm.states_told() == {}
+    assert states_told(rig.slurm) == {}
     assert rig.provision.returning == {8}
 
 
