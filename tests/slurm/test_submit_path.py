@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.submit.answering import Answerer
 from advisor.slurm.cli import CliBackend
+from tests.hooks.answers import answer_to
 from tests.service.site import FixedEstimator, make_answerer, make_settings
 from tests.slurm.submit_site import LONG, NARROW, SHORT, Site, advised_site
 
@@ -239,10 +239,6 @@ def test_a_stopped_advisor_delays_no_more_than_its_budget(site: Site) -> None:
     assert "advisor answers again" in said
 
 
-def good(line: bytes, **fields: Any) -> bytes:
-    return json.dumps({"v": 1, "seq": json.loads(line)["seq"], "ok": True, **fields}).encode() + b"\n"
-
-
 @contextmanager
 def in_its_place(site: Site, answer: Callable[[bytes], bytes]) -> Iterator[None]:
     """Another server on the advisor's socket."""
@@ -285,16 +281,16 @@ def in_its_place(site: Site, answer: Callable[[bytes], bytes]) -> Iterator[None]
     "garbage",
     [
         lambda _line: b"\x00\xff nonsense\n",
-        lambda line: good(line, partition="burst")[:12],
+        lambda line: answer_to(line, partition="burst")[:12],
         lambda _line: b"x" * 1_000_000 + b"\n",
-        lambda line: good(line, partition=["burst"]),
-        lambda line: good(line, partition="nowhere"),
-        lambda line: good(line, partition="burst", site_factor="high"),
+        lambda line: answer_to(line, partition=["burst"]),
+        lambda line: answer_to(line, partition="nowhere"),
+        lambda line: answer_to(line, partition="burst", site_factor="high"),
         # what slurmctld itself would reject (finding D11)
-        lambda line: good(line, partition=","),
-        lambda line: good(line, partition="burst,,onprem"),
-        lambda line: good(line, features="nosuch"),
-        lambda line: good(line, prefer="nosuch"),
+        lambda line: answer_to(line, partition=","),
+        lambda line: answer_to(line, partition="burst,,onprem"),
+        lambda line: answer_to(line, features="nosuch"),
+        lambda line: answer_to(line, prefer="nosuch"),
     ],
 )
 def test_garbage_changes_nothing(site: Site, garbage: Callable[[bytes], bytes]) -> None:
@@ -353,7 +349,7 @@ def test_day_one_2_room_on_the_live_cluster_keeps_a_job(
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:
     site.lab.run("scontrol", "update", "nodename=onprem1", "state=drain", "reason=test")
-    with in_its_place(site, lambda line: good(line, site_factor=1234)):
+    with in_its_place(site, lambda line: answer_to(line, site_factor=1234)):
         small = str(site.lab.sbatch(SHORT).job_id)  # not held: sprio shows eligible jobs only
         shown = site.lab.run("sprio", "-h", "-j", small, "-o", "%S").stdout.strip()
         site.lab.run("scancel", small)
@@ -362,7 +358,7 @@ def test_small_jobs_get_the_sites_priority(site: Site) -> None:
 
 
 def test_later_in_the_queue_but_never_against_the_users_word(site: Site) -> None:
-    with in_its_place(site, lambda line: good(line, nice=55)):
+    with in_its_place(site, lambda line: answer_to(line, nice=55)):
         job, _ = site.submit(SHORT)
         own, _ = site.submit(SHORT, "--nice=7")
     assert (job["Nice"], own["Nice"]) == ("55", "7")
