@@ -47,8 +47,8 @@ class Watcher:
             HandoverFolder(state / "handover"),
             frozenset({os.getuid()}),
             arrived=self._turn.set,
-            turn=self._turn.set,
-            hedged=self._hedged,
+            slot_came=self._turn.set,
+            announced=self._hedged,
         )
 
     def run(self) -> None:

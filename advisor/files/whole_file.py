@@ -96,7 +96,7 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename an entry to a free name that ends in ``.bad``, so that people can look at it; the new name.
+    """Rename an entry to a free name that ends in ``.bad``, for an admin to look at; returns the new name.
 
     Raises
     ------

@@ -53,7 +53,7 @@ class AskedNodes:
         if not is_seen and hand_over.operation != "resume":
             return ()
         heard = self._first_asked.setdefault(hand_over.identity, self._clock.monotonic())
-        return unknown if is_seen and self._view.looked >= heard else None
+        return unknown if is_seen and self._view.poll_began >= heard else None
 
     def refuse(self, hand_over: HandOver, nodes: tuple[str, ...]) -> str:
         """Say, once, why nothing is done for nodes of other partitions; returns the reason.

@@ -138,7 +138,7 @@ class ReconcileLoop:
         if not self.instances:
             self._orphans_since.clear()
             return
-        polled = self._view.looked  # before the snapshot is taken: it may be a newer one
+        polled = self._view.poll_began  # before the snapshot is taken: it may be a newer one
         snapshot, nodes, alive = self._pairs()
         if not nodes:
             self._orphans_since.clear()

@@ -1,4 +1,5 @@
-"""`advisor control`, put together: its life, the wiring of its loops, the look they share, what it publishes.
+"""`advisor control` put together: its life, the list of its features, the poll they share, what it publishes.
 
-Here belongs what has to know several loops at once. A loop itself belongs into the package of what it does.
+What has to know several features at once belongs here. A loop belongs in the package of what it does, and is
+offered there as a :class:`~advisor.service.running.feature.Feature`.
 """

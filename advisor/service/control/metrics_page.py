@@ -21,7 +21,7 @@ _REQUEST_SECONDS: Final = 10.0
 
 
 class LoopCollector(Collector):
-    """How the loops are, read when somebody asks.
+    """The loops' health, read at each scrape.
 
     Parameters
     ----------

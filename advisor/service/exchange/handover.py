@@ -1,8 +1,8 @@
-"""Hand-overs of `resume`, `suspend` and `resume_fail`: written down before anybody says "yes".
+"""Hand-overs of `resume`, `suspend` and `resume_fail`: on disk before slurmctld gets a success.
 
-Each is one file in one folder, put there by this process (when the program reached its socket) or by the
-program itself (when it did not). It is deleted when it has been acted upon, so that a crash on either side
-loses nothing; acting twice must therefore be harmless.
+Each is one file in one folder, written by this process (when the program reached its socket) or by the
+program itself (when it did not). It is deleted when it has been acted upon, so that a crash on either
+side loses nothing; acting twice must therefore be harmless.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ log = structlog.get_logger(__name__)
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 TURN: Final = b'{"v":1,"op":"turn"}\n'
-"""What `prolog_slurmctld` says when a placeholder starts."""
+"""What `prolog_slurmctld` sends when a placeholder starts."""
 _OPERATIONS: Final = frozenset({"resume", "suspend", "resume_fail"})
 _IDENTITY: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,10}-[0-9a-f]{8}")
 _READ_SECONDS: Final = 2.0
 _MAX_SET_ASIDE: Final = 200
-"""Kept for people to look at, the newest; a program called for wrong nodes makes one a call."""
+"""The newest files set aside are kept for an admin; a program called for wrong nodes makes one a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class HandoverFolder:
             self._stuck.discard(path.name)
 
     def set_aside(self, path: Path, why: str) -> None:
-        """Rename an entry that nothing can be done with, say so once, and keep it for people to look at."""
+        """Rename an entry that cannot be used, log that once, and keep it for an admin."""
         try:
             kept = set_aside(path)
         except FileNotFoundError:
@@ -244,21 +244,17 @@ class HandoverFolder:
 
 
 class ControlSocket:
-    """The socket that the programs hand over to.
+    """The socket to which `resume` and the other programs hand over.
 
     Parameters
     ----------
-    socket_file : SocketFile
-        Where.
-    folder : HandoverFolder
-        Where they are written down.
     allowed_uids : frozenset of int
-        Who may hand over.
+        Users whose messages are taken.
     arrived : callable
-        Called after each, to wake the loop that acts.
-    turn : callable
-        Called when a placeholder has started: a hint that a look at Slurm is worth it, and nothing else.
-    hedged : callable
+        Called after each hand-over was written, to wake the loop that acts.
+    slot_came : callable
+        Called when a placeholder has started: a hint that a poll of Slurm is worth it, and nothing else.
+    announced : callable
         Called with submissions that start hedged; a hint as well.
     """
 
@@ -268,15 +264,15 @@ class ControlSocket:
         folder: HandoverFolder,
         allowed_uids: frozenset[int],
         arrived: Callable[[], None],
-        turn: Callable[[], None] = lambda: None,
-        hedged: Callable[[Sequence[Announced]], None] = lambda _: None,
+        slot_came: Callable[[], None] = lambda: None,
+        announced: Callable[[Sequence[Announced]], None] = lambda _: None,
     ) -> None:
         self._file = socket_file
         self._folder = folder
         self._allowed = allowed_uids
         self._arrived = arrived
-        self._turn = turn
-        self._hedged = hedged
+        self._slot_came = slot_came
+        self._announced = announced
         self._stopping = threading.Event()
         self._listener: socket.socket | None = None
         self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
@@ -337,10 +333,10 @@ class ControlSocket:
                 return {"v": 1, "ok": False, "error": "handover.malformed"}
             line += chunk
         if bytes(line) == TURN:
-            self._turn()
+            self._slot_came()
             return {"v": 1, "ok": True}
         if (announced := announcing.decode(bytes(line))) is not None:
-            self._hedged(announced)
+            self._announced(announced)
             return {"v": 1, "ok": True}
         try:
             hand_over = decode(bytes(line))

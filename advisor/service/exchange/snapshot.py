@@ -23,7 +23,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One look at the site.
+    """The site at one poll.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What `advisor control` says about itself: a small JSON file, so that `advisor status` asks nobody."""
+"""What `advisor control` says about itself: a small JSON file, so that `advisor status` polls nothing."""
 
 from __future__ import annotations
 

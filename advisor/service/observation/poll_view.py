@@ -1,4 +1,4 @@
-"""What the loops last saw of Slurm, shared: one query for all of them (docs/faults.md, F29)."""
+"""The last poll of Slurm, shared: one query for all loops (docs/faults.md, F29)."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class SharedView:
         return snapshot
 
     @property
-    def looked(self) -> float:
-        """When the last look at Slurm began, monotonic seconds; what happened later it may not show."""
+    def poll_began(self) -> float:
+        """When the last poll of Slurm began, monotonic seconds; it may not show what happened later."""
         with self._lock:
             return self._seen - (self._snapshot.seconds if self._snapshot is not None else 0.0)
 
     def state_at(self, time: float) -> ClusterState | None:
-        """What a submission at ``time`` (epoch seconds) met; None when nobody looked."""
+        """What a submission at ``time`` (epoch seconds) met; None without a poll then."""
         with self._lock:
             return self._states.at(time)

@@ -1,7 +1,7 @@
-"""Control loops: one round of steps, and apart from it the repeating.
+"""Control loops: a round of steps, and the thread that repeats it.
 
-Each step is isolated: one that fails is counted and remembered, the next one runs, and the loop goes on. What
-a step cannot read it leaves alone ("do nothing"); the next round looks again.
+Each step is isolated: a step that fails is counted and remembered, the next one runs, and the loop goes on. A
+step changes nothing that it cannot read; the next round tries again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from advisor.service.running.clock import Clock
 log = structlog.get_logger(__name__)
 
 _MIN_REST_SECONDS: Final = 0.5
-"""Between two rounds, however often it is woken."""
+"""Shortest pause between two rounds, however often the loop is woken."""
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
-"""Of a failure's text: it goes into the status file, too."""
+"""Longest text of a failure: the status file repeats it."""
 _STUCK_SECONDS: Final = 900.0
-"""A round that takes longer is stuck: the first sacct of a big site takes minutes, nothing takes this."""
+"""A round that takes longer is stuck: the first sacct of a big site takes minutes, no round takes this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing a loop does."""
+    """One action of a loop's round."""
 
     name: str
     run: Callable[[], None]
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class UrgentTask:
-    """Something urgent that is also done between two rounds of a loop, in the loop's own thread.
+    """A task that is also run between two rounds of a loop, in the loop's thread.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class UrgentTask:
 
 
 class Loop(Protocol):
-    """What is repeated."""
+    """Steps that are repeated."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class StepFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopHealth:
-    """How a loop is.
+    """Health of a loop.
 
     Attributes
     ----------
@@ -120,9 +120,9 @@ class LoopRunner:
     Parameters
     ----------
     loop : Loop
-        What is run.
+        The steps and their period.
     clock : Clock
-        Time.
+        Wall and monotonic time.
     urgent_task : UrgentTask, optional
         Done between rounds when it is due; `request_urgent_task` says that it may have become so.
     """
@@ -135,7 +135,7 @@ class LoopRunner:
         self._round_began: float | None = None
         self._notified = threading.Event()
         self._is_woken = False
-        self._told_defects: set[tuple[str, str, str, int]] = set()
+        self._logged_defects: set[tuple[str, str, str, int]] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name=loop.name, daemon=True)
 
@@ -166,7 +166,7 @@ class LoopRunner:
         self._thread.start()
 
     def wake(self) -> None:
-        """Begin the next round now, or half a second after the last."""
+        """Start the next round now, or half a second after the last one."""
         self._is_woken = True
         self._notified.set()
 
@@ -203,7 +203,7 @@ class LoopRunner:
         ended, period = self._clock.monotonic(), self.loop.period_seconds
         # never back to back: a round that takes longer than its period must not load Slurm all the time
         end = ended + max(period - (ended - began), min(period, 0.5 * self.health.seconds))
-        # many may wake it at once: hundreds of jobs that start
+        # hundreds of jobs that start at once each wake the loop
         earliest = ended + min(max(_MIN_REST_SECONDS, 0.5 * self.health.seconds), period)
         while not self._stop.is_set():
             if self._is_woken:
@@ -235,29 +235,29 @@ class LoopRunner:
             step.run()
         except AdvisorError as error:
             if isinstance(error.__cause__, Exception) and error.code == "loop.item_failed":
-                self._tell_defect(step, error.__cause__)
+                self._log_defect(step, error.__cause__)
             return self._failure(error.code, str(error))
         except Exception as error:  # noqa: BLE001 -- one rare path must not end the loop (F28)
-            self._tell_defect(step, error)
+            self._log_defect(step, error)
             return self._failure("loop.crashed", f"{type(error).__name__}: {error}")
         return None
 
     def _failure(self, code: str, message: str) -> StepFailure:
         return StepFailure(time=self._clock.wall(), code=code, message=message[:_MAX_MESSAGE_CHARACTERS])
 
-    def _tell_defect(self, step: Step, error: Exception) -> None:
-        """Write the traceback of a failure that nobody foresaw, once for each place it comes from."""
+    def _log_defect(self, step: Step, error: Exception) -> None:
+        """Log the traceback of an unexpected failure, once for each line of code that raises it."""
         frames = list(traceback.walk_tb(error.__traceback__))
         place = (frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ("", 0)
-        if (step.name, type(error).__name__, *place) in self._told_defects:
+        if (step.name, type(error).__name__, *place) in self._logged_defects:
             return
-        self._told_defects.add((step.name, type(error).__name__, *place))
+        self._logged_defects.add((step.name, type(error).__name__, *place))
         log.error("loop.step_crashed", loop=self.loop.name, step=step.name, exc_info=error)
 
     def _count(
         self, step: Step, failure: StepFailure, failures: dict[tuple[str, str], int], *, known: bool
     ) -> None:
-        """Add a failure to those of its kind, and say it, unless it is known and was said lately."""
+        """Count a failure, and log it unless one of its kind was logged lately."""
         key = (step.name, failure.code)
         failures[key] = seen = failures.get(key, 0) + 1
         if not known or seen & (seen - 1) == 0:  # the first, then the 2nd, 4th, 8th, ... of a kind

@@ -64,7 +64,7 @@ class ServeMetrics:
         ProcessCollector(namespace="advisor_serve", registry=self.registry)
 
     def watch(self, read: Callable[[], ServeReadings]) -> None:
-        """Show values that are read when somebody asks."""
+        """Show values that are read at each scrape."""
         self.registry.register(_ReadingsCollector(read))
 
     def advised(self, request: AdviseRequest, reply: AdviseReply, seconds: float) -> None:

@@ -33,7 +33,7 @@ class Notifier:
         return cls(environment.get("NOTIFY_SOCKET") or None, watchdog)
 
     def send(self, *assignments: str) -> bool:
-        """Send ``NAME=value`` lines; False when nobody listens (never an error: the service goes on)."""
+        """Send ``NAME=value`` lines; False without a listener (never an error: the service goes on)."""
         if self._address is None:
             return False
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address

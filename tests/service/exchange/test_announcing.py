@@ -53,7 +53,7 @@ def control(folder: Path, heard: Heard, uids: frozenset[int] | None = None) -> I
         HandoverFolder(folder / "handover"),
         frozenset({os.geteuid()}) if uids is None else uids,
         lambda: None,
-        hedged=heard,
+        announced=heard,
     )
     listening.start()
     try:
