@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from advisor.history.store import HistoryStore
-from advisor.model.cluster import Node, NodePower
+from advisor.model.cluster import Node
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.model.settings import Settings
 from advisor.service.observation.poll_view import SharedView
@@ -24,13 +24,10 @@ from advisor.service.portfolio.burst_history import BurstHistory
 from advisor.service.portfolio.held_nodes import SteeredNodes, ranks
 from advisor.service.portfolio.judge import PortfolioJudge
 from advisor.service.portfolio.leader import LeaderChoice
-from advisor.service.portfolio.patience import Patience, asks_for_a_kind
+from advisor.service.portfolio.node_limit import NodeLimit
 from advisor.service.portfolio.portfolio_view import (
     BurstView,
-    Want,
-    nodes_of,
     view_of,
-    wanted_first,
 )
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
@@ -41,7 +38,7 @@ from advisor.simulate.portfolio.moment import Moment, moment_of
 from advisor.simulate.portfolio.policies import Release
 from advisor.simulate.portfolio.state import PREDICTED, Rules
 from advisor.slurm.protocol import PENDING, SlurmBackend
-from advisor.slurm.steering import RESERVATION, BurstSteering, Closed, Demand
+from advisor.slurm.steering import RESERVATION, BurstSteering, Closed
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +72,6 @@ class PortfolioLoop:
         self.leader = LeaderChoice(settings, kept, monotonic=clock.monotonic)
         self._actuators = PortfolioActuators.of(settings, slurm=slurm, steering=steering)
         self.closed, self.order = self._actuators.closed, self._actuators.order
-        self._steering = steering
         self.nodes = SteeredNodes(
             slurm,
             steering,
@@ -94,7 +90,7 @@ class PortfolioLoop:
         self._moment: tuple[BurstView, Moment] | None = None
         self._has_decided = False  # in this round; else nothing is changed and closed nodes open by lease
         self._weighed_at = -math.inf  # epoch seconds
-        self._patience = Patience(self._ours.period_seconds)
+        self._limit = NodeLimit(settings, steering)
         self._is_undone = not kept.acts
         self._remembered: PortfolioState | None = None
         self._report: Mapping[str, Any] = {}
@@ -195,43 +191,19 @@ class PortfolioLoop:
                 self.closed.let_go()
             return
         view, moment = self._moment
-        order, may_start = (list(view.asleep), 0) if self._no_more else self._to_open(view, moment)
+        order: list[Node] = list(view.asleep)
+        may_start: int | None = 0
+        if not self._no_more:
+            known = self.closed.known
+            order, may_start = self._limit.to_open(
+                view,
+                moment,
+                closed=known.nodes if known is not None else (),
+                boot_seconds=self._boot_seconds,
+                now=self._clock.monotonic(),
+            )
         self._may_act()
         self.closed.apply(order, may_start, self._clock.wall())
-
-    def _to_open(self, view: BurstView, moment: Moment) -> tuple[list[Node], int | None]:
-        """Powered-down nodes, the first to be opened first, and how many to open; None: all."""
-        asleep = list(view.asleep)
-        if moment.allowed is None:
-            return asleep, None
-        known, now = self.closed.known, self._clock.monotonic()
-        closed = known.nodes if known is not None else frozenset[str]()
-        unused = {n.name for n in asleep if n.power is NodePower.DOWN and n.name not in closed}
-        overdue = self._patience.overdue(
-            view, moment, unused=unused, boot_seconds=self._boot_seconds, now=now
-        )
-        demands: Mapping[int, Demand] = {}
-        if asleep and view.waiting:
-            demands = self._steering.demands(self._settings.cluster.burst_partition)
-        if asks_for_a_kind(view, moment, demands):
-            return asleep, None
-        besides = sum(want.nodes for want in overdue.stuck)
-        policys = moment.allowed - (len(view.rented) - len(moment.back))
-        may_start = max(policys, sum(want.nodes for want in overdue.promised)) + besides
-        queue = (view.waiting[at].job for at in moment.order)
-        wants = [
-            *overdue.stuck,
-            *overdue.promised,
-            *(Want(job, nodes_of(job, view.processors_per_node)) for job in queue),
-        ]
-        nothing = Demand()
-        wanted = wanted_first(
-            asleep,
-            (replace(w, memory_mb=demands.get(w.job.job_id, nothing).memory_mb) for w in wants),
-            most=may_start,
-        )
-        nodes = {node.name: node for node in asleep}
-        return [nodes[name] for name in wanted], may_start
 
     def order_jobs(self) -> None:
         """Put the waiting jobs in the policy's order."""
