@@ -52,9 +52,9 @@ def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
     settings = settings_of(config)
     slurm = CliBackend.of(settings)
     steering = Steering(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf))
-    means = PortfolioActuators.of(settings, slurm=slurm, steering=steering)
-    closed, ordered = steering.closed(), len(means.order)
-    means.let_go(lambda: burst_nodes(slurm.snapshot(Clock().wall()), settings))
+    actuators = PortfolioActuators.of(settings, slurm=slurm, steering=steering)
+    closed, ordered = steering.closed(), len(actuators.order)
+    actuators.restore(lambda: burst_nodes(slurm.snapshot(Clock().wall()), settings))
     result = {"opened_nodes": sorted(closed.nodes) if closed else [], "jobs_reordered": ordered}
     emit(result, output, lambda console: _tell(console, result))
 

@@ -45,7 +45,7 @@ class PortfolioActuators:
             NodeWeights(slurm, PORTFOLIO_WEIGHTS.at(folder)),
         )
 
-    def let_go(self, nodes: Callable[[], Sequence[Node]]) -> None:
+    def restore(self, nodes: Callable[[], Sequence[Node]]) -> None:
         """Restore everything in Slurm; ``nodes`` gives the burst partition's nodes as they are now.
 
         Raises
@@ -53,4 +53,4 @@ class PortfolioActuators:
         AdvisorError
             Something could not be restored; the rest is.
         """
-        do_all(self.closed.let_go, self.order.let_go, lambda: self.weights.apply(nodes(), {}))
+        do_all(self.closed.open_all, self.order.restore, lambda: self.weights.apply(nodes(), {}))

@@ -84,7 +84,7 @@ class ClosedNodes:
         self._has_asked = True
         wanted = frozenset[str]() if may_start is None else self._to_close(asleep, may_start, now)
         if self.known is not None and (not wanted or self.known.until <= now):
-            self.let_go()
+            self.open_all()
         if not wanted:
             return
         known = self.known
@@ -96,7 +96,7 @@ class ClosedNodes:
             if known is None or known.nodes != wanted:
                 log.info("portfolio.closed", nodes=sorted(wanted))
 
-    def let_go(self) -> None:
+    def open_all(self) -> None:
         """Open all nodes.
 
         Raises

@@ -107,7 +107,7 @@ class OrderedJobs:
                 changes.setdefault(value, []).append(job_id)
         self._change(changes, before)
 
-    def let_go(self) -> None:
+    def restore(self) -> None:
         """Restore each job's own factor, unless the site has set another one since.
 
         Raises

@@ -108,7 +108,7 @@ class PortfolioLoop:
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         if not self._ours.enabled:
-            return () if self._is_undone else (Step("undo", self.let_go),)
+            return () if self._is_undone else (Step("undo", self.restore),)
         return (
             Step("learn run times", self._history.learn),
             Step("choose a policy", self.choose),
@@ -188,7 +188,7 @@ class PortfolioLoop:
             return
         if self._moment is None or not self._ours.limit_nodes:
             if self.closed.known is not None:
-                self.closed.let_go()
+                self.closed.open_all()
             return
         view, moment = self._moment
         order: list[Node] = list(view.asleep)
@@ -210,7 +210,7 @@ class PortfolioLoop:
         if not self._has_decided:
             return
         if self._moment is None or not self._ours.order_jobs:
-            self.order.let_go()
+            self.order.restore()
             return
         view, moment = self._moment
         snapshot = self._view.fresh()
@@ -260,9 +260,9 @@ class PortfolioLoop:
 
     # ---------------------------------------------------------------------------------- and back
 
-    def let_go(self) -> None:
-        """Restore everything in Slurm; see :meth:`PortfolioActuators.let_go`."""
-        self._actuators.let_go(lambda: burst_nodes(self._slurm.snapshot(self._clock.wall()), self._settings))
+    def restore(self) -> None:
+        """Restore everything in Slurm; see :meth:`PortfolioActuators.restore`."""
+        self._actuators.restore(lambda: burst_nodes(self._slurm.snapshot(self._clock.wall()), self._settings))
         self._is_undone = True
         self.remember()
 
@@ -275,7 +275,7 @@ class PortfolioLoop:
         if self._is_undone:
             return
         try:
-            self.let_go()
+            self.restore()
         except AdvisorError as error:
             log.warning("portfolio.not_undone", code=error.code, message=str(error), undo=UNDO)
 
