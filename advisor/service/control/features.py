@@ -277,9 +277,9 @@ class Features:
             return None
         from advisor.service.stability.actuators import MatchActuators, TakeBackLoop
 
-        means = MatchActuators(self._settings, **self._common, jobs=wishes)
-        if means.is_empty:
+        actuators = MatchActuators(self._settings, **self._common, jobs=wishes)
+        if actuators.is_empty:
             return None
         from advisor.service.stability.feature import TakeBackFeature
 
-        return TakeBackFeature(TakeBackLoop(self._settings, means), self._shared.clock)
+        return TakeBackFeature(TakeBackLoop(self._settings, actuators), self._shared.clock)
