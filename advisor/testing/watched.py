@@ -26,14 +26,14 @@ from advisor.model.advice import (
 from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announcer
-from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.hedge.watching import WatchLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner
-from advisor.service.state.hedge_entries import HedgeRecord, Kept
+from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord
 from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
@@ -69,7 +69,8 @@ class WatchedLab:
         state: Path,
         *,
         sections: dict[str, dict[str, Any]] | None = None,
-        wrap: Callable[[SlurmBackend, PlaceKeeper], tuple[SlurmBackend, PlaceKeeper]] | None = None,
+        wrap: Callable[[SlurmBackend, PlaceholderBackend], tuple[SlurmBackend, PlaceholderBackend]]
+        | None = None,
         quantiles: Callable[[int], Sequence[float]] = lambda _: _NO_QUANTILES,
         divider: float = 5.0,
     ) -> None:
@@ -82,7 +83,7 @@ class WatchedLab:
         commands = Commands(self.settings.paths.slurm_bin, lab.conf)
         backend, places = CliBackend(commands), Placeholders(commands)
         slurm: SlurmBackend = backend
-        keeper: PlaceKeeper = places
+        keeper: PlaceholderBackend = places
         if wrap is not None:
             slurm, keeper = wrap(backend, places)
         self._backend = backend
@@ -139,7 +140,7 @@ class WatchedLab:
         """A round with what was last seen."""
         self._runner.run_once()
 
-    def kept(self, job_id: int) -> Kept | None:
+    def kept(self, job_id: int) -> HedgeEntry | None:
         """What is written down about a job."""
         return next((kept for kept in self.record.all() if kept.job_id == job_id), None)
 

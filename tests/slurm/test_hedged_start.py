@@ -12,7 +12,7 @@ import pytest
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.state.hedge_entries import Phase
 from advisor.slurm.protocol import SlurmBackend
 from advisor.testing.lab import Lab, LabOptions
@@ -233,11 +233,11 @@ class Breaking:
             return found
 
         def call(*arguments: Any, **named: Any) -> Any:
-            fate = next(self._left)
-            if fate == "before":
+            hedge_outcome = next(self._left)
+            if hedge_outcome == "before":
                 raise Killed
             result = found(*arguments, **named)
-            if fate == "after":
+            if hedge_outcome == "after":
                 raise Killed
             return result
 
@@ -247,10 +247,10 @@ class Breaking:
 @pytest.mark.parametrize("stop_seconds", [2.0, 1000.0], ids=["at its stop-loss", "at its turn"])
 def test_killed_around_every_change(lab: Lab, tmp_path: Path, stop_seconds: float) -> None:
     """Each time the loop has made a change it dies and comes again: nothing is lost, nothing done twice."""
-    fates = itertools.cycle(["after", "before", "go"])
+    hedge_outcomes = itertools.cycle(["after", "before", "go"])
 
-    def wrap(slurm: SlurmBackend, places: PlaceKeeper) -> tuple[Any, Any]:
-        return Breaking(slurm, fates), Breaking(places, fates)
+    def wrap(slurm: SlurmBackend, places: PlaceholderBackend) -> tuple[Any, Any]:
+        return Breaking(slurm, hedge_outcomes), Breaking(places, hedge_outcomes)
 
     def fresh() -> WatchedLab:
         return WatchedLab(lab, tmp_path, sections={"placement": {"baseline": 3.0}}, wrap=wrap)
@@ -282,10 +282,10 @@ def test_killed_around_every_change(lab: Lab, tmp_path: Path, stop_seconds: floa
 
 
 def test_slurmctld_dies_between_the_kill_and_the_move(lab: Lab, tmp_path: Path) -> None:
-    fates = iter(["go", "go", "after"])  # placeholder, its priority, requeue
+    hedge_outcomes = iter(["go", "go", "after"])  # placeholder, its priority, requeue
 
-    def wrap(slurm: SlurmBackend, places: PlaceKeeper) -> tuple[Any, Any]:
-        return Breaking(slurm, fates), Breaking(places, fates)
+    def wrap(slurm: SlurmBackend, places: PlaceholderBackend) -> tuple[Any, Any]:
+        return Breaking(slurm, hedge_outcomes), Breaking(places, hedge_outcomes)
 
     watched = WatchedLab(lab, tmp_path, wrap=wrap)
     go = tmp_path / "go"

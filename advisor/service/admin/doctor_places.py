@@ -69,7 +69,7 @@ def _answer(path: Path) -> Iterator[Diagnosis]:
             _CHECK, f"{path} does not answer ({problem})", "journalctl -u 'advisor-places@*' has the reason"
         )
         return
-    if code == "hedge.bad_wish":
+    if code == "hedge.bad_request":
         yield ok(_CHECK, f"{path} answers")
     else:
         yield error(

@@ -172,7 +172,7 @@ class Features:
         of_hedges: dict[str, Any] = {}
         if self.hedge is not None:
             budget = self.hedge.budget
-            of_hedges = {"fates": self.hedge.fate, "unspent": lambda: budget.unspent}
+            of_hedges = {"hedge_outcomes": self.hedge.hedge_outcome, "unspent": lambda: budget.unspent}
         loop = PlacementLoop(
             self._settings,
             store=self._shared.store,

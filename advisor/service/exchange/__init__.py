@@ -1,5 +1,5 @@
-"""What goes between the processes: sockets, files, and the formats of both.
+"""The formats, files and sockets by which the processes of the advisor talk to each other.
 
-Here belongs whatever one process writes and another reads, with its limits and who may touch it. Nothing here
+Everything that one process writes and another reads is here, with its limits and permissions. Nothing here
 decides anything.
 """

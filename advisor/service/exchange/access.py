@@ -1,4 +1,4 @@
-"""Whose files and sockets these are: what a login is told that may not reach them."""
+"""The error for a login that may not use a file or socket of the advisor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 from advisor.model.errors import TellAdmin
 
 DENIED: Final = "access.denied"
-"""Code of the error: the file or socket may be there and well; this login is not told."""
+"""Code of the error; it does not say whether the file or socket exists."""
 
 
 def denied(path: Path) -> TellAdmin:
-    """The error for a login that may not use ``path``: who it is, whose the file is, and who may."""
+    """The error for a login that may not use ``path``: it names the login, the owner and who may use it."""
     login = _user(os.geteuid())
     blocking = next((one for one in (*reversed(path.parents), path) if not _may_pass(one, path)), path)
     try:
@@ -34,7 +34,7 @@ def denied(path: Path) -> TellAdmin:
 
 
 def _may_pass(part: Path, whole: Path) -> bool:
-    """Whether a login gets past a folder, or may use the file or socket at the end."""
+    """Whether this login may enter the folder ``part``, or use ``whole`` itself."""
     wanted = os.X_OK
     if part == whole and not part.is_dir():
         wanted = os.R_OK | os.W_OK if part.is_socket() else os.R_OK

@@ -1,8 +1,8 @@
-"""Telling `advisor control` of a submission that starts hedged, in the moment it is answered.
+"""`advisor serve` announces each submission that starts hedged to `advisor control`, right after its answer.
 
-Whoever comes between a job and its placeholder goes first, so the placeholder must follow within a moment,
-and not at the next look. The message is a hint: one that is lost costs that look's time and nothing else, one
-that is wrong costs a look. What is done about a job is decided by what Slurm itself says of it.
+A job that is submitted between a job and its placeholder goes before it, so the placeholder must follow at
+once and not at the next poll. The message is a hint: without it the placeholder comes at the next poll, and a
+wrong one costs a poll. What is done about a job depends on what Slurm says of it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 import structlog
 
 _GATHER_SECONDS: Final = 0.02
-"""slurmctld has yet to make the job of the answer; and a storm becomes one message in so long."""
+"""Pause before a message: slurmctld has yet to create the job, and many announcements become one message."""
 _SEND_SECONDS: Final = 0.5
 _MAX_WAITING: Final = 2000
-_MAX_A_MESSAGE: Final = 500
+_MAX_PER_MESSAGE: Final = 500
 _MAX_ID: Final = 80
 
 log = structlog.get_logger(__name__)
@@ -34,9 +34,9 @@ class Announced(msgspec.Struct, frozen=True, gc=False):
     Attributes
     ----------
     id : str
-        Its advice, by which its job is known: slurmctld has not numbered it yet.
+        Id of its advice: slurmctld has not given the job a number yet.
     uid : int or None
-        Its user, so that nobody else's jobs need be looked at.
+        Its user, so that only this user's jobs are polled.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Announced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Announcement(msgspec.Struct, frozen=True, tag_field="op", tag="hedged", gc=False):
-    """What is sent."""
+    """The message."""
 
     v: int
     jobs: tuple[Announced, ...]
@@ -55,63 +55,57 @@ _decoder: Final = msgspec.json.Decoder(Announcement)
 
 
 def decode(line: bytes) -> tuple[Announced, ...] | None:
-    """Read a message; None for any other."""
+    """Read a message; None for any other line."""
     try:
         found = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if found.v != 1 or len(found.jobs) > _MAX_A_MESSAGE:
+    if found.v != 1 or len(found.jobs) > _MAX_PER_MESSAGE:
         return None
     return tuple(job for job in found.jobs if len(job.id) <= _MAX_ID and (job.uid is None or job.uid >= 0))
 
 
 class Announcer:
-    """Tells `advisor control`, from a thread of its own; who announces waits for nothing.
-
-    Parameters
-    ----------
-    control_socket : Path
-        Where it listens.
-    rest : callable
-        Sleeps.
-    """
+    """Sends announcements to ``control_socket`` from a thread of its own, so that callers never wait."""
 
     def __init__(self, control_socket: Path, *, rest: Callable[[float], None] = time.sleep) -> None:
         self.control_socket = control_socket
         self._rest = rest
         self._waiting: deque[Announced] = deque(maxlen=_MAX_WAITING)
-        self._stirred = threading.Event()
+        self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
-        self.told = 0
-        self.not_told = 0
+        self.sent = 0
+        self.not_sent = 0
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the thread."""
         self._thread.start()
 
     def announce(self, advice_id: str, uid: int | None) -> None:
-        """Have it told; of more than two thousand at once the oldest are left to the next look."""
+        """Queue one announcement; beyond 2,000 the oldest are dropped and left to the next poll."""
         if len(self._waiting) >= _MAX_WAITING:
-            self.not_told += 1
+            self.not_sent += 1
         self._waiting.append(Announced(advice_id, uid))
-        self._stirred.set()
+        self._wake.set()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """End; what is not told by then the next look shows."""
+        """End the thread; what was not sent is left to the next poll."""
         self._stopping = True
-        self._stirred.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while self._stirred.wait() and not self._stopping:
+        while self._wake.wait() and not self._stopping:
             self._rest(_GATHER_SECONDS)
-            self._stirred.clear()
+            self._wake.clear()
             while self._waiting and not self._stopping:
-                self._tell([self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_A_MESSAGE))])
+                self._send(
+                    [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_PER_MESSAGE))]
+                )
 
-    def _tell(self, jobs: list[Announced]) -> None:
+    def _send(self, jobs: list[Announced]) -> None:
         message = _encoder.encode(Announcement(v=1, jobs=tuple(jobs))) + b"\n"
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -123,11 +117,11 @@ class Announcer:
             self._failed(len(jobs), error.strerror or type(error).__name__)
             return
         if b'"ok": true' in answer:
-            self.told += len(jobs)
-        else:  # an older release, or one that does not take it from this user
+            self.sent += len(jobs)
+        else:  # an older release, or one that does not accept it from this user
             self._failed(len(jobs), answer[:100].decode("ascii", "replace"))
 
     def _failed(self, jobs: int, why: str) -> None:
-        self.not_told += jobs
-        if self.not_told - jobs == 0:  # the first; metrics count the others
+        self.not_sent += jobs
+        if self.not_sent - jobs == 0:  # the first; metrics count the others
             log.warning("announcing.failed", socket=str(self.control_socket), why=why)

@@ -1,4 +1,4 @@
-"""Listening Unix sockets: opened by systemd or made here; and who may ask on them."""
+"""Listening Unix sockets, opened by systemd or created here, and the users that may connect."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class SocketFile:
     Parameters
     ----------
     path : Path
-        Where; at most 107 bytes.
+        At most 107 bytes.
     group : str
-        Group that owns a file that is made here; empty keeps the process's own.
+        Group of a file that is created here; empty keeps the process's own.
     """
 
     def __init__(self, path: Path, *, group: str = "") -> None:
@@ -46,14 +46,15 @@ class SocketFile:
         self._inode: int | None = None
 
     def claim(self) -> None:
-        """Take the socket that systemd has opened; without one bind one, mode 0660, beside its place.
+        """Take the socket that systemd has opened; without one, bind one with mode 0660.
+
+        The file of a process that has ended is replaced.
 
         Raises
         ------
         BadInput
             The path is too long or taken, the folder, the group or a permission is missing, another process
-            listens there, or systemd's socket is at another path. The file of a process that is gone is
-            replaced.
+            listens there, or systemd's socket has another path.
         """
         self._socket = passed_by_systemd(os.environ)
         if self._socket is None:
@@ -87,7 +88,7 @@ class SocketFile:
         return listener
 
     def remove(self) -> None:
-        """Remove the file if it is the one that was made here; systemd removes its own."""
+        """Close the socket and remove the file that was created here; systemd removes its own."""
         if self._socket is not None:
             self._socket.close()
         for path in (self._made, self.path):
@@ -96,7 +97,7 @@ class SocketFile:
                     path.unlink()
 
     def _bound(self) -> socket.socket:
-        self._look_who_is_there()
+        self._refuse_a_listener()
         self._made.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -111,8 +112,8 @@ class SocketFile:
             raise
         return bound
 
-    def _look_who_is_there(self) -> None:
-        """Refuse the place of a process that listens; the file of one that is gone may be replaced."""
+    def _refuse_a_listener(self) -> None:
+        """Refuse a path on which a process listens; the file of a process that has ended may be replaced."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_PROBE_SECONDS)
             try:
@@ -121,10 +122,10 @@ class SocketFile:
                 return
             except ConnectionRefusedError:
                 if not stat.S_ISSOCK(self.path.lstat().st_mode):
-                    raise FileExistsError(errno.EEXIST, "something else is there") from None
+                    raise FileExistsError(errno.EEXIST, "a file that is not a socket is there") from None
                 return
         raise BadInput(
-            "another process is serving this socket",
+            "another process listens on this socket",
             where=str(self.path),
             mend="Stop it first (systemctl stop advisor-serve), or set another paths.run",
             code="socket.in_use",
@@ -132,7 +133,7 @@ class SocketFile:
 
 
 def passed_by_systemd(environment: Mapping[str, str]) -> socket.socket | None:
-    """The socket that systemd has opened for this process; None where there is no socket unit."""
+    """The socket that systemd has opened for this process; None without a socket unit."""
     if environment.get("LISTEN_PID") != str(os.getpid()) or environment.get("LISTEN_FDS") != "1":
         return None
     passed = socket.socket(fileno=_FIRST_PASSED)
@@ -141,14 +142,14 @@ def passed_by_systemd(environment: Mapping[str, str]) -> socket.socket | None:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """User id of the process at the other end, as the kernel knows it (SO_PEERCRED)."""
+    """User id of the process at the other end, from the kernel (SO_PEERCRED)."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _pid, uid, _gid = _CREDENTIALS.unpack(credentials)
     return int(uid)
 
 
 def permitted_uids(settings: Settings) -> frozenset[int]:
-    """Who may ask: root, this process's user, slurm.conf's SlurmUser and ``submit.allowed_uids``."""
+    """Users that may ask: root, this process's user, slurm.conf's SlurmUser and ``submit.allowed_uids``."""
     uids = {0, os.geteuid(), *settings.submit.allowed_uids}
     slurm_user = read_slurm_user(settings.paths.slurm_conf)
     if slurm_user is not None:
@@ -157,7 +158,7 @@ def permitted_uids(settings: Settings) -> frozenset[int]:
 
 
 def read_slurm_user(slurm_conf: Path) -> int | None:
-    """User id of slurm.conf's ``SlurmUser``; None when the file or the user is not there."""
+    """User id of slurm.conf's ``SlurmUser``; None when the file or the user does not exist."""
     try:
         lines = slurm_conf.read_text(errors="replace").splitlines()
     except OSError:

@@ -1,15 +1,13 @@
-"""Advice given and not yet in the ledger: records in files, written off the hot path.
+"""Advice on its way to the ledger: files of records, written off the hot path.
 
-The submit server appends to a file ending in ``.open`` and renames it to ``.spool`` when it is complete
-(every few seconds, or at a size). `advisor control` takes complete files only: reads, stores, deletes. A
-file left ``.open`` by a server that was killed is completed at the next start; its last, half record is
-skipped by the reader.
+The submit server appends to a file that ends in ``.open`` and renames it to ``.spool`` when it is complete
+(every few seconds, or at a size). `advisor control` reads, stores and deletes complete files only. A file
+that a killed server left ``.open`` is completed at the next start; the reader skips a truncated last record.
 
-A record is its length (four bytes, big-endian) and MessagePack: encoding one costs the interpreter a few
-microseconds, where JSON, which must spell NaN, cost a third of an advice and made the next one wait.
+A record is its length (four bytes, big-endian) and MessagePack, which takes a few microseconds to encode.
+JSON, which has to spell NaN, took a third of an advice's time and delayed the next one.
 
-The hot path never waits: records go through a bounded queue, and when that is full they are dropped and
-counted.
+The hot path never waits: records go through a bounded queue. When that is full, they are dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ from advisor.history.records import AdviceRecord
 from advisor.model.errors import BadInput
 
 _WRITE_SECONDS: Final = 0.25
-"""How often the writer comes: a server that is killed loses so much. Many records at a time, for the first
-finds the caches cold and costs several times as much as the others."""
+"""Period of the writer: a killed server loses at most these seconds of records. Many records are written at a
+time, as the first one finds cold caches and takes several times as long as the others."""
 _BUFFER_BYTES: Final = 128 * 1024
 _OPEN: Final = ".open"
 _COMPLETE: Final = ".spool"
@@ -47,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SpoolFile:
-    """One complete file's records, and how many could not be read."""
+    """One complete file's records, and the number of records that could not be read."""
 
     path: Path
     records: tuple[AdviceRecord, ...]
@@ -55,16 +53,16 @@ class SpoolFile:
 
 
 class SpoolWriter:
-    """Bounded queue, one thread, one file at a time.
+    """A bounded queue and a thread that writes it to one file at a time.
 
     Parameters
     ----------
     folder : Path
-        Where the files go; made if missing.
+        Created if missing.
     capacity : int
         Records that may wait for the disk.
     rotate_seconds, rotate_bytes : float, int
-        A file is handed over when it is this old or this big.
+        Age and size at which a file is complete.
     """
 
     def __init__(
@@ -91,12 +89,12 @@ class SpoolWriter:
         self.dropped = 0
 
     def start(self) -> None:
-        """Make the folder, complete what an earlier process left, begin to write.
+        """Create the folder, complete the files of an earlier process, start the thread.
 
         Raises
         ------
         BadInput
-            The folder cannot be made or written to.
+            The folder cannot be created or written to.
         """
         try:
             self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -114,10 +112,10 @@ class SpoolWriter:
         self._thread.start()
 
     def append(self, record: AdviceRecord) -> bool:
-        """Queue one record without ever waiting; False when it was dropped.
+        """Queue one record without waiting; False when it was dropped.
 
-        Nobody is woken: the writer comes by itself, so that it never takes the interpreter at the very moment
-        the next question arrives.
+        The thread is not woken: it comes at fixed times, so that it never takes the interpreter when the next
+        question arrives.
         """
         if len(self._waiting) >= self._capacity:
             self.dropped += 1
@@ -131,7 +129,7 @@ class SpoolWriter:
         return len(self._waiting)
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Write what is queued, complete the file, end the thread (waits at most ``timeout`` seconds)."""
+        """Write the queue, complete the file and end the thread; wait at most ``timeout`` seconds."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
@@ -163,7 +161,7 @@ class SpoolWriter:
                 self._rotate()
         except OSError as error:
             self._give_up(error)
-        except Exception:  # one record that cannot be written must not end the ledger
+        except Exception:  # one record that cannot be encoded must not end the thread
             self._buffered -= 1
             self.dropped += 1
             log.exception("spool.record_not_written", advice=record.advice.advice_id, dropped=self.dropped)
@@ -174,7 +172,7 @@ class SpoolWriter:
         self._buffered = 0
 
     def _give_up(self, error: OSError) -> None:
-        """A full disk: advice goes on, its records are lost and counted."""
+        """On a full disk: drop and count the buffered records; the server goes on answering."""
         self.dropped += self._buffered
         self._buffered = 0
         log.warning("spool.write_failed", error=error.strerror, dropped=self.dropped)
@@ -212,7 +210,7 @@ class SpoolWriter:
 
 
 def complete_leftovers(folder: Path) -> int:
-    """Hand over files that a killed server left open; returns how many."""
+    """Complete files that a killed server left open; return their number."""
     leftovers = sorted(folder.glob(f"*{_OPEN}"))
     for path in leftovers:
         path.rename(path.with_suffix(_COMPLETE))
@@ -220,7 +218,7 @@ def complete_leftovers(folder: Path) -> int:
 
 
 def frame(record: AdviceRecord) -> bytes:
-    """One record as it stands in a file."""
+    """A record's bytes in a file."""
     content = _encoder.encode(record)
     return _LENGTH.pack(len(content)) + content
 
@@ -228,7 +226,7 @@ def frame(record: AdviceRecord) -> bytes:
 def complete_files(folder: Path) -> Iterator[SpoolFile]:
     """Complete files, oldest first, each read as a whole. The caller deletes a file once it is stored.
 
-    A record that cannot be read is counted and skipped: the others are good.
+    A record that cannot be read is counted and skipped.
     """
     for path in sorted(folder.glob(f"*{_COMPLETE}")):
         records: list[AdviceRecord] = []
@@ -242,7 +240,7 @@ def complete_files(folder: Path) -> Iterator[SpoolFile]:
 
 
 def _frames(content: bytes) -> Iterator[bytes]:
-    """Each record's bytes; what follows a wrong length is one unreadable rest."""
+    """Each record's bytes; everything after a wrong length is one unreadable record."""
     position = 0
     while position < len(content):
         begin = position + _LENGTH.size

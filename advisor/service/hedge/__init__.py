@@ -1,4 +1,4 @@
-"""Jobs in the cloud that keep a place on-premise: places kept, jobs brought back, small jobs that are none.
+"""Hedged starts: placeholders, the return of jobs on-premise, the safeguard of small jobs.
 
-Here belongs what requeues or holds users' jobs (docs/designs/0013-hedged-start.md).
+All code that requeues or holds users' jobs is here (docs/designs/0013-hedged-start.md).
 """

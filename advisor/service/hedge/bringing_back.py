@@ -1,7 +1,7 @@
-"""Bring a job back to its place on-premise: requeue, move, give it its place, end its placeholder.
+"""Bring a job back on-premise: requeue and move it, give it the placeholder's slot, cancel the placeholder.
 
-Every step looks at Slurm first and does what is missing, so that it goes on from wherever a crash, of this
-process or of slurmctld, has left it.
+Each step asks Slurm for the job's state first and does what is missing. So a return continues after a crash
+of this process or of slurmctld at any point.
 """
 
 from __future__ import annotations
@@ -12,60 +12,52 @@ from typing import Final
 import structlog
 
 from advisor.model.settings import Settings
-from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.advice_of_jobs import changes_home
 from advisor.service.observation.placeholders import was_changed
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.state.hedge_entries import HedgeRecord, Kept, Phase
+from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.slurm.protocol import PENDING, RUNNING, JobView, SlurmBackend, SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
 _TOP_FACTOR: Final = 1_000_000_000
 _TOP_PRIORITY: Final = 4_294_960_000  # priority/basic counts down from 4,294,901,760
-"""For the fraction of a second between the placeholder's end and the job's start in its slot."""
-_LOOKS: Final = 10  # then whoever else's turn has come is seen to
+"""Priority for the fraction of a second between the placeholder's end and the job's start in its slot."""
+_MAX_POLLS: Final = 10  # a round: then other jobs' slots are looked after
 _PAUSE_SECONDS: Final = 0.1
-_MIN_SLOT_SECONDS: Final = 60.0  # its processes may take KillWait to end
+_MIN_SLOT_SECONDS: Final = 60.0  # the job's processes may take KillWait to end
 _QUICK_SECONDS: Final = 5.0
-"""A job starts in its slot sooner, or something is in its way: then one look a round is enough."""
-_STEPS: Final = 6
-"""More than a job has from the cloud to its place."""
+"""A job that has not started in its slot by then is hindered: it is polled once a round."""
+_MAX_STEPS: Final = 6
+"""More than the steps that a return has."""
 
 
-def view_of(places: PlaceKeeper, kept: Kept) -> JobView | None:
-    """A kept job as it is now, also one that only our requeue has ended (see `PlaceKeeper.killed`)."""
-    view = places.view(kept.job_id)
-    if view is None and kept.is_requeued and kept.phase is Phase.RETURNING:
-        return places.killed(kept.job_id)
+def view_of(places: PlaceholderBackend, entry: HedgeEntry) -> JobView | None:
+    """A hedged job as it is now, also after the advisor's own requeue (`PlaceholderBackend.killed`)."""
+    view = places.view(entry.job_id)
+    if view is None and entry.is_requeued and entry.phase is Phase.RETURNING:
+        return places.killed(entry.job_id)
     return view
 
 
-def _only_waits(kept: Kept, states: Mapping[int, str]) -> bool:
-    """Whether a job waits behind its placeholder, its age given back, and neither has moved."""
-    return kept.in_place and states.get(kept.job_id) == states.get(kept.placeholder) == PENDING
+def _only_waits(entry: HedgeEntry, states: Mapping[int, str]) -> bool:
+    """Whether a job waits behind its placeholder with its age restored, and both are still pending."""
+    return entry.in_place and states.get(entry.job_id) == states.get(entry.placeholder) == PENDING
 
 
 class BringingBack:
-    """Moves jobs whose return is decided and written down.
+    """Brings back the jobs whose return is decided and on disk.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Requeues and changes jobs.
-    places : PlaceKeeper
-        Placeholders.
-    record : HedgeRecord
-        How far each job is.
-    clock : Clock
-        Time.
+    settings, slurm, places, record, clock
+        As in :class:`~advisor.service.hedge.watching.WatchLoop`.
     pause : callable
-        Sleeps: a requeued job needs a moment until it waits again.
+        Sleeps for some seconds: a requeued job needs a moment until it is pending again.
     between : callable
-        What may not wait until all have been seen to; called after each.
+        Urgent work; called after each job.
     """
 
     def __init__(
@@ -73,7 +65,7 @@ class BringingBack:
         settings: Settings,
         *,
         slurm: SlurmBackend,
-        places: PlaceKeeper,
+        places: PlaceholderBackend,
         record: HedgeRecord,
         clock: Clock,
         pause: Callable[[float], None],
@@ -89,138 +81,138 @@ class BringingBack:
         self._between = between
 
     def go_on(self, snapshot: SlurmSnapshot) -> None:
-        """Do what is missing for every job that is to come back, as far as it can be done now.
+        """Take every returning job as far as it can go now.
 
-        All go on together: while one ends in the cloud, the slots of the others must not idle. A job that
-        waits here behind its placeholder needs nothing until a look shows that either has moved.
+        All jobs take turns: while one ends in the cloud, the slots of the others must not idle. A job that
+        waits behind its placeholder needs nothing until a snapshot shows that one of the two has started.
         """
         states = {queued.job.job_id: queued.state for queued in snapshot.jobs}
-        for _ in range(_LOOKS):
+        for _ in range(_MAX_POLLS):
             waiting: list[int] = []
 
-            def advance(kept: Kept, waiting: list[int] = waiting) -> None:
-                if self._advance(kept):
-                    waiting.append(kept.job_id)
+            def advance(entry: HedgeEntry, waiting: list[int] = waiting) -> None:
+                if self._advance(entry):
+                    waiting.append(entry.job_id)
                 self._between()
 
-            returning = [kept for kept in self._record.all() if kept.phase is Phase.RETURNING]
-            for_each([kept for kept in returning if not _only_waits(kept, states)], advance)
+            returning = [entry for entry in self._record.all() if entry.phase is Phase.RETURNING]
+            for_each([entry for entry in returning if not _only_waits(entry, states)], advance)
             if not waiting:
                 return
             self._pause(_PAUSE_SECONDS)
             self._between()
 
-    def _advance(self, kept: Kept) -> bool:
-        """Take one job as far as it goes without waiting; True: look again in a moment."""
-        for _ in range(_STEPS):
-            view = view_of(self._places, kept)
-            if view is None or view.advice_id != kept.advice_id:
-                return False  # ended or cancelled: the watch loop's `forget` takes the place away
+    def _advance(self, entry: HedgeEntry) -> bool:
+        """Take one job as far as it goes without waiting; True: poll it again in a moment."""
+        for _ in range(_MAX_STEPS):
+            view = view_of(self._places, entry)
+            if view is None or view.advice_id != entry.advice_id:
+                return False  # it has ended: the watch loop's `forget` cancels the placeholder
             if view.partition == self._burst:
-                waiting = self._leave_cloud(kept, view)
+                waiting = self._leave_cloud(entry, view)
             elif view.is_pending:
-                return self._take_place(kept, view)
+                return self._take_place(entry, view)
             elif view.state in (RUNNING, "CONFIGURING"):
-                self._arrived(kept)
+                self._arrived(entry)
                 return False
             else:
                 waiting = True
-            kept = next((k for k in self._record.all() if k.job_id == kept.job_id), kept)
-            if waiting or kept.phase is not Phase.RETURNING:
+            entry = next((k for k in self._record.all() if k.job_id == entry.job_id), entry)
+            if waiting or entry.phase is not Phase.RETURNING:
                 return waiting
         return True
 
-    def _leave_cloud(self, kept: Kept, view: JobView) -> bool:
-        """Requeue it, once; when it waits again, move it. True: look again in a moment."""
+    def _leave_cloud(self, entry: HedgeEntry, view: JobView) -> bool:
+        """Requeue the job, once; when it is pending again, move it. True: poll it again in a moment."""
         if view.is_pending:
-            self._move(kept)
+            self._move(entry)
             return False
         if view.state == "COMPLETING":
             return True
-        if view.restarts > kept.restarts:
-            # it was requeued and has started in the cloud again before it could be moved: never a second time
+        if view.restarts > entry.restarts:
+            # it was requeued and has started in the cloud again before the move: it is not requeued twice
             self._record.count("restarted_in_cloud")
-            self._record.put(kept, phase=Phase.SETTLED, why="it started in the cloud again")
-            log.warning("hedge.restarted_in_cloud", job=kept.job_id)
+            self._record.put(entry, phase=Phase.SETTLED, why="it started in the cloud again")
+            log.warning("hedge.restarted_in_cloud", job=entry.job_id)
             return False
         if view.state == "CONFIGURING" and not self._places.may_requeue_booting:
             return True
-        if not kept.is_requeued:
-            self._record.put(kept, is_requeued=True)
-        self._slurm.requeue([kept.job_id])
-        log.info("hedge.requeued", job=kept.job_id, why=kept.why)
+        if not entry.is_requeued:
+            self._record.put(entry, is_requeued=True)
+        self._slurm.requeue([entry.job_id])
+        log.info("hedge.requeued", job=entry.job_id, why=entry.why)
         return True
 
-    def _move(self, kept: Kept) -> None:
-        changes = changes_home(kept.partition, kept.limit_seconds, kept.features)
-        self._slurm.update_job([kept.job_id], {**changes, "starttime": "now"})
+    def _move(self, entry: HedgeEntry) -> None:
+        changes = changes_home(entry.partition, entry.limit_seconds, entry.features)
+        self._slurm.update_job([entry.job_id], {**changes, "starttime": "now"})
 
-    def _take_place(self, kept: Kept, view: JobView) -> bool:
-        """Give the waiting job its placeholder's place, or slot."""
+    def _take_place(self, entry: HedgeEntry, view: JobView) -> bool:
+        """Keep the pending job behind its placeholder; give it the slot of a placeholder that has started."""
         if view.reason == "BeginTime":
-            self._slurm.update_job([kept.job_id], {"starttime": "now"})
-        place = self._places.place(kept.placeholder, kept.job_id) if kept.placeholder else None
-        if place is None and kept.has_slot:  # its slot is free, and it is first in the queue
-            return self._wait_for_start(kept, view)
-        if place is None:  # somebody has cancelled it: the job's age is all that is left of its place
-            self._age_anew(kept, view)
-            self._done(kept, "without a placeholder")
+            self._slurm.update_job([entry.job_id], {"starttime": "now"})
+        place = self._places.place(entry.placeholder, entry.job_id) if entry.placeholder else None
+        if place is None and entry.has_slot:  # its slot is free, and it is first in the queue
+            return self._wait_for_start(entry, view)
+        if place is None:  # the placeholder was cancelled: the job gets only its age back
+            self._restore_age(entry, view)
+            self._done(entry, "without a placeholder")
             return False
         if place.state == "COMPLETING":
             return True
-        if was_changed(kept, place) and not kept.has_slot:  # its user would be first with any job he likes
-            self._places.cancel(kept.placeholder, kept.job_id)
-            self._age_anew(kept, view)
+        if was_changed(entry, place) and not entry.has_slot:  # else users could put any job first
+            self._places.cancel(entry.placeholder, entry.job_id)
+            self._restore_age(entry, view)
             self._record.count("places_changed")
-            self._done(kept, "without its place, which was changed")
+            self._done(entry, "without its placeholder, which was changed")
             return False
         if not place.is_pending:
-            acted = kept.acted if kept.has_slot else self._clock.wall()
-            self._record.put(kept, has_slot=True, acted=acted)
-            self._places.raise_priority(kept.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
-            self._places.cancel(kept.placeholder, kept.job_id)
+            acted = entry.acted if entry.has_slot else self._clock.wall()
+            self._record.put(entry, has_slot=True, acted=acted)
+            self._places.raise_priority(entry.job_id, by=_TOP_FACTOR, to=_TOP_PRIORITY)
+            self._places.cancel(entry.placeholder, entry.job_id)
             return True
-        self._wait_behind(kept, view)
+        self._wait_behind(entry, view)
         return False
 
-    def _wait_for_start(self, kept: Kept, view: JobView) -> bool:
-        """First in the queue for a moment, not for ever: it may be held, or kept waiting by a limit."""
-        since = self._clock.wall() - kept.acted
+    def _wait_for_start(self, entry: HedgeEntry, view: JobView) -> bool:
+        """Leave the job first in the queue for `slot_held_seconds`: it may be held, or wait for a limit."""
+        since = self._clock.wall() - entry.acted
         is_held = view.reason.startswith("JobHeld")
         if not is_held and since <= self._slot_held_seconds:
             return since <= _QUICK_SECONDS
         # a priority set by hand would release a job that is held
-        priority = kept.priority if kept.priority > 0 and not is_held else None
-        self._age_anew(kept, view, to=priority)
+        priority = entry.priority if entry.priority > 0 and not is_held else None
+        self._restore_age(entry, view, to=priority)
         self._record.count("slots_lost")
-        self._done(kept, "without its slot, which it did not take")
+        self._done(entry, "without its slot, in which it did not start")
         return False
 
-    def _wait_behind(self, kept: Kept, view: JobView) -> None:
-        """Leave the placeholder where it is until it starts: no priority of ours would be its place.
+    def _wait_behind(self, entry: HedgeEntry, view: JobView) -> None:
+        """Restore the job's age, and leave the placeholder to wait: no priority can stand for its place.
 
-        A requeue takes the job's age. It is given back as soon as slurmctld reckons ages anew, for whatever
-        may become of the placeholder: until then all priorities are of its last reckoning, minutes ago, and
-        any age would put the job before everybody who came since.
+        A requeue resets the job's age, which it needs should the placeholder be cancelled. It is restored
+        once slurmctld has recalculated priorities (PriorityCalcPeriod, minutes): before that, jobs submitted
+        since the last recalculation have no age, and any age would put this job before them.
         """
         now, period = self._clock.wall(), self._places.recalculation_seconds
-        if not kept.is_raised:
-            self._record.put(kept, is_raised=True, priority=view.priority, acted=now)
-        elif view.priority != kept.priority or now - kept.acted >= 2.0 * period:
-            self._age_anew(kept, view)
-            self._record.put(kept, in_place=True, acted=now)
+        if not entry.is_raised:
+            self._record.put(entry, is_raised=True, priority=view.priority, acted=now)
+        elif view.priority != entry.priority or now - entry.acted >= 2.0 * period:
+            self._restore_age(entry, view)
+            self._record.put(entry, in_place=True, acted=now)
 
-    def _age_anew(self, kept: Kept, view: JobView, to: int | None = None) -> None:
-        age = self._places.age_points(view.ages_since - kept.submitted)
-        self._places.raise_priority(kept.job_id, by=kept.site_factor + age, to=to)
+    def _restore_age(self, entry: HedgeEntry, view: JobView, to: int | None = None) -> None:
+        age = self._places.age_points(view.ages_since - entry.submitted)
+        self._places.raise_priority(entry.job_id, by=entry.site_factor + age, to=to)
 
-    def _arrived(self, kept: Kept) -> None:
-        """It runs here: nobody may profit from its priority any more."""
-        if kept.placeholder:
-            self._places.cancel(kept.placeholder, kept.job_id)
-        self._places.raise_priority(kept.job_id, by=kept.site_factor, to=None)
-        self._done(kept, "in its slot")
+    def _arrived(self, entry: HedgeEntry) -> None:
+        """End a return: the job runs on-premise, and its raised priority must not outlive its start."""
+        if entry.placeholder:
+            self._places.cancel(entry.placeholder, entry.job_id)
+        self._places.raise_priority(entry.job_id, by=entry.site_factor, to=None)
+        self._done(entry, "in its slot")
 
-    def _done(self, kept: Kept, how: str) -> None:
-        self._record.put(kept, phase=Phase.SETTLED, acted=self._clock.wall())
-        log.info("hedge.is_back", job=kept.job_id, how=how, why=kept.why)
+    def _done(self, entry: HedgeEntry, how: str) -> None:
+        self._record.put(entry, phase=Phase.SETTLED, acted=self._clock.wall())
+        log.info("hedge.returned", job=entry.job_id, how=how, why=entry.why)

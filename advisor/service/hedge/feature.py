@@ -17,7 +17,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
 from advisor.service.running.loops import LoopRunner
 from advisor.service.state.hedge_budget import HedgeBudget
-from advisor.service.state.hedge_entries import Fate
+from advisor.service.state.hedge_entries import HedgeOutcome
 from advisor.service.state.state_files import HEDGE_BUDGET
 from advisor.slurm.placeholders import Placeholders
 from advisor.slurm.protocol import SlurmBackend
@@ -78,9 +78,9 @@ class HedgeFeature(Feature):
         if self.watch.follows_polls:
             self._wake_poll()
 
-    def fate(self, job_id: int, advice_id: str) -> Fate | None:
-        """How the hedge of an ended job turned out; None where nothing is known."""
-        return self.watch.fate(job_id, advice_id)
+    def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
+        """The outcome of an ended job's hedge; None where nothing is known."""
+        return self.watch.hedge_outcome(job_id, advice_id)
 
     def polled(self, poll: Poll) -> None:
         """See :class:`Feature`. A job whose slot has come waits for nothing else."""

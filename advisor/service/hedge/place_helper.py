@@ -1,9 +1,10 @@
-"""Submitting placeholders for users: the one thing of the advisor that takes root, apart from all others.
+"""The place helper submits placeholders for users: the only process of the advisor that runs as root.
 
-sbatch lets only root submit for somebody else, and `advisor control` is not root. systemd starts
-``advisor place-helper`` as root for each connection to a socket that only the advisor's user may open. It can
-do one thing: submit a job that sleeps, shaped like a job that is in the queue, for that job's user. To start
-it takes half a second, in which others come before the job; so a connection is kept for the next question.
+sbatch lets only root submit for another user, and `advisor control` is not root. systemd starts
+``advisor place-helper`` as root for each connection to a socket that only the advisor's user may open. The
+helper does one thing: it submits a sleeping job, shaped like a job in the queue, for that job's user. Its
+start takes half a second, in which other jobs may be submitted; so the connection stays open for the next
+request.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from advisor.slurm.placeholders import PlaceholderRequest, Placeholders
 
 _MAX_BYTES: Final = 8192
 _TIMEOUT_SECONDS: Final = 40.0
-_LIFE_SECONDS: Final = 1800.0  # its unit's RuntimeMaxSec is longer than this and one question
+_LIFE_SECONDS: Final = 1800.0  # less than RuntimeMaxSec of its unit, by more than one request takes
 _MAX_HELD_SECONDS: Final = 3600.0
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the helper says: the placeholder's id, or why there is none."""
+    """The helper's answer: the placeholder's id, or the error."""
 
     placeholder: int = 0
     code: str = ""
@@ -39,29 +40,31 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer(line: bytes, reserve: Callable[[PlaceholderRequest], int]) -> Answer:
-    """Do what one line asks for, if it is in order."""
+    """Carry out the request in one line, if it is valid."""
     try:
-        wish = msgspec.json.decode(line, type=PlaceholderRequest)
+        request = msgspec.json.decode(line, type=PlaceholderRequest)
     except msgspec.DecodeError as error:
-        return Answer(code="hedge.bad_wish", message=str(error)[:200], is_for_admin=True)
-    words = (*wish.partition.split(","), *(wish.features or ()))
-    limit = wish.limit_seconds
+        return Answer(code="hedge.bad_request", message=str(error)[:200], is_for_admin=True)
+    words = (*request.partition.split(","), *(request.features or ()))
+    limit = request.limit_seconds
     if (
-        wish.job_id < 1
+        request.job_id < 1
         or not all(_WORD.fullmatch(word) for word in words)
-        or not 0.0 < wish.held_seconds <= _MAX_HELD_SECONDS
+        or not 0.0 < request.held_seconds <= _MAX_HELD_SECONDS
         or not (limit is None or 0.0 < limit < 1e9)
     ):
-        return Answer(code="hedge.bad_wish", message="no such place can be kept", is_for_admin=True)
+        return Answer(
+            code="hedge.bad_request", message="the request has a value out of range", is_for_admin=True
+        )
     try:
-        return Answer(placeholder=reserve(wish))
+        return Answer(placeholder=reserve(request))
     except AdvisorError as error:
         is_for_admin = isinstance(error, TellAdmin)
         return Answer(code=error.code, message=str(error)[:1000], is_for_admin=is_for_admin)
 
 
 def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[PlaceholderRequest], int]) -> bool:
-    """Answer one question; False where there is none, or nobody could say where the next one begins."""
+    """Answer one request; False at the end of the connection or after a line that is too long."""
     line = asked.readline(_MAX_BYTES)
     if not line:
         return False
@@ -71,38 +74,25 @@ def serve_one(asked: BinaryIO, said: BinaryIO, reserve: Callable[[PlaceholderReq
 
 
 def serve(asked: BinaryIO, said: BinaryIO, reserve: Callable[[PlaceholderRequest], int]) -> None:
-    """Answer the questions of a connection, one after the other, until it is closed or half an hour old."""
+    """Answer the requests of a connection, one after the other, until it is closed or half an hour old."""
     end = time.monotonic() + _LIFE_SECONDS
     while (left := end - time.monotonic()) > 0.0:
-        # whoever asks waits for each answer, so that nothing is read ahead
+        # the client waits for each answer, so `asked` never holds a request that select does not see
         ready, _, _ = select.select([asked], [], [], left)
         if not (ready and serve_one(asked, said, reserve)):
             return
 
 
 def ask(helper: Path, question: bytes, timeout: float = _TIMEOUT_SECONDS) -> Answer:
-    """Ask the helper one question, a line.
-
-    Raises
-    ------
-    OSError
-        Nobody listens, not in time, or it ended without a word.
-    msgspec.DecodeError
-        What came back is no answer.
-    """
+    """Send the helper one request on a connection of its own (:meth:`Helper.ask`)."""
     with closing(Helper(helper, timeout)) as once:
         return once.ask(question)
 
 
 class Helper:
-    """The helper's connection, kept from one question to the next. Used by one thread.
+    """A connection to the helper's socket, kept from one request to the next. Used by one thread.
 
-    Parameters
-    ----------
-    path : Path
-        The helper's socket.
-    timeout : float
-        Seconds to wait for it at each step.
+    ``timeout`` is in seconds, for each read and write.
     """
 
     def __init__(self, path: Path, timeout: float = _TIMEOUT_SECONDS) -> None:
@@ -111,14 +101,14 @@ class Helper:
         self._connection: socket.socket | None = None
 
     def ask(self, question: bytes) -> Answer:
-        """Ask one question, a line. One that may have been heard is never repeated.
+        """Send one request, without its line end. A request that may have arrived is never sent again.
 
         Raises
         ------
         OSError
-            Nobody listens, not in time, or it ended without a word.
+            The helper does not listen, does not answer in time, or ended without an answer.
         msgspec.DecodeError
-            What came back is no answer.
+            The answer cannot be decoded.
         """
         connection = self.connected()
         try:
@@ -135,18 +125,18 @@ class Helper:
             raise
 
     def close(self) -> None:
-        """Let the helper end."""
+        """Close the connection: the helper ends."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def connected(self) -> socket.socket:
-        """The connection, made anew if the helper has ended: it is there when the next question comes.
+        """The open connection; a new one if the helper has ended.
 
         Raises
         ------
         OSError
-            Nobody listens.
+            The helper does not listen.
         """
         if self._connection is not None and not _is_open(self._connection):
             self.close()
@@ -163,7 +153,7 @@ class Helper:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Whether the other side still listens, and owes nothing."""
+    """Whether the other side has neither closed the connection nor sent anything unasked."""
     timeout = connection.gettimeout()
     connection.setblocking(False)
     try:
@@ -174,19 +164,11 @@ def _is_open(connection: socket.socket) -> bool:
         return False
     finally:
         connection.settimeout(timeout)
-    return False  # its end, or what nobody asked for
+    return False  # end of the stream, or an answer without a request
 
 
 class HelpedPlaceholders(Placeholders):
-    """Placeholders kept with the helper's help.
-
-    Parameters
-    ----------
-    places : Placeholders
-        Whose commands are used for everything else.
-    helper : Path
-        The helper's socket.
-    """
+    """Placeholders that the helper submits; all other commands are those of ``places``."""
 
     def __init__(self, places: Placeholders, helper: Path) -> None:
         super().__init__(places.commands)
@@ -194,26 +176,28 @@ class HelpedPlaceholders(Placeholders):
 
     def prepare(self) -> None:
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""
-        with suppress(OSError):  # the next question says so
+        with suppress(OSError):  # the next request reports it
             self._helper.connected()
 
     def close(self) -> None:
-        """Let the helper end."""
+        """Close the connection: the helper ends."""
         self._helper.close()
 
-    def reserve(self, wish: PlaceholderRequest) -> int:
+    def reserve(self, request: PlaceholderRequest) -> int:
         """See :class:`~advisor.slurm.placeholders.Placeholders`."""
         try:
-            found = self._helper.ask(msgspec.json.encode(wish))
+            found = self._helper.ask(msgspec.json.encode(request))
         except FileNotFoundError:
             raise TellAdmin(
-                f"nobody listens at {self._helper.path}: to keep users' places takes root, so enable "
-                "advisor-places.socket, or set hedge.enabled = false and waiting.speculate = false",
+                f"no place helper listens at {self._helper.path}. Only root may submit users' placeholders: "
+                "enable advisor-places.socket, or set hedge.enabled = false and waiting.speculate = false",
                 code="hedge.no_helper",
             ) from None
         except (OSError, msgspec.DecodeError) as error:
-            raise RetryLater(f"the place helper: {error}", code="hedge.helper") from error
+            raise RetryLater(f"the place helper failed: {error}", code="hedge.helper") from error
         if found.placeholder > 0:
             return found.placeholder
         kind = TellAdmin if found.is_for_admin else RetryLater
-        raise kind(found.message or "the place helper named no job", code=found.code or "hedge.helper")
+        raise kind(
+            found.message or "the place helper's answer names no job", code=found.code or "hedge.helper"
+        )

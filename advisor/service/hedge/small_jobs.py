@@ -1,7 +1,7 @@
-"""The safeguard of the size classes: a job put first as small that still runs at the divider is none.
+"""The safeguard of the size classes: a job that ran first as small and still runs at the divider is large.
 
-It is requeued as large, once, with the age its submission gave it, where it may be; else it is left and
-counted (Zrigui et al. 2022, section 4.2: a wrong "small" then costs at most the divider).
+It is requeued as large once, with the age of its first submission, if it may be requeued; otherwise it is
+left and counted. A wrong "small" then costs at most the divider (Zrigui et al. 2022, section 4.2).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.hedge.hedge_offer import may_be_brought_back
 from advisor.files.state_file import StateFile
 from advisor.model.settings import Settings
-from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
@@ -25,36 +25,18 @@ from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 log = structlog.get_logger(__name__)
 
 AskDivider = Callable[[int], float]
-"""Job id to the divider its class was decided with, seconds; NaN when nobody knows."""
+"""Job id to the divider its class was decided with, seconds; NaN when it is unknown."""
 
 
 class SmallJobs:
-    """Requeues jobs that turned out not to be small.
-
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Requeues and changes jobs.
-    places : PlaceKeeper
-        Gives a job its age back.
-    view : SharedView
-        What the look loop saw.
-    state : StateFile of RequeuedSmallJobs
-        Which jobs have been requeued, and since when they had waited.
-    divider : callable
-        Divider of a job.
-    clock : Clock
-        Time.
-    """
+    """Requeues jobs that ran first as small and are not; ``state`` has those that were requeued."""
 
     def __init__(
         self,
         settings: Settings,
         *,
         slurm: SlurmBackend,
-        places: PlaceKeeper,
+        places: PlaceholderBackend,
         view: SharedView,
         state: StateFile[RequeuedSmallJobs],
         divider: AskDivider,
@@ -74,7 +56,7 @@ class SmallJobs:
         self.left_jobs = 0
 
     def check(self) -> None:
-        """Requeue what has reached the divider; give those back in the queue their age."""
+        """Requeue jobs that have reached the divider; restore the age of requeued jobs."""
         if not (self._settings.size.enabled and self._settings.size.safeguard):
             return
         snapshot = self._view.fresh()
@@ -86,7 +68,7 @@ class SmallJobs:
         self._forget({queued.job.job_id for queued in snapshot.jobs})
 
     def _was_put_first(self, queued: QueuedJob) -> bool:
-        # one that a crash kept from being requeued is in the record, and still in its first run
+        # a job that is on record but was not requeued because of a crash is still in its first run
         if queued.state != RUNNING or queued.restarts or queued.job.placeholder_for is not None:
             return False
         advice = parse_admin_comment(queued.admin_comment)
@@ -122,16 +104,16 @@ class SmallJobs:
                 log.info("small.left", job=job_id)
             return
         self._requeued[job_id] = queued.job.submit_time
-        self._write()  # before: a requeue forgets it
+        self._write()  # before the requeue, which overwrites the submission time
         view = self._places.view(job_id)
         if view is None or view.state != RUNNING or view.restarts:
-            return  # the look at the queue was from before: never a second time
+            return  # the snapshot was older than an earlier requeue: the job is not requeued twice
         self._slurm.requeue([job_id])
         self.requeued_jobs += 1
         log.info("small.requeued_as_large", job=job_id, divider=self._divider(job_id))
 
     def _place(self, queued: QueuedJob) -> None:
-        """As large: without the offset, with its age."""
+        """Give a requeued job the priority of a large one: without the offset, with its age."""
         job_id = queued.job.job_id
         view = self._places.view(job_id)
         if view is None or not view.is_pending:

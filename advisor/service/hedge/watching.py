@@ -1,10 +1,11 @@
-"""The watch loop: jobs in the cloud that keep their place on-premise, and small jobs that are none.
+"""The watch loop: it follows hedged jobs in the cloud, and jobs that were wrongly taken for small.
 
 A hedged or speculative job starts in the cloud, and a placeholder (:mod:`advisor.slurm.placeholders`) waits
-in the on-premise queue. When the placeholder starts, the job could have started there: it stays where it is
-if that ends sooner, else it is requeued once and takes the placeholder's slot. At its stop-loss it takes the
-placeholder's place in the queue. Each intent is on disk before it is acted upon, and each step looks at Slurm
-first, so that a kill at any point loses nothing and does nothing twice (docs/designs/0013-hedged-start.md).
+in the on-premise queue. The placeholder's start shows that the job could have started there: the job stays
+in the cloud if it ends sooner there, else it is requeued once and takes the placeholder's slot. At its
+stop-loss it is requeued behind its placeholder. Each intent is on disk before it is acted upon, and each
+step polls Slurm first, so that a kill at any point loses nothing and repeats nothing
+(docs/designs/0013-hedged-start.md).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from advisor.model.advice import HedgeKind
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
-from advisor.service.hedge.place_keeper import PlaceKeeper
+from advisor.service.hedge.placeholder_backend import PlaceholderBackend
 from advisor.service.hedge.placing import Placing, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
 from advisor.service.observation.accounting import SOURCE
@@ -37,15 +38,16 @@ from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
 from advisor.service.state.hedge_budget import HedgeBudget
-from advisor.service.state.hedge_entries import Fate, HedgeRecord, Kept, Phase
+from advisor.service.state.hedge_entries import HedgeEntry, HedgeOutcome, HedgeRecord, Phase
 from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
 from advisor.slurm.protocol import RUNNING, QueuedJob, SlurmBackend
 
 log = structlog.get_logger(__name__)
 
 AskQuantiles = Callable[[int], Sequence[float]]
-AskSlowdown = Callable[[QueuedJob], float]
 """Job id to equally likely on-premise run times, seconds; empty when nothing was forecast."""
+AskSlowdown = Callable[[QueuedJob], float]
+"""How many times longer a job runs in the cloud than on-premise."""
 
 
 class WatchLoop:
@@ -53,28 +55,16 @@ class WatchLoop:
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Requeues and changes jobs.
-    places : PlaceKeeper
-        Keeps places.
-    view : SharedView
-        What the look loop saw.
+    settings, slurm, places, view, small_jobs, clock, quantiles
+        What the loop reads and acts on.
     record : HedgeRecord
-        Placeholders kept, on disk.
-    small_jobs : SmallJobs
-        The safeguard of the size classes.
-    quantiles : callable
-        Forecast run times of a job.
-    clock : Clock
-        Time.
-    slowdown : callable, optional
-        How many times longer a job in the cloud runs than here; as the settings say without it.
+        The hedge entries, on disk.
+    slowdown : AskSlowdown, optional
+        Without it the settings' s(c).
     pause : callable
-        Sleeps.
+        Sleeps for some seconds.
     budget : HedgeBudget, optional
-        What hedges may use in all.
+        Core-seconds that all hedges may use; None: no limit.
     """
 
     name = "watch"
@@ -84,7 +74,7 @@ class WatchLoop:
         settings: Settings,
         *,
         slurm: SlurmBackend,
-        places: PlaceKeeper,
+        places: PlaceholderBackend,
         view: SharedView,
         record: HedgeRecord,
         small_jobs: SmallJobs,
@@ -118,14 +108,14 @@ class WatchLoop:
 
     @property
     def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`; while a place is kept, at every poll."""
+        """See :class:`~advisor.service.running.loops.Loop`; with hedge entries at most a poll's period."""
         loops = self._settings.loops
         return min(loops.watch_seconds, loops.snapshot_seconds) if len(self._record) else loops.watch_seconds
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return (
-            # whose turn has come first: his slot idles
+            # first, as the nodes of a slot that has come are idle
             Step("follow", self.follow),
             Step("bring back", self.bring_back),
             self.urgent_task.step,
@@ -137,18 +127,18 @@ class WatchLoop:
 
     @property
     def follows_polls(self) -> bool:
-        """Whether a round is due after each poll of Slurm: places are kept, or may be wanted."""
+        """Whether a round is due after each poll of Slurm: there are hedge entries, or may be."""
         hedge, waiting = self._settings.hedge, self._settings.waiting
         return len(self._record) > 0 or hedge.enabled or waiting.speculate
 
-    def fate(self, job_id: int, advice_id: str) -> Fate | None:
-        """What became of an ended job's place (:meth:`HedgeRecord.fate`)."""
-        return self._record.fate(job_id, advice_id)
+    def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
+        """The outcome of an ended job's hedge (:meth:`HedgeRecord.hedge_outcome`)."""
+        return self._record.hedge_outcome(job_id, advice_id)
 
     def report(self) -> Mapping[str, Any]:
-        """What `advisor status` shows: places kept now by phase, and what has happened so far."""
+        """What `advisor status` shows: hedge entries by phase, and counts since the first start."""
         return {
-            "now": dict(Counter(kept.phase.value for kept in self._record.all())),
+            "now": dict(Counter(entry.phase.value for entry in self._record.all())),
             "counts": dict(self._record.counts),
             "small_requeued": self._small_jobs.requeued_jobs,
             "small_left": self._small_jobs.left_jobs,
@@ -158,13 +148,13 @@ class WatchLoop:
         """For the metrics page."""
         counts = self._record.counts
         return {
-            "places_now": (float(len(self._record)), "Jobs in the cloud that keep a place on-premise."),
+            "places_now": (float(len(self._record)), "Hedged jobs that have or need a placeholder."),
             "places_kept": (float(counts.get("places_kept", 0)), "Placeholders submitted so far."),
             "hedges_brought_back": (float(counts.get("brought_back", 0)), "Jobs brought back so far."),
             "hedges_stayed": (float(counts.get("stayed", 0)), "Jobs that stayed in the cloud so far."),
             "hedge_slots_lost": (
                 float(counts.get("slots_lost", 0)),
-                "Turns that came and that the job did not take within hedge.slot_held_seconds.",
+                "Slots in which the job did not start within hedge.slot_held_seconds.",
             ),
             "small_jobs_requeued": (
                 float(self._small_jobs.requeued_jobs),
@@ -175,16 +165,16 @@ class WatchLoop:
     # ------------------------------------------------------------------------------------- keep
 
     def expect(self, jobs: Iterable[Announced]) -> None:
-        """Look for jobs that the submit server has just answered; may be called by any thread."""
+        """Await jobs that the submit server has just answered; may be called by any thread."""
         self._placing.expect(jobs)
 
     @property
     def urgent_task(self) -> UrgentTask:
-        """Submit placeholders of announced jobs, between the steps of a round, too: they cannot wait."""
+        """Submit placeholders of announced jobs: it cannot wait, so it also runs between a round's steps."""
         return UrgentTask(Step("keep announced places", self._placing.keep_announced), self._placing.due_in)
 
     def keep_places(self) -> None:
-        """Submit a placeholder for each job that was promised one."""
+        """Submit a placeholder for each hedged job that has none."""
         if self._settings.hedge.enabled or self._settings.waiting.speculate:
             self._places.prepare()
         self._placing.keep(self._view.fresh())
@@ -192,164 +182,166 @@ class WatchLoop:
     # ----------------------------------------------------------------------------------- follow
 
     def follow(self) -> None:
-        """Decide for each job in the cloud: go on, stay for good, or come back."""
+        """Decide for each hedged job in the cloud: go on, stay until its end, or come back."""
         snapshot = self._view.fresh()
         seen = {queued.job.job_id: queued for queued in snapshot.jobs}
         needed = jobs_others_wait_for(snapshot)
         opened = [
-            kept
-            for kept in self._record.all()
-            if kept.phase is Phase.PLACING or (kept.phase is Phase.OPEN and snapshot.time > kept.acted)
+            entry
+            for entry in self._record.all()
+            if entry.phase is Phase.PLACING or (entry.phase is Phase.OPEN and snapshot.time > entry.acted)
         ]
 
-        def follow(kept: Kept) -> None:
+        def follow(entry: HedgeEntry) -> None:
             self._placing.between()
-            self._follow(kept, seen, is_needed=kept.job_id in needed)
+            self._follow(entry, seen, is_needed=entry.job_id in needed)
 
         for_each(opened, follow)
 
-    def _follow(self, kept: Kept, seen: dict[int, QueuedJob], *, is_needed: bool) -> None:
-        queued = seen.get(kept.job_id)
-        if queued is None or _advice_id(queued) != kept.advice_id:
-            return  # `forget` knows
+    def _follow(self, entry: HedgeEntry, seen: dict[int, QueuedJob], *, is_needed: bool) -> None:
+        queued = seen.get(entry.job_id)
+        if queued is None or _advice_id(queued) != entry.advice_id:
+            return  # it has ended: `forget` drops the entry
         if queued.partitions != (self._settings.cluster.burst_partition,):
             if queued.state == RUNNING:
-                self._settle(kept, "it runs elsewhere")
-            else:  # the cloud had no room, or its user fetched it: its place is his
-                self._come_back(kept, queued, "it was moved")
+                self._settle(entry, "it runs in another partition")
+            else:  # the cloud had no room, or its user moved it: the user has its place
+                self._come_back(entry, queued, "it was moved")
             return
         if is_needed or not may_be_brought_back(queued.job, self._settings):
-            self._settle(kept, "it may not be requeued any more")
+            self._settle(entry, "it may not be requeued any more")
             return
-        place = seen.get(kept.placeholder)
-        if place is not None and place.job.placeholder_for != kept.job_id:
+        place = seen.get(entry.placeholder)
+        if place is not None and place.job.placeholder_for != entry.job_id:
             place = None
-        if kept.phase is Phase.PLACING:
-            # no placeholder could be had so far: the stop-loss holds all the same
-            self._look_at_stop(kept, queued)
+        if entry.phase is Phase.PLACING:
+            # no placeholder could be submitted so far: the stop-loss applies nevertheless
+            self._check_stop(entry, queued)
         elif place is None:
-            if self._places.place(kept.placeholder, kept.job_id) is None:
-                self._settle(kept, "its place was given up")
+            if self._places.place(entry.placeholder, entry.job_id) is None:
+                self._settle(entry, "its placeholder was cancelled")
         elif place.state in (RUNNING, "CONFIGURING"):  # the latter while PrologSlurmctld runs
-            self._slot_came(kept, queued)
+            self._slot_came(entry, queued)
         else:
-            self._look_at_stop(kept, queued)
+            self._check_stop(entry, queued)
 
-    def _slot_came(self, kept: Kept, queued: QueuedJob) -> None:
-        place = self._places.place(kept.placeholder, kept.job_id)
-        if place is not None and was_changed(kept, place):
+    def _slot_came(self, entry: HedgeEntry, queued: QueuedJob) -> None:
+        place = self._places.place(entry.placeholder, entry.job_id)
+        if place is not None and was_changed(entry, place):
             self._record.count("places_changed")
-            self._settle(kept, "its place was changed")  # and `forget` ends it
+            self._settle(entry, "its placeholder was changed")  # and `forget` cancels it
             return
         started = place.start_time if place is not None else None
-        kept = replace(kept, turn=self._clock.wall() if started is None else started)
-        if queued.state == RUNNING and queued.start_time is not None and self._stays(kept, queued):
-            self._settle(kept, "its turn came, and it is sooner done where it is")
+        entry = replace(entry, turn=self._clock.wall() if started is None else started)
+        if queued.state == RUNNING and queued.start_time is not None and self._stays(entry, queued):
+            self._settle(entry, "its slot came, and it ends sooner in the cloud")
         else:
-            self._come_back(kept, queued, "its turn came")
+            self._come_back(entry, queued, "its slot came")
 
-    def _stays(self, kept: Kept, queued: QueuedJob) -> bool:
+    def _stays(self, entry: HedgeEntry, queued: QueuedJob) -> bool:
         is_sooner = stays_at_slot(
             processors=queued.job.processors,
             slowdown=self._slowdown(queued),
             elapsed_seconds=self._elapsed(queued),
-            own_limit_seconds=kept.limit_seconds,
-            run_quantiles=self._quantiles(kept.job_id),
+            own_limit_seconds=entry.limit_seconds,
+            run_quantiles=self._quantiles(entry.job_id),
         )
-        if not is_sooner or self._budget is None or kept.kind != HedgeKind.HEDGE:
+        if not is_sooner or self._budget is None or entry.kind != HedgeKind.HEDGE:
             return is_sooner
         limit = queued.job.requested_time
-        return self._budget.may_stay(kept.advice_id, None if limit is None else limit - self._elapsed(queued))
+        return self._budget.may_stay(
+            entry.advice_id, None if limit is None else limit - self._elapsed(queued)
+        )
 
     def _elapsed(self, queued: QueuedJob) -> float:
         return max(0.0, self._clock.wall() - (queued.start_time or self._clock.wall()))
 
-    def _look_at_stop(self, kept: Kept, queued: QueuedJob) -> None:
-        if kept.kind == HedgeKind.HEDGE and self._budget and not self._budget.may_go_on(kept.advice_id):
+    def _check_stop(self, entry: HedgeEntry, queued: QueuedJob) -> None:
+        if entry.kind == HedgeKind.HEDGE and self._budget and not self._budget.may_go_on(entry.advice_id):
             self._record.count("over_budget")
-            self._come_back(kept, queued, "the budget of hedges does not allow it")
+            self._come_back(entry, queued, "the budget of hedges is used up")
             return
         elapsed = self._elapsed(queued)
-        if queued.state != RUNNING or kept.stop_seconds is None or elapsed < kept.stop_seconds:
+        if queued.state != RUNNING or entry.stop_seconds is None or elapsed < entry.stop_seconds:
             return
-        if kept.kind == HedgeKind.SPECULATION and kept.placeholder:
-            place = self._places.place(kept.placeholder, kept.job_id)
+        if entry.kind == HedgeKind.SPECULATION and entry.placeholder:
+            place = self._places.place(entry.placeholder, entry.job_id)
             expected = place.start_time if place is not None else None
             if stays_past_stop(
                 slowdown=self._slowdown(queued),
                 elapsed_seconds=elapsed,
-                own_limit_seconds=kept.limit_seconds,
+                own_limit_seconds=entry.limit_seconds,
                 further_wait_seconds=None if expected is None else expected - self._clock.wall(),
             ):
                 self._record.count("rounds_past_stop")
                 return
-        self._come_back(kept, queued, "its time in the cloud is over")
+        self._come_back(entry, queued, "its time in the cloud is over")
 
-    def _come_back(self, kept: Kept, queued: QueuedJob, why: str) -> None:
-        # nothing is done yet: `bring_back` acts, once this is on disk
+    def _come_back(self, entry: HedgeEntry, queued: QueuedJob, why: str) -> None:
+        # `bring_back` acts, once this is on disk
         self._record.count("brought_back")
-        self._record.put(kept, phase=Phase.RETURNING, restarts=queued.restarts, why=why)
-        log.info("hedge.comes_back", job=kept.job_id, why=why)
+        self._record.put(entry, phase=Phase.RETURNING, restarts=queued.restarts, why=why)
+        log.info("hedge.return_decided", job=entry.job_id, why=why)
 
-    def _settle(self, kept: Kept, why: str) -> None:
+    def _settle(self, entry: HedgeEntry, why: str) -> None:
         self._record.count("stayed")
-        self._record.put(kept, phase=Phase.SETTLED, why=why)
-        log.info("hedge.settled", job=kept.job_id, why=why)
+        self._record.put(entry, phase=Phase.SETTLED, why=why)
+        log.info("hedge.stays_in_cloud", job=entry.job_id, why=why)
 
     # ------------------------------------------------------------------------ bring back, forget
 
     def bring_back(self) -> None:
-        """Go on with each job that is to be brought back, from wherever it is."""
+        """Continue the return of each job that is to be brought back."""
         self._back.go_on(self._view.fresh())
 
     def forget(self) -> None:
-        """Take away places that nobody needs any more, and forget jobs that have ended."""
+        """Cancel placeholders that are no longer needed, and drop the entries of jobs that have ended."""
         snapshot = self._view.fresh()
         seen = {queued.job.job_id: _advice_id(queued) for queued in snapshot.jobs}
         known = placeholders_of(snapshot.jobs)
         concerned = [
-            kept
-            for kept in self._record.all()
-            if snapshot.time > kept.acted
+            entry
+            for entry in self._record.all()
+            if snapshot.time > entry.acted
             and (
-                seen.get(kept.job_id) != kept.advice_id
-                or (kept.phase is Phase.SETTLED and (kept.placeholder in seen or kept.job_id in known))
+                seen.get(entry.job_id) != entry.advice_id
+                or (entry.phase is Phase.SETTLED and (entry.placeholder in seen or entry.job_id in known))
             )
         ]
 
-        def forget(kept: Kept) -> None:
+        def forget(entry: HedgeEntry) -> None:
             self._placing.between()
-            self._forget(kept, known.get(kept.job_id, ()))
+            self._forget(entry, known.get(entry.job_id, ()))
 
         for_each(concerned, forget)
 
-    def _forget(self, kept: Kept, known: Sequence[QueuedJob]) -> None:
-        # one that a crash, or an sbatch not answered in time, kept from being noted is found by its name
-        placeholders = {queued.job.job_id for queued in known} | {kept.placeholder} - {0}
-        ended = self._is_gone(kept)  # a second look: half a queue ends nobody's place
-        if ended or kept.phase is Phase.SETTLED:
-            for_each(sorted(placeholders), lambda found: self._places.cancel(found, kept.job_id))
+    def _forget(self, entry: HedgeEntry, known: Sequence[QueuedJob]) -> None:
+        # a placeholder that is not in the entry (a crash, an sbatch without an answer) is found by its name
+        placeholders = {queued.job.job_id for queued in known} | {entry.placeholder} - {0}
+        ended = self._is_gone(entry)  # asked again: an incomplete snapshot must not cancel a placeholder
+        if ended or entry.phase is Phase.SETTLED:
+            for_each(sorted(placeholders), lambda found: self._places.cancel(found, entry.job_id))
         if ended:
-            self._record.drop(kept.job_id)
+            self._record.drop(entry.job_id)
 
-    def _is_gone(self, kept: Kept) -> bool:
-        """Whether the job has ended; another's under its id is not it."""
-        view = view_of(self._places, kept)
-        return view is None or view.advice_id != kept.advice_id
+    def _is_gone(self, entry: HedgeEntry) -> bool:
+        """Whether the job has ended; a job with its id and other advice is another one."""
+        view = view_of(self._places, entry)
+        return view is None or view.advice_id != entry.advice_id
 
 
 def watch_loop(
     settings: Settings,
     *,
     slurm: SlurmBackend,
-    places: PlaceKeeper,
+    places: PlaceholderBackend,
     view: SharedView,
     store: HistoryStore,
     clock: Clock,
     slowdown: AskSlowdown | None = None,
     budget: HedgeBudget | None = None,
 ) -> WatchLoop:
-    """Put the loop together; what was forecast is read from the ledger."""
+    """Build the loop; forecasts are read from the ledger."""
 
     def advice_of(job_id: int) -> AdviceRecord | None:
         return store.advice_of(job_id, source=SOURCE)

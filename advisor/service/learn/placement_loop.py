@@ -48,7 +48,7 @@ from advisor.service.learn.queue_following import QueueStream
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
-from advisor.service.state.hedge_entries import AskFate
+from advisor.service.state.hedge_entries import AskHedgeOutcome
 from advisor.service.state.records import EarnedRecord
 from advisor.service.state.state_files import EARNED_RECORD
 from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
@@ -101,7 +101,7 @@ class PlacementLoop:
         clock: Clock,
         options: ForecastOptions | None = None,
         record_jobs: int = RECORD_JOBS,
-        fates: AskFate = lambda _job_id, _advice_id: None,
+        hedge_outcomes: AskHedgeOutcome = lambda _job_id, _advice_id: None,
         unspent: Callable[[], tuple[float, float]] = lambda: (math.inf, math.inf),
         ratios: PerformanceRatioBook | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class PlacementLoop:
         self._clock = clock
         self._options = options or ForecastOptions()
         self._record_jobs = record_jobs
-        self._fates = fates
+        self._hedge_outcomes = hedge_outcomes
         self._ratios = ratios
         self._file = EARNED_RECORD.at(settings.paths.state)
         self._hedges = HedgePrice(settings, models, unspent)
@@ -212,7 +212,7 @@ class PlacementLoop:
     def grow(self) -> None:
         """Another forest of each target after so many finished jobs; hand over what there is at the start."""
         is_due = self._ended_since >= self._options.retrain_jobs or not len(self._forests)
-        if self._stream is None or not self._stream.has_looked:
+        if self._stream is None or not self._stream.has_polled:
             return
         if self._known_jobs < self._options.first or not (is_due or self._must_hand_over()):
             return
@@ -355,10 +355,12 @@ class PlacementLoop:
             if outcome.partition == burst:
                 if not is_bulk and outcome.is_whole:  # one whose node was taken comes again when it has ended
                     advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-                    fate = (
-                        None if advice is None else self._fates(outcome.job.job_id, advice.advice.advice_id)
+                    hedge_outcome = (
+                        None
+                        if advice is None
+                        else self._hedge_outcomes(outcome.job.job_id, advice.advice.advice_id)
                     )
-                    self._record.moved(outcome, advice, fate, self._slowdown(advice))
+                    self._record.moved(outcome, advice, hedge_outcome, self._slowdown(advice))
                 continue
             self._ended_since += outcome.is_whole
             if not is_bulk:

@@ -32,7 +32,7 @@ from advisor.predict.forecast.rolling import TARGETS
 from advisor.predict.forecast.submission_features import Submission
 from advisor.predict.knn.fitness import Target
 from advisor.service.learn.hedge_price import HedgePrice
-from advisor.service.state.hedge_entries import Fate
+from advisor.service.state.hedge_entries import HedgeOutcome
 from advisor.service.state.records import EarnedBand, EarnedRecord
 
 _MAX_OPEN: Final = 200_000
@@ -204,7 +204,7 @@ class PlacementRecord:
         self,
         outcome: JobOutcome,
         advice: AdviceRecord | None,
-        fate: Fate | None = None,
+        hedge_outcome: HedgeOutcome | None = None,
         ratio: float | None = None,
     ) -> None:
         """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
@@ -219,17 +219,17 @@ class PlacementRecord:
             return
         if advice.advice.mode is not Mode.ACT or not advice.estimates.wait.is_usable:
             return  # its user put it there
-        turn = fate.turn if fate is not None else None
-        if fate is not None and fate.was_kept and turn is None:
+        slot = hedge_outcome.slot_time if hedge_outcome is not None else None
+        if hedge_outcome is not None and hedge_outcome.was_kept and slot is None:
             return
         submitted = outcome.job.submit_time
         # a job that was asked again had waited by then: what was forecast was still to come
         waited = max(0.0, advice.advice.time - advice.job.submit_time)
-        wait = waited + advice.estimates.wait.seconds if turn is None else max(0.0, turn - submitted)
+        wait = waited + advice.estimates.wait.seconds if slot is None else max(0.0, slot - submitted)
         slower = self._settings.performance_ratio(outcome.job.processors) if ratio is None else ratio
         here = wait + outcome.run_seconds / slower
         saved, chance = here - (outcome.end_time - submitted), _said(advice.advice)
-        if saved < 0.0 or (turn is not None and chance is not None):
+        if saved < 0.0 or (slot is not None and chance is not None):
             for keeper in (self._keeper, self._moved):
                 keeper.ended(outcome.job.job_id, saved, chance)
 

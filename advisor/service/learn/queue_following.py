@@ -20,7 +20,7 @@ from advisor.predict.forecast.rolling import TARGETS
 from advisor.predict.forecast.submission_features import CODED, Codes
 from advisor.service.exchange.queue_stream import FORMAT, Cut, Seen, StreamFile
 from advisor.service.observation.placeholders import placeholders_of
-from advisor.service.observation.requeued_jobs import CameBack
+from advisor.service.observation.requeued_jobs import RequeuedJobs
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class QueueStream:
         self._done: dict[int, float] = {}  # starts of ended jobs that Slurm may still show
         self._restarted: set[int] = set()
         self._started_before: set[int] = set()
-        self._came_back = CameBack(self._burst)
+        self._requeued = RequeuedJobs(self._burst)
         self._places: set[int] = set()  # placeholders in the queue
         self._events: list[tuple[float, ...]] = []
         self._first = 0
@@ -64,7 +64,7 @@ class QueueStream:
         self._base_codes = Codes()
         self.codes = codes
         self.origin = origin
-        self.has_looked = False
+        self.has_polled = False
 
     def ended(self, outcomes: Iterable[JobOutcome]) -> None:
         """Note jobs that have ended; they become events at the next look."""
@@ -83,12 +83,12 @@ class QueueStream:
             self._number_names(snapshot.jobs)
             found = list(self._ends())
             places = placeholders_of(snapshot.jobs)
-            self._came_back.look(snapshot.jobs, places, self._concerns)
+            self._requeued.update(snapshot.jobs, places, self._is_on_premise)
             seen = self._without_ended(dict(self._rows(snapshot.jobs)))
             requeued = {queued.job.job_id for queued in snapshot.jobs if queued.restarts}
             come = requeued & (seen.keys() - self._live.keys())
             self._restarted |= come
-            self._started_before |= self._came_back.starts_anew(come)
+            self._started_before |= self._requeued.without_wait(come)
             left = self._live.keys() - seen.keys()
             # nothing more will be heard of a placeholder; it goes first: its job is its user's last one again
             self._add([event(EventKind.WITHDRAW, key, now) for key in left & self._places])
@@ -101,7 +101,7 @@ class QueueStream:
             found += self._forgotten(now)
             self._live = seen
             self._time = now
-            self.has_looked = True
+            self.has_polled = True
             self._add(found)
 
     def cut(self) -> Cut:
@@ -133,7 +133,7 @@ class QueueStream:
             under_way = self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}
             self._restarted &= under_way
             self._started_before &= under_way
-            self._came_back.forget_all_but(under_way)
+            self._requeued.forget_all_but(under_way)
             left = [event(EventKind.LEAVE, key, cut.time) for key in cut.gone]
             self._events = left + self._events[cut.index - self._first :]
             self._first = cut.index - len(left)
@@ -194,11 +194,13 @@ class QueueStream:
     def _number_names(self, queued: Iterable[QueuedJob]) -> None:
         """New names get their numbers in the order of submission, as the submit server gives them."""
         new = [outcome.job for outcome in self._ended if outcome.job.job_id not in self._live]
-        new += [each.job for each in queued if self._concerns(each) and each.job.job_id not in self._live]
+        new += [
+            each.job for each in queued if self._is_on_premise(each) and each.job.job_id not in self._live
+        ]
         for job in sorted(new, key=lambda job: job.submit_time):
             self.codes.submission(job, 0.0)
 
-    def _concerns(self, queued: QueuedJob) -> bool:
+    def _is_on_premise(self, queued: QueuedJob) -> bool:
         """Whether a job waits in an on-premise partition or runs there."""
         return bool(self._fixed & set(queued.partitions)) and (
             queued.state == PENDING or queued.holds_processors
@@ -206,10 +208,10 @@ class QueueStream:
 
     def _rows(self, jobs: Iterable[QueuedJob]) -> Iterable[tuple[int, Seen]]:
         for queued in jobs:
-            if not self._concerns(queued):
+            if not self._is_on_premise(queued):
                 continue
             job, is_waiting = queued.job, queued.state == PENDING
-            submission = self.codes.submission(job, self._came_back.submitted(queued) - self.origin)
+            submission = self.codes.submission(job, self._requeued.submitted(queued) - self.origin)
             start = None
             if not is_waiting:
                 start = (queued.start_time or job.submit_time) - self.origin
@@ -223,7 +225,7 @@ class QueueStream:
             yield event(EventKind.SUBMIT, key, job.submission.time, job.submission)
         elif before.start is not None and before.start != job.start:
             self._started_before.add(key)
-            self._came_back.forget(key)
+            self._requeued.forget(key)
             yield event(EventKind.REQUEUE, key, now if job.start is None else job.start)
         elif before.start is not None or job.start is None:
             return
@@ -259,7 +261,7 @@ class QueueStream:
             kind = EventKind.END if outcome.is_whole else EventKind.CUT_SHORT
             yield event(kind, key, outcome.end_time - self.origin)
             self._done[key] = start
-            self._came_back.forget(key)
+            self._requeued.forget(key)
         self._ended.clear()
 
     def _runs_since(self, key: int, time: float) -> bool:

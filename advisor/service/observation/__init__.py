@@ -1,1 +1,1 @@
-"""What a poll of Slurm shows, and what of it is ours."""
+"""Pure readings of a poll of Slurm: the site's state, the advisor's own jobs, room in the cloud."""

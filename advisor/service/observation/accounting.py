@@ -1,4 +1,4 @@
-"""From sacct into the history, a week at a time: what the learn loop and `advisor ingest sacct` share."""
+"""Copy ended jobs from sacct into the history; the learn loop and `advisor ingest sacct` share this."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from advisor.history.store import HistoryStore
 from advisor.slurm.protocol import SlurmBackend
 
 SOURCE: Final = "slurm"
-"""Name under which this cluster's jobs are kept."""
+"""Name of this cluster's jobs in the history."""
 
 _WINDOW_SECONDS: Final = 7 * 86400.0
+_MAX_PROBLEMS: Final = 20
 
 
 def ingest_accounting(
@@ -24,49 +25,41 @@ def ingest_accounting(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
-    """Add every job that ended since a moment.
+    """Add every job that ended between ``since`` and ``now`` (epoch seconds); return sums over all windows.
 
-    Parameters
-    ----------
-    store : HistoryStore
-        Where they go; what it knows already changes nothing.
-    slurm : SlurmBackend
-        Asked for a week at a time: slurmdbd answers each in seconds, and a stop loses little.
-    since, now : float
-        Epoch seconds.
-    progress : callable, optional
-        Called with the seconds done and the seconds to do.
-
-    Returns
-    -------
-    IngestReport
-        Sums over all windows.
+    sacct is asked for a week at a time: slurmdbd answers each query in seconds, and an interruption loses
+    one window. Jobs that the history has are not added twice. ``progress`` is called with the seconds of
+    log time that are done and the seconds in total.
 
     Raises
     ------
     RetryLater
-        Slurm or the database does not answer; whole windows before that stay.
+        Slurm or the database does not answer; complete windows before that stay in the history.
     """
     total = IngestReport(source=SOURCE)
     begin = since
     while True:
         end = begin + _WINDOW_SECONDS
-        # the last window is open: jobs that end while it is read are taken along
+        # the last window has no end: jobs that end while it is read are included
         with slurm.accounting(begin, end if end < now else None) as export:
             report = ingest_sacct(
                 store, export.lines, fields=export.fields, delimited_by=export.delimited_by, source=SOURCE
             )
-        total = replace(
-            report,
-            read=total.read + report.read,
-            added=total.added + report.added,
-            malformed=total.malformed + report.malformed,
-            problems=(*total.problems, *report.problems)[:20],
-            never_started=total.never_started + report.never_started,
-            restarted=total.restarted | report.restarted,
-        )
+        total = _sum(total, report)
         if progress is not None:
             progress(int(min(end, now) - since), int(now - since))
         if end >= now:
             return total
         begin = end
+
+
+def _sum(total: IngestReport, report: IngestReport) -> IngestReport:
+    return replace(
+        report,
+        read=total.read + report.read,
+        added=total.added + report.added,
+        malformed=total.malformed + report.malformed,
+        problems=(*total.problems, *report.problems)[:_MAX_PROBLEMS],
+        never_started=total.never_started + report.never_started,
+        restarted=total.restarted | report.restarted,
+    )

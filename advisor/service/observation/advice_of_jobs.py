@@ -1,4 +1,4 @@
-"""What advice a job in the queue was submitted under, from its AdminComment. Pure."""
+"""The advice of a job in the queue, read from its AdminComment. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from advisor.model.settings import Settings
 from advisor.slurm.protocol import QueuedJob
 
 CAPACITY_FEATURES: Final = frozenset(capacity.value for capacity in Capacity)
-"""Node features of ours: whatever else a job asks for is its user's."""
+"""Node features that the advisor adds to constraints; all others are the user's."""
 
 
 def moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
-    """The advice that moved a job; None for a job we did not move."""
+    """The advice that moved a job; None for a job that the advisor did not move."""
     recorded = parse_admin_comment(queued.admin_comment) if queued is not None else None
     if recorded is None or recorded.reason == Reason.EXPLICIT_BURST:
         return None
@@ -24,21 +24,21 @@ def moved_by_us(queued: QueuedJob | None) -> RecordedAdvice | None:
 
 
 def predicted_cloud_seconds(queued: QueuedJob) -> float | None:
-    """How long a job was predicted to run in the cloud, at its submission; None where it was not."""
+    """Run time in the cloud, seconds, as predicted at the job's submission; None without a prediction."""
     recorded = parse_admin_comment(queued.admin_comment)
     predicted = recorded.numbers.get("predicted_cloud_run") if recorded is not None else None
     return predicted if predicted is not None and predicted > 0.0 else None
 
 
 def home_of(moved: RecordedAdvice, settings: Settings) -> str:
-    """The on-premise partition a job we moved comes back to: where it was, if that is still ours to use."""
+    """Partitions that a moved job returns to: its original ones, else the first on-premise one."""
     ours = settings.cluster.on_premise_partitions
     names = (moved.origin or "").split(",")
     return ",".join(names) if set(names).issubset(ours) else ours[0]
 
 
 def own_features(queued: QueuedJob) -> tuple[str, ...] | None:
-    """A job's constraint without ours, which names nodes of the cloud; None when there is none of ours."""
+    """A job's constraint without the advisor's features; None when it has none of them."""
     own = tuple(word for word in queued.job.features if word not in CAPACITY_FEATURES)
     return own if len(own) < len(queued.job.features) else None
 
@@ -46,16 +46,10 @@ def own_features(queued: QueuedJob) -> tuple[str, ...] | None:
 def changes_home(
     partition: str, limit_seconds: float | None, features: Sequence[str] | None
 ) -> dict[str, str]:
-    """What Slurm is told of a job that comes back on-premise.
+    """Arguments of ``scontrol update`` that return a job on-premise.
 
-    Parameters
-    ----------
-    partition : str
-        See `home_of`.
-    limit_seconds : float or None
-        The user's own time limit: here the job is as fast as its user reckoned. None leaves it.
-    features : sequence of str or None
-        See `own_features`. None leaves its constraint.
+    ``limit_seconds`` is the user's own time limit, ``features`` comes from :func:`own_features`; None leaves
+    the limit or the constraint as it is.
     """
     changes = {"partition": partition}
     if limit_seconds is not None:
@@ -66,6 +60,6 @@ def changes_home(
 
 
 def returned(queued: QueuedJob, moved: RecordedAdvice, settings: Settings) -> dict[str, str]:
-    """The same for a job that we moved."""
+    """:func:`changes_home` for a job that the advisor moved."""
     limit = moved.time_limit.asked_seconds if moved.time_limit is not None else None
     return changes_home(home_of(moved, settings), limit, own_features(queued))

@@ -1,9 +1,8 @@
-"""When cloud nodes have room, from one look: who is on them, how long still, and who waits there already.
+"""When cloud nodes have room for another job, from one snapshot of Slurm. Pure.
 
-What a moved job has to expect of the cloud's own queue (:mod:`advisor.decide.submission.room`).
-Jobs on a node
-end when they were forecast to, at their time limit at the latest; those that wait are put on the nodes in the
-order of their submission, each where it can start first. Pure.
+This gives a moved job's wait in the cloud's own queue (:mod:`advisor.decide.submission.room`). A running job
+ends as forecast, and at its time limit at the latest. Waiting jobs are put on nodes in the order of their
+submission, each where it can start first.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 _UNKNOWN_SECONDS: Final = 86_400.0  # a job of unknown length may fill the day (`service.cloud.money`)
 _POWERING_DOWN_SECONDS: Final = 30.0  # Slurm's default SuspendTimeout
 _MAX_WAITING: Final = 500
-"""Tasks that are put on nodes at each look; behind so many a forecast of the wait says little."""
-_MAX_TOLD: Final = 512
+"""Waiting tasks that are put on nodes; behind so many a forecast of the wait says little."""
+_MAX_LATER: Final = 512
+"""Times of later room that are published for each kind and size."""
 _FREE: Final = -math.inf
 
 NO_ROOM: Final = MappingProxyType({ANY: (Room(processors=1, free=0),)})
-"""Of a burst partition whose nodes are all down or drained: a job that is moved there waits without end."""
+"""Room of a burst partition whose nodes are all down or drained: a job that is moved there never starts."""
 
 Times: TypeAlias = NDArray[np.float64]
 
@@ -43,14 +43,8 @@ def cloud_rooms(
 ) -> dict[str, tuple[Room, ...]]:
     """Rooms by kind of node, as :class:`~advisor.model.site.CloudState` has them.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        Of the burst partition, those that take jobs. One whose power state nobody knows is left out.
-    snapshot : SlurmSnapshot
-        The look.
-    burst_partition : str
-        Its name: jobs that wait for it are before whoever comes now.
+    ``nodes`` are those of the burst partition that accept jobs; nodes of unknown power state are left out.
+    Jobs that already wait for the burst partition take their room first.
     """
     known = [node for node in nodes if node.power is not NodePower.UNKNOWN]
     if not known:
@@ -70,22 +64,24 @@ def cloud_rooms(
 
 
 def left_seconds(queued: QueuedJob, now: float) -> float:
-    """How long a job will hold its nodes still, seconds.
+    """Remaining run time of a job, seconds, as forecast at its submission and at most up to its time limit.
 
-    As forecast at its submission; one that has outlived its forecast is taken to run as long again. Never
-    longer than its limit leaves it.
+    A job that has run longer than its forecast is expected to run for the same time again.
     """
     age = max(0.0, now - queued.start_time) if queued.start_time is not None else 0.0
     forecast, limit = predicted_cloud_seconds(queued), queued.job.requested_time
     left = math.inf if forecast is None else (forecast - age if forecast > age else age)
     if limit is not None:
         left = min(left, limit - age)
-    # 1 s: it is still there
+    # at least 1 s: the job has not ended
     return max(1.0, left) if math.isfinite(left) else _UNKNOWN_SECONDS
 
 
 def _ends(nodes: Sequence[Node], snapshot: SlurmSnapshot) -> Times:
-    """When each processor of each node comes free, ascending; infinite beyond a node's own processors."""
+    """When each processor becomes free: epoch seconds, shape (nodes, processors), ascending in each row.
+
+    The entries beyond a node's own processors are infinite.
+    """
     on_node, now = jobs_by_node(snapshot), snapshot.time
     ends = np.full((len(nodes), max(node.processors for node in nodes)), math.inf)
     for row, node in enumerate(nodes):
@@ -97,27 +93,27 @@ def _ends(nodes: Sequence[Node], snapshot: SlurmSnapshot) -> Times:
             processors = min(processors_on_a_node(queued), node.processors - taken)
             own[taken : taken + processors] = now + left_seconds(queued, now)
             taken += processors
-        if jobs and "ALLOCATED" in node.states:  # whole nodes are given: the rest is nobody's until then
+        if jobs and "ALLOCATED" in node.states:  # whole nodes are allocated: the rest is free only then
             own[taken:] = own[:taken].max(initial=now + 1.0)
     ends.sort(axis=1)
     return ends
 
 
 def _waiting(jobs: Sequence[QueuedJob], burst_partition: str) -> Iterator[QueuedJob]:
-    """Each task that waits in the burst partition for processors, by submission."""
+    """Each task that waits in the burst partition for processors, in order of submission."""
     waiting = [queued for queued in jobs if queued.is_queued and burst_partition in queued.partitions]
     waiting.sort(key=lambda queued: (queued.job.submit_time, queued.job.job_id))
-    told = 0
+    count = 0
     for queued in waiting:
         for _ in range(queued.job.array_tasks):
-            if told == _MAX_WAITING:
+            if count == _MAX_WAITING:
                 return
-            told += 1
+            count += 1
             yield queued
 
 
 class _Rows(NamedTuple):
-    """Nodes that a job may start on, and how many processors each has."""
+    """Row numbers of the nodes that a job may start on, and the processors of each."""
 
     rows: NDArray[np.int64]
     width: NDArray[np.int64]
@@ -130,27 +126,27 @@ def _rows_with(wanted: Collection[str], nodes: Sequence[Node]) -> _Rows:
 
 
 def _put(ends: Times, usable: _Rows, queued: QueuedJob, now: float) -> None:
-    """Let a job that waits take the first nodes it can start on; it takes none where it never could."""
+    """Put a waiting job on the nodes where it can start first; a job that fits on none is ignored."""
     job = queued.job
     rows, width = usable
     smallest = int(width.min(initial=ends.shape[1])) or 1
     needed = max(job.nodes or 1, -(-job.processors // smallest))
     if needed > len(rows):
         return
-    # on one node its own processors, on several nodes whole ones
-    places = np.full(len(rows), job.processors) if needed == 1 else width
-    starts = ends[rows, places - 1]
+    # a job on one node takes its own processors; a job on several nodes takes whole nodes
+    taken = np.full(len(rows), job.processors) if needed == 1 else width
+    starts = ends[rows, taken - 1]
     chosen = np.argsort(starts, kind="stable")[:needed]
     seconds = predicted_cloud_seconds(queued) or job.requested_time or _UNKNOWN_SECONDS
     begins = max(float(starts[chosen].max()), now)
-    for place in chosen:
-        row = ends[rows[place]]
-        row[: places[place]] = begins + seconds
+    for index in chosen:
+        row = ends[rows[index]]
+        row[: taken[index]] = begins + seconds
         row.sort()
 
 
 def _kinds(nodes: Sequence[Node]) -> dict[str, list[int]]:
-    """Rows of the nodes that may be spot, and of those that have a feature that keeps them from it."""
+    """Row numbers by capacity: nodes that may be spot, and nodes that are on-demand or reserved."""
     found: dict[str, list[int]] = {capacity.value: [] for capacity in Capacity}
     for row, node in enumerate(nodes):
         if not is_never_spot(node.features):
@@ -166,15 +162,15 @@ def _rooms(ends: Times, nodes: Sequence[Node], now: float) -> tuple[Room, ...]:
     sizes = [2**power for power in range(whole.bit_length()) if 2**power < whole] + [whole]
     found = list[Room]()
     for size in sizes:
-        # the n-th place of that size on a node is there when n times as many processors are
-        places = ends[:, size - 1 :: size].ravel()
-        places = places[places < math.inf]
-        later = np.sort(places[places > now])
+        # a node has room for n such jobs when n times as many processors are free
+        times = ends[:, size - 1 :: size].ravel()
+        times = times[times < math.inf]
+        later = np.sort(times[times > now])
         room = Room(
             processors=size,
-            free=len(places) - len(later),
-            later=tuple(later[:_MAX_TOLD].tolist()),
-            total=len(places),
+            free=len(times) - len(later),
+            later=tuple(later[:_MAX_LATER].tolist()),
+            total=len(times),
         )
         found.append(room)
     return tuple(found)

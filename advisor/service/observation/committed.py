@@ -1,8 +1,8 @@
-"""What moved jobs that still wait in the cloud's queue will take: no node was launched for them yet.
+"""Money and reserved nodes that moved jobs will take once their nodes are launched. Pure.
 
-The submit server forgets what it has committed when a look shows the job. Its money is promised when its node
-is launched (:mod:`advisor.service.state.budget`), which is later: in between it is counted here, or a
-burst of submissions would be told each by itself that the day's money is enough. Pure.
+The submit server counts a job's cost until a poll shows the job; the day's budget
+(:mod:`advisor.service.state.budget`) counts it from the launch of its node on. In between it is counted
+here: otherwise each of many simultaneous submissions would see a budget that is large enough for it alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from advisor.slurm.protocol import PENDING, QueuedJob
 
 
 def with_committed(cloud: CloudState, jobs: Iterable[QueuedJob], settings: Settings) -> CloudState:
-    """The cloud with the money and the reserved nodes of moved jobs that wait there."""
+    """The state of the cloud, less the money and the reserved nodes of moved jobs that wait there."""
     usd, reserved = 0.0, 0
     by_account = dict[str, float]()
     for queued in jobs:

@@ -1,7 +1,7 @@
-"""Which jobs of a queue are placeholders of ours, and whether one is still what we submitted. Pure.
+"""Which jobs of a queue are the advisor's placeholders, and whether they were changed. Pure.
 
-A placeholder is its user's job: he may change it, and give any job of his the name of one. Neither must
-bring him anything.
+A placeholder belongs to its user, who may change it or name any of their jobs like one. Neither must give
+the user an advantage.
 """
 
 from __future__ import annotations
@@ -11,21 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from advisor.model.job import PLACEHOLDER_COMMENT
-from advisor.service.state.hedge_entries import Kept
+from advisor.service.state.hedge_entries import HedgeEntry
 from advisor.slurm.protocol import JobView, QueuedJob
 
 _ROUNDING_SECONDS: Final = 1.0
 
 
 def placeholder_for(queued: QueuedJob, users: Mapping[int, str | None]) -> int | None:
-    """Id of the job whose place a job keeps, by name, comment and user; None for all others.
+    """Id of the job that a placeholder stands for, by name, comment and user; None for other jobs.
 
-    Parameters
-    ----------
-    queued : QueuedJob
-        Any job.
-    users : mapping
-        Users of the jobs in the queue. A job that is not in it may have ended.
+    ``users`` maps the jobs in the queue to their users. A job that is missing from it may have ended.
     """
     job = queued.job
     other = job.placeholder_for
@@ -40,7 +35,7 @@ def users_of(jobs: Iterable[QueuedJob]) -> dict[int, str | None]:
 
 
 def standing_for_others(jobs: Sequence[QueuedJob]) -> dict[int, int]:
-    """Placeholders whose job is in the queue too: their ids to those of their jobs."""
+    """Ids of placeholders whose jobs are in the queue too, and the ids of those jobs."""
     found = placeholders_of(jobs)
     if not found:
         return {}
@@ -49,7 +44,7 @@ def standing_for_others(jobs: Sequence[QueuedJob]) -> dict[int, int]:
 
 
 def placeholders_of(jobs: Sequence[QueuedJob]) -> dict[int, list[QueuedJob]]:
-    """All placeholders in the queue, by the job whose place they keep, which may have ended."""
+    """All placeholders in the queue by the id of their job, which may have ended."""
     found: dict[int, list[QueuedJob]] = {}
     if any(queued.job.placeholder_for is not None for queued in jobs):
         users = users_of(jobs)
@@ -60,12 +55,12 @@ def placeholders_of(jobs: Sequence[QueuedJob]) -> dict[int, list[QueuedJob]]:
     return found
 
 
-def submitted_for(kept: Kept, own: JobView, candidates: Iterable[QueuedJob]) -> int:
-    """The placeholder that was submitted for a job before a crash; 0: none that has its shape."""
+def submitted_for(entry: HedgeEntry, own: JobView, candidates: Iterable[QueuedJob]) -> int:
+    """Id of a placeholder that was submitted before a crash and is large and long enough; 0: none."""
     for queued in candidates:
         job = queued.job
-        is_long = kept.limit_seconds is None or _limit(job.requested_time) >= (
-            kept.limit_seconds - _ROUNDING_SECONDS
+        is_long = entry.limit_seconds is None or _limit(job.requested_time) >= (
+            entry.limit_seconds - _ROUNDING_SECONDS
         )
         if is_long and job.processors >= own.processors_asked:
             return job.job_id
@@ -73,10 +68,10 @@ def submitted_for(kept: Kept, own: JobView, candidates: Iterable[QueuedJob]) -> 
 
 
 def shape_kept(place: JobView, own: JobView) -> dict[str, int | float | None]:
-    """What of a new placeholder's shape is noted in `Kept`: no more than the job itself is known to have.
+    """A new placeholder's shape as its hedge entry records it: at most that of the job itself.
 
-    Slurm's counts of a job that waits may be estimates; those of one that runs are rounded up to whole cores
-    or nodes.
+    Slurm's counts of a pending job may be estimates; those of a running job are rounded up to whole cores or
+    nodes.
     """
     return {
         "place_processors": min(place.processors, max(own.processors_asked, own.processors)),
@@ -85,14 +80,14 @@ def shape_kept(place: JobView, own: JobView) -> dict[str, int | float | None]:
     }
 
 
-def was_changed(kept: Kept, place: JobView) -> bool:
-    """Whether a placeholder asks for less than it was submitted with, or waits elsewhere."""
-    least = kept.place_limit_seconds
+def was_changed(entry: HedgeEntry, place: JobView) -> bool:
+    """Whether a placeholder asks for less than at its submission, or waits in another partition."""
+    least = entry.place_limit_seconds
     return (
-        place.processors < kept.place_processors
-        or place.nodes < kept.place_nodes
+        place.processors < entry.place_processors
+        or place.nodes < entry.place_nodes
         or (least is not None and _limit(place.limit_seconds) < least - _ROUNDING_SECONDS)
-        or not set(place.partition.split(",")).issubset(kept.partition.split(","))
+        or not set(place.partition.split(",")).issubset(entry.partition.split(","))
     )
 
 

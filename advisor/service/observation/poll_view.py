@@ -12,23 +12,19 @@ from advisor.slurm.protocol import SlurmSnapshot
 
 
 class SharedView:
-    """The last snapshot and the states of the last days.
+    """The last snapshot and the states of the last days. Thread-safe.
 
-    Parameters
-    ----------
-    clock : Clock
-        Time; ages are monotonic, so that a clock that is set makes nothing old or young.
-    longest_gap_seconds : float
-        An older state is not taken for what a submission met; an older snapshot is not acted upon.
+    Ages are monotonic, so that setting the clock makes no snapshot old or young. A snapshot older than
+    ``max_gap_seconds`` is not acted upon, and a state is not taken for what a later submission met.
     """
 
-    def __init__(self, clock: Clock, longest_gap_seconds: float) -> None:
+    def __init__(self, clock: Clock, max_gap_seconds: float) -> None:
         self._clock = clock
-        self._longest_gap = longest_gap_seconds
+        self._max_gap = max_gap_seconds
         self._lock = threading.Lock()
         self._snapshot: SlurmSnapshot | None = None
         self._seen = 0.0
-        self._states = StateLog(longest_gap_seconds)
+        self._states = StateLog(max_gap_seconds)
 
     def update(self, snapshot: SlurmSnapshot, state: ClusterState) -> None:
         """Replace the snapshot; remember the state."""
@@ -47,8 +43,8 @@ class SharedView:
         """
         with self._lock:
             snapshot, age = self._snapshot, self._clock.monotonic() - self._seen
-        if snapshot is None or age > self._longest_gap:
-            raise RetryLater("Slurm has not been seen lately", code="view.stale")
+        if snapshot is None or age > self._max_gap:
+            raise RetryLater("the last successful poll of Slurm is too old", code="view.stale")
         return snapshot
 
     @property

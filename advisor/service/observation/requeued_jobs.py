@@ -1,7 +1,7 @@
-"""Jobs that come back from the cloud into the queue here, and since when they have waited.
+"""Jobs that return from the cloud to the on-premise queue, and since when they have waited.
 
-Slurm says that they were submitted when they were requeued. While their place here was kept they have waited
-since their first submission; of all others nobody knows.
+Slurm gives the time of the requeue as their submission. A job that had a placeholder has waited since its
+first submission; the wait of other requeued jobs is unknown.
 """
 
 from __future__ import annotations
@@ -12,34 +12,36 @@ from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.slurm.protocol import QueuedJob
 
 
-class CameBack:
-    """Follows the looks at Slurm.
+class RequeuedJobs:
+    """Follows the snapshots of Slurm.
 
     Parameters
     ----------
     burst : str
-        The cloud's partition.
+        Name of the burst partition.
     """
 
     def __init__(self, burst: str) -> None:
         self._burst = burst
         self._in_cloud: dict[int, float] = {}  # first submissions, epoch seconds
         self._submitted: dict[int, float] = {}
-        self._turn_told: set[int] = set()
+        self._slots_seen: set[int] = set()
 
-    def look(
+    def update(
         self,
         jobs: Sequence[QueuedJob],
-        places: Mapping[int, Sequence[QueuedJob]],
-        concerns: Callable[[QueuedJob], bool],
+        placeholders: Mapping[int, Sequence[QueuedJob]],
+        is_on_premise: Callable[[QueuedJob], bool],
     ) -> None:
-        """Take in what Slurm shows, its placeholders, and which jobs wait or run here."""
-        self._turn_told |= {
-            other for other, found in places.items() if any(place.holds_processors for place in found)
+        """Take in a snapshot's jobs, and its placeholders by the ids of their jobs."""
+        self._slots_seen |= {
+            job_id
+            for job_id, found in placeholders.items()
+            if any(placeholder.holds_processors for placeholder in found)
         }
         for queued in jobs:
             submitted = self._in_cloud.get(queued.job.job_id)
-            if submitted is not None and queued.restarts and concerns(queued):
+            if submitted is not None and queued.restarts and is_on_premise(queued):
                 moved = moved_by_us(queued)
                 if moved is not None and moved.hedge is not None:
                     self._submitted[queued.job.job_id] = submitted
@@ -54,18 +56,15 @@ class CameBack:
         """Since when a job has waited, epoch seconds."""
         return self._submitted.get(queued.job.job_id, queued.job.submit_time)
 
-    def starts_anew(self, job_ids: set[int]) -> set[int]:
-        """Which requeued jobs have their first wait behind them when they start, or one that nobody knows.
-
-        A wait is told once: by the start of the placeholder where a look has shown it, else by the job's.
-        """
-        return job_ids - (self._submitted.keys() - self._turn_told)
+    def without_wait(self, job_ids: set[int]) -> set[int]:
+        """Requeued jobs whose start shows no wait: it is unknown, or the placeholder's start has shown it."""
+        return job_ids - (self._submitted.keys() - self._slots_seen)
 
     def forget(self, job_id: int) -> None:
-        """A job has ended, or was requeued here."""
+        """Drop a job that has ended or was requeued on-premise."""
         self._submitted.pop(job_id, None)
 
     def forget_all_but(self, under_way: Container[int]) -> None:
-        """Nothing more will be heard of the others."""
+        """Drop all jobs but those under way."""
         self._submitted = {job_id: time for job_id, time in self._submitted.items() if job_id in under_way}
-        self._turn_told &= self._submitted.keys() | self._in_cloud.keys()
+        self._slots_seen &= self._submitted.keys() | self._in_cloud.keys()

@@ -1,4 +1,4 @@
-"""From what Slurm shows to what a decision may look at. Pure."""
+"""From a snapshot of Slurm to the states and nodes that decisions read. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
 _HAS_ROOM: Final = frozenset({"IDLE", "MIXED"})
 _TAKES_JOBS: Final = _HAS_ROOM | {"DYNAMIC_NORM"}
 _MAX_GROUPS: Final = 64
-"""Groups of free nodes told to the submit server: it goes through them while sbatch waits."""
-_REMEMBERED: Final = 120_960
-"""States kept: a week of looks every five seconds."""
+"""Groups of free nodes in the submit server's snapshot: it goes through them while sbatch waits."""
+_MAX_STATES: Final = 120_960
+"""One state every five seconds for a week."""
 
 
 def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
-    """The on-premise queue as the submissions after this snapshot meet it.
+    """The on-premise queue as submissions after this snapshot meet it.
 
-    Jobs that are held, wait for a time or for another job compete for nothing now and are left out. Nodes
-    that are down or drained have no processors to give.
+    Jobs that are held or wait for a time or another job are left out, as they do not compete for processors.
+    Nodes that are down or drained are not counted.
     """
     fixed = set(settings.cluster.on_premise_partitions)
     usable = sum(
@@ -43,10 +43,10 @@ def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
 
 
 def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, ...]:
-    """On-premise nodes with processors that no job holds, those that are alike together.
+    """On-premise nodes with free processors, grouped by equal properties.
 
-    A node that is down, drained, reserved, planned for a waiting job, powered down, or in a state nobody
-    knows has nothing to give.
+    Nodes that are down, drained, reserved, planned for a waiting job, powered down or in an unknown state
+    are left out.
     """
     fixed = set(settings.cluster.on_premise_partitions)
     jobs = jobs_by_node(snapshot)
@@ -67,7 +67,7 @@ def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, 
 
 
 def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
-    """The queue with each job once: a placeholder stands for its job only while that is in the cloud."""
+    """The queue without placeholders whose jobs wait or run in the same partition as they do."""
     standing = standing_for_others(jobs)
     if not standing:
         return jobs
@@ -96,7 +96,7 @@ def burst_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[Node, ...]
 
 
 def jobs_by_node(snapshot: SlurmSnapshot) -> dict[str, list[QueuedJob]]:
-    """Jobs that hold processors, by the nodes they are on."""
+    """Jobs that hold processors, by node name."""
     found: dict[str, list[QueuedJob]] = {}
     for queued in snapshot.jobs:
         if not (queued.holds_processors and queued.nodes):
@@ -111,40 +111,37 @@ def jobs_by_node(snapshot: SlurmSnapshot) -> dict[str, list[QueuedJob]]:
 
 
 def processors_on_a_node(queued: QueuedJob) -> int:
-    """Processors that a job holds on each of its nodes."""
+    """Processors that a job holds on each of its nodes, rounded down, at least 1."""
     return max(1, queued.job.processors // (queued.job.nodes or 1))
 
 
 def is_paid_for(node: Node) -> bool:
-    """True for a cloud node that is up or on its way: its instance costs money."""
+    """Whether a cloud node is up or changes its power state: its instance costs money."""
     return node.power in (NodePower.UP, NodePower.POWERING_UP, NodePower.POWERING_DOWN)
 
 
 def active_features(node: Node) -> tuple[str, ...]:
-    """Features the node has now; those it may have, where Slurm was not asked."""
+    """The node's active features; its available ones where Slurm was not asked for the active ones."""
     return node.features if node.active_features is None else node.active_features
 
 
 class StateLog:
-    """The states of the last days, to ask later what a job met at its submission.
+    """The on-premise states of the last days: what each job met at its submission. Not thread-safe."""
 
-    Not thread-safe: its owner holds a lock.
-    """
-
-    def __init__(self, longest_gap_seconds: float) -> None:
-        self._longest_gap = longest_gap_seconds
-        self._times: deque[float] = deque(maxlen=_REMEMBERED)
-        self._states: deque[ClusterState] = deque(maxlen=_REMEMBERED)
+    def __init__(self, max_gap_seconds: float) -> None:
+        self._max_gap = max_gap_seconds
+        self._times: deque[float] = deque(maxlen=_MAX_STATES)
+        self._states: deque[ClusterState] = deque(maxlen=_MAX_STATES)
 
     def add(self, state: ClusterState) -> None:
-        """Note a state; one from before the last one (the clock was set back) is left out."""
+        """Add a state, unless it is older than the last one (the clock was set back)."""
         if not self._times or state.time > self._times[-1]:
             self._times.append(state.time)
             self._states.append(state)
 
     def at(self, time: float) -> ClusterState | None:
-        """The last state seen at ``time``; None when nobody looked shortly before."""
+        """The last state before ``time``, epoch seconds; None where it is older than the largest gap."""
         index = bisect.bisect_right(self._times, time) - 1
-        if index < 0 or time - self._times[index] > self._longest_gap:
+        if index < 0 or time - self._times[index] > self._max_gap:
             return None
         return self._states[index]

@@ -28,7 +28,7 @@ class Phase(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class HedgeEntry:
     """One job and its place.
 
     Attributes
@@ -111,28 +111,28 @@ class Kept:
     why: str = ""
 
     @property
-    def fate(self) -> Fate:
+    def hedge_outcome(self) -> HedgeOutcome:
         """What is known of its wait, should it have ended now."""
         is_kept = self.placeholder != 0 and self.phase in (Phase.OPEN, Phase.RETURNING)
-        return Fate(was_kept=is_kept, turn=self.turn or None)
+        return HedgeOutcome(was_kept=is_kept, slot_time=self.turn or None)
 
 
-class Fate(NamedTuple):
+class HedgeOutcome(NamedTuple):
     """What became of a job's place by the time it ended.
 
     Attributes
     ----------
     was_kept : bool
         Its placeholder was in the queue.
-    turn : float or None
-        When its turn came, epoch seconds. None where it was kept: the turn had not come.
+    slot_time : float or None
+        When its slot came, epoch seconds. None where the placeholder was in the queue: no slot had come.
     """
 
     was_kept: bool
-    turn: float | None
+    slot_time: float | None
 
 
-AskFate = Callable[[int, str], Fate | None]
+AskHedgeOutcome = Callable[[int, str], HedgeOutcome | None]
 """Of a job's id and its advice's; None where nothing is known of it."""
 
 
@@ -158,9 +158,9 @@ class HedgeRecord:
     def __init__(self, state: StateFile[HedgeEntries]) -> None:
         self._state = state
         found = state.read()
-        entries = good_entries(found.kept, Kept, "hedge.unreadable")
-        self._kept: dict[int, Kept] = {kept.job_id: kept for kept in entries}
-        self._ended: dict[str, Fate] = {}
+        entries = good_entries(found.kept, HedgeEntry, "hedge.unreadable")
+        self._kept: dict[int, HedgeEntry] = {kept.job_id: kept for kept in entries}
+        self._ended: dict[str, HedgeOutcome] = {}
         self.counts: dict[str, int] = {
             name: count
             for name, raw in found.counts.items()
@@ -178,11 +178,11 @@ class HedgeRecord:
         """Whether no further job is taken in."""
         return len(self._kept) >= _MOST
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[HedgeEntry]:
         """Every job, in the order they came."""
         return list(self._kept.values())
 
-    def put(self, kept: Kept, **changes: Any) -> Kept:
+    def put(self, kept: HedgeEntry, **changes: Any) -> HedgeEntry:
         """Write down a job's state; when this returns it survives a power cut."""
         kept = replace(kept, **changes)
         self._kept[kept.job_id] = kept
@@ -196,16 +196,16 @@ class HedgeRecord:
     def drop(self, job_id: int) -> None:
         """Forget a job, but for its fate: accounting may take a while to tell of its end."""
         if (kept := self._kept.pop(job_id, None)) is not None:
-            self._ended[kept.advice_id] = kept.fate
+            self._ended[kept.advice_id] = kept.hedge_outcome
             if len(self._ended) > _MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
             self._write()
 
-    def fate(self, job_id: int, advice_id: str) -> Fate | None:
+    def hedge_outcome(self, job_id: int, advice_id: str) -> HedgeOutcome | None:
         """What became of an ended job's place; for any thread, and not known beyond the process."""
         kept = self._kept.get(job_id)
         if kept is not None and kept.advice_id == advice_id:
-            return kept.fate
+            return kept.hedge_outcome
         return self._ended.get(advice_id)
 
     def _write(self) -> None:

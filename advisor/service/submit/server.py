@@ -265,8 +265,8 @@ class SubmitServer:
             model_version=None if knowledge.model is None else knowledge.model.version,
             advice_given=self.advice_given,
             spool_dropped=self._spool.dropped,
-            hedges_announced=self._announcer.told,
-            hedges_not_announced=self._announcer.not_told,
+            hedges_announced=self._announcer.sent,
+            hedges_not_announced=self._announcer.not_sent,
             placement_version=None if own is None else own.version,
         )
 

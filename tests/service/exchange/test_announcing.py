@@ -89,8 +89,8 @@ def test_control_hears_the_advice_and_the_user(folder: Path) -> None:
         assert heard.wait_for(1) == [Announced("5f-1", 1000)]
         announcer.announce("5f-2", None)
         assert heard.wait_for(2)[1] == Announced("5f-2", None)
-        wait_until(lambda: announcer.told == 2)
-    assert announcer.not_told == 0
+        wait_until(lambda: announcer.sent == 2)
+    assert announcer.not_sent == 0
 
 
 def test_a_storm_is_few_messages(folder: Path) -> None:
@@ -111,13 +111,13 @@ def test_nobody_listens_and_nobody_waits_for_that(folder: Path) -> None:
     heard = Heard()
     with announcing(folder) as announcer:
         announcer.announce("lost", 1000)
-        wait_until(lambda: announcer.not_told == 1)
+        wait_until(lambda: announcer.not_sent == 1)
         with control(folder, heard):  # it is back: who comes now is told of
             announcer.announce("told", 1000)
             assert heard.wait_for(1) == [Announced("told", 1000)]
-        wait_until(lambda: announcer.told == 1)
+        wait_until(lambda: announcer.sent == 1)
         announcer.announce("lost again", 1000)
-        wait_until(lambda: announcer.not_told == 2)
+        wait_until(lambda: announcer.not_sent == 2)
 
 
 def test_a_control_that_hangs_holds_up_nobody(folder: Path) -> None:
@@ -126,15 +126,15 @@ def test_a_control_that_hangs_holds_up_nobody(folder: Path) -> None:
         hangs.listen(1)
         for number in range(5000):
             announcer.announce(f"{number}", 1000)
-        wait_until(lambda: announcer.not_told >= 1)  # given up after a moment
-    assert announcer.told == 0
+        wait_until(lambda: announcer.not_sent >= 1)  # given up after a moment
+    assert announcer.sent == 0
 
 
 def test_strangers_tell_nothing(folder: Path) -> None:
     heard = Heard()
     with control(folder, heard, frozenset()), announcing(folder) as announcer:
         announcer.announce("5f-1", 1000)
-        wait_until(lambda: announcer.not_told == 1)
+        wait_until(lambda: announcer.not_sent == 1)
     assert heard.messages == []
 
 

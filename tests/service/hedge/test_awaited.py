@@ -23,7 +23,7 @@ def looks(awaited: Awaited, clock: ManualClock, seconds: float, *, slurm_takes: 
         if awaited.due():
             found.append(round(clock.steady - begin, 3))
             clock.pass_by(slurm_takes)
-            awaited.looked(slurm_takes)
+            awaited.polled(slurm_takes)
         clock.pass_by(0.01)
     return found
 
@@ -34,11 +34,11 @@ def test_who_is_announced_is_looked_for_at_once_and_no_more_when_found(clock: Ma
     awaited.expect([Announced("a", 7), Announced("b", 8)])
     assert awaited.due_in() == 0.0
     assert {job.id for job in awaited.due()} == {"a", "b"}
-    awaited.looked(0.0, settled={"a"})
+    awaited.polled(0.0, settled={"a"})
     assert awaited.due() == ()  # not yet
     clock.pass_by(0.25)
     assert awaited.due() == (Announced("b", 8),)
-    awaited.looked(0.0, settled={"b"})
+    awaited.polled(0.0, settled={"b"})
     assert awaited.due_in() == math.inf
 
 
@@ -59,7 +59,7 @@ def test_a_storm_costs_a_look_in_so_long(clock: ManualClock, *, are_found: bool)
         awaited.expect([Announced(f"{number}", 7)])
         if due := awaited.due():
             count += 1
-            awaited.looked(0.01, settled={job.id for job in due} if are_found else ())
+            awaited.polled(0.01, settled={job.id for job in due} if are_found else ())
         clock.pass_by(0.002)
     assert 5 <= count <= 11
 
@@ -78,7 +78,7 @@ def test_who_is_there_and_has_to_wait_his_turn_is_not_given_up(clock: ManualCloc
     for _ in range(10):
         clock.pass_by(2.0)
         assert Announced("a", 7) in awaited.due()
-        awaited.looked(0.0, seen={"a"})
+        awaited.polled(0.0, seen={"a"})
     assert awaited.due_in() > 0.0
     clock.pass_by(1.0)
     assert awaited.due() == (Announced("a", 7),)  # the other never came

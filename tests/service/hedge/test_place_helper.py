@@ -53,7 +53,7 @@ def test_what_is_in_order_is_done() -> None:
 def test_a_home_may_be_several_partitions() -> None:
     wishes, placeholder, _ = asked(partition="short,long")
     assert (wishes[0].partition, placeholder) == ("short,long", 8)
-    assert asked(partition="short,") == ([], 0, "hedge.bad_wish")
+    assert asked(partition="short,") == ([], 0, "hedge.bad_request")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_home_may_be_several_partitions() -> None:
     ],
 )
 def test_what_is_not_is_not(changes: dict[str, Any]) -> None:
-    assert asked(**changes) == ([], 0, "hedge.bad_wish")
+    assert asked(**changes) == ([], 0, "hedge.bad_request")
 
 
 @given(line=st.binary(max_size=200))
@@ -81,7 +81,7 @@ def test_junk_gets_an_answer(line: bytes) -> None:
 
     said = io.BytesIO()
     serve_one(io.BytesIO(line + b"\n"), said, reserve)
-    assert json.loads(said.getvalue())["code"] == "hedge.bad_wish"
+    assert json.loads(said.getvalue())["code"] == "hedge.bad_request"
 
 
 @contextmanager
@@ -211,5 +211,5 @@ def test_a_question_that_may_have_been_heard_is_not_repeated(tmp_path: Path) -> 
 def test_a_line_without_end_ends_the_connection() -> None:
     said = io.BytesIO()
     assert not serve_one(io.BytesIO(b"x" * 10_000), said, lambda _: 8)
-    assert json.loads(said.getvalue())["code"] == "hedge.bad_wish"
+    assert json.loads(said.getvalue())["code"] == "hedge.bad_request"
     assert not serve_one(io.BytesIO(b""), said, lambda _: 8)

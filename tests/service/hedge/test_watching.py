@@ -10,7 +10,7 @@ from msgspec import structs
 
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.service.state.hedge_entries import Fate, Phase
+from advisor.service.state.hedge_entries import HedgeOutcome, Phase
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import QueuedJob
 from advisor.testing.watched import hedged_comment, small_comment
@@ -57,7 +57,7 @@ def test_somebody_elses_job_under_the_placeholders_id_is_no_slot(world: World) -
     thief = world.job(901, comment="", partition="onprem", name="payroll")
     world.look(world.job(), thief)
     kept = world.record.all()[0]
-    assert kept.why == "its place was given up"
+    assert kept.why == "its placeholder was cancelled"
     assert world.queue.requeued == []
 
 
@@ -191,13 +191,15 @@ def test_what_became_of_a_place_is_known_when_its_job_has_ended(world: World) ->
     """Accounting tells of the end later; by then the place is forgotten."""
     running, advice = world.job(), str(advice_id_of(world.comment))
     world.look(running)
-    assert world.loop.fate(7, advice) == Fate(was_kept=True, turn=None), "should it have ended by now"
+    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=True, slot_time=None), (
+        "should it have ended by now"
+    )
     world.look(running, place(world, "PENDING"))
     world.queue.jobs.clear()
     world.look()
     assert 7 not in world.record
-    assert world.loop.fate(7, advice) == Fate(was_kept=True, turn=None)
-    assert world.loop.fate(7, "another") is None, "the id was given again"
+    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=True, slot_time=None)
+    assert world.loop.hedge_outcome(7, "another") is None, "the id was given again"
 
 
 def test_when_its_turn_came_is_known_of_a_job_that_stayed(world: World) -> None:
@@ -209,14 +211,14 @@ def test_when_its_turn_came_is_known_of_a_job_that_stayed(world: World) -> None:
     assert world.record.all()[0].phase is Phase.SETTLED
     world.queue.jobs.clear()
     world.look()
-    assert world.loop.fate(7, advice) == Fate(was_kept=False, turn=turn)
+    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=False, slot_time=turn)
 
 
 def test_a_place_that_was_given_up_was_not_kept(world: World) -> None:
     running, advice = world.job(), str(advice_id_of(world.comment))
     world.look(running)
     world.look(running)
-    assert world.loop.fate(7, advice) == Fate(was_kept=False, turn=None)
+    assert world.loop.hedge_outcome(7, advice) == HedgeOutcome(was_kept=False, slot_time=None)
 
 
 def test_its_age_is_given_back_once_and_not_before_ages_are_reckoned(world: World) -> None:

@@ -35,7 +35,7 @@ from advisor.predict.forecast.placement_features import EventKind, PlacementFeat
 from advisor.predict.forecast.queue_events import event
 from advisor.predict.forecast.submission_features import Submission
 from advisor.service.learn.placement_record import PlacementRecord
-from advisor.service.state.hedge_entries import Fate
+from advisor.service.state.hedge_entries import HedgeOutcome
 from advisor.service.state.records import EarnedRecord
 from advisor.service.state.state_files import EARNED_RECORD
 
@@ -205,9 +205,9 @@ def test_a_job_that_ended_before_its_turn_came_has_lost_nothing() -> None:
     """Its place was kept all the time: waiting here would have been longer than all of its stay."""
     record = PlacementRecord(SETTINGS)
     lost_by_forecast = moved(7000.0, run=6000.0)
-    record.moved(*lost_by_forecast, Fate(was_kept=True, turn=None))
+    record.moved(*lost_by_forecast, HedgeOutcome(was_kept=True, slot_time=None))
     assert record.record == NOTHING
-    record.moved(*lost_by_forecast, Fate(was_kept=False, turn=None))
+    record.moved(*lost_by_forecast, HedgeOutcome(was_kept=False, slot_time=None))
     assert saved(record) == pytest.approx(-2000.0), "its place was lost: the forecast is all there is"
 
 
@@ -222,10 +222,10 @@ def test_a_job_whose_turn_came_has_won_or_lost_what_it_has() -> None:
     knows = replace(advised, advice=replace(advised.advice, answers=(said,)))
     for turn, expected in ((2500.0, -500.0), (3500.0, 500.0)):  # here: 4000 s of running
         record = PlacementRecord(SETTINGS)
-        record.moved(outcome, knows, Fate(was_kept=False, turn=turn))
+        record.moved(outcome, knows, HedgeOutcome(was_kept=False, slot_time=turn))
         assert saved(record) == pytest.approx(expected)
     record = PlacementRecord(SETTINGS)
-    record.moved(outcome, advised, Fate(was_kept=False, turn=3500.0))
+    record.moved(outcome, advised, HedgeOutcome(was_kept=False, slot_time=3500.0))
     assert record.record == NOTHING, "how likely it was to win nobody knows any more"
 
 

@@ -75,7 +75,7 @@ def test_nobody_hides_a_job_by_its_name(forged: dict[str, Any]) -> None:
 
 
 def test_the_state_a_submission_met() -> None:
-    log = StateLog(longest_gap_seconds=60.0)
+    log = StateLog(max_gap_seconds=60.0)
     for time in (100.0, 105.0, 110.0):
         log.add(make_cluster(time=time))
     assert log.at(99.0) is None
@@ -85,7 +85,7 @@ def test_the_state_a_submission_met() -> None:
 
 
 def test_f32_a_clock_set_back_adds_nothing() -> None:
-    log = StateLog(longest_gap_seconds=60.0)
+    log = StateLog(max_gap_seconds=60.0)
     log.add(make_cluster(time=100.0))
     log.add(make_cluster(time=50.0))
     assert log.at(60.0) is None

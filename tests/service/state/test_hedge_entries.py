@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from advisor.service.state.hedge_entries import HedgeRecord, Kept, Phase
+from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
 from advisor.service.state.state_files import HEDGE_ENTRIES
 
 KEPT = st.builds(
-    Kept,
+    HedgeEntry,
     job_id=st.integers(1, 20),
     advice_id=st.text(max_size=20),
     kind=st.sampled_from(["hedge", "speculation"]),
@@ -39,18 +39,18 @@ class RecordMachine(RuleBasedStateMachine):
 
         self.folder = tempfile.TemporaryDirectory()
         self.file = HEDGE_ENTRIES.at(Path(self.folder.name))
-        self.record, self.expected = HedgeRecord(self.file), dict[int, Kept]()
+        self.record, self.expected = HedgeRecord(self.file), dict[int, HedgeEntry]()
 
     def teardown(self) -> None:
         self.folder.cleanup()
 
     @rule(kept=KEPT)
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: HedgeEntry) -> None:
         self.record.put(kept)
         self.expected[kept.job_id] = kept
 
     @rule(kept=KEPT, phase=st.sampled_from(Phase))
-    def change(self, kept: Kept, phase: Phase) -> None:
+    def change(self, kept: HedgeEntry, phase: Phase) -> None:
         self.expected[kept.job_id] = self.record.put(kept, phase=phase, why="changed")
         assert self.expected[kept.job_id].phase is phase
 
@@ -87,7 +87,7 @@ TestRecord.settings = settings(max_examples=15, stateful_step_count=12, deadline
 def test_junk_is_left_out(tmp_path_factory, junk: object) -> None:
     path = tmp_path_factory.mktemp("record") / "places.json"
     good = asdict(
-        Kept(
+        HedgeEntry(
             job_id=7,
             advice_id="a",
             kind="hedge",
@@ -114,7 +114,7 @@ def test_counts_are_kept(tmp_path: Path) -> None:
     record.drop(1)  # nothing there: nothing written
     assert HedgeRecord(file).counts == {}
     record.put(
-        Kept(
+        HedgeEntry(
             job_id=1,
             advice_id="a",
             kind="hedge",

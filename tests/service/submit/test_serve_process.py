@@ -72,7 +72,7 @@ def test_a_kill_leaves_nothing_that_hinders_the_next_start(
         assert client.ping().pid
     second = run_and_fail(process._environment)
     assert second.returncode == 2
-    assert "another process is serving this socket" in second.stderr
+    assert "another process listens on this socket" in second.stderr
     assert process.stop() == 0
 
 

@@ -120,7 +120,7 @@ class Told:
 
     def __init__(self) -> None:
         self.jobs: list[tuple[str, int | None]] = []
-        self.told, self.not_told = 3, 5
+        self.sent, self.not_sent = 3, 5
 
     def announce(self, advice_id: str, uid: int | None) -> None:
         self.jobs.append((advice_id, uid))

@@ -1,4 +1,4 @@
-"""What the watch loop asks of the part of Slurm that keeps places."""
+"""The operations on placeholders and priorities that the watch loop needs of Slurm."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.slurm.protocol import JobView, QueuedJob
 
 
-class PlaceKeeper(Protocol):
-    """What the loop asks of :class:`advisor.slurm.placeholders.Placeholders`."""
+class PlaceholderBackend(Protocol):
+    """The part of :class:`advisor.slurm.placeholders.Placeholders` that the loop uses."""
 
     def view(self, job_id: int) -> JobView | None:
         """A job as it is now."""
         ...
 
     def killed(self, job_id: int) -> JobView | None:
-        """A job that a signal ended, as long as it is known."""
+        """A job that a signal ended, while slurmctld still knows it."""
         ...
 
     def submitted_by(self, users: Collection[int], partition: str) -> tuple[QueuedJob, ...]:
-        """Some users' jobs in a partition; everybody's where none is named."""
+        """Jobs of some users (uids) in a partition; of all users where ``users`` is empty."""
         ...
 
     def prepare(self) -> None:
-        """Be ready for `reserve`."""
+        """Open what `reserve` needs, so that it is fast."""
         ...
 
-    def reserve(self, wish: PlaceholderRequest) -> int:
-        """Submit a placeholder."""
+    def reserve(self, request: PlaceholderRequest) -> int:
+        """Submit a placeholder; return its id."""
         ...
 
     def place(self, placeholder: int, job_id: int) -> JobView | None:
@@ -37,28 +37,28 @@ class PlaceKeeper(Protocol):
         ...
 
     def cancel(self, placeholder: int, job_id: int) -> None:
-        """End a job's placeholder."""
+        """Cancel a job's placeholder."""
         ...
 
     def raise_priority(self, job_id: int, *, by: int, to: int | None) -> None:
-        """Set a waiting job's place."""
+        """Set a pending job's site factor to ``by``; without site factors, its priority to ``to``."""
         ...
 
     def age_points(self, seconds: float) -> int:
-        """Priority gained by waiting so long."""
+        """Priority gained by waiting for so many seconds."""
         ...
 
     @property
     def knows_site_factors(self) -> bool:
-        """Whether priorities are made of factors."""
+        """Whether Slurm computes priorities from factors (priority/multifactor)."""
         ...
 
     @property
     def may_requeue_booting(self) -> bool:
-        """Whether a job whose cloud node still boots can be requeued without harm."""
+        """Whether a job whose cloud node still boots can be requeued safely."""
         ...
 
     @property
     def recalculation_seconds(self) -> float:
-        """How often priorities are reckoned anew."""
+        """Period in which Slurm recalculates priorities (PriorityCalcPeriod)."""
         ...
