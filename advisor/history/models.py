@@ -156,20 +156,6 @@ class ModelStore:
             return []
         return sorted(entry.name for entry in home.iterdir() if _VERSION.fullmatch(entry.name))
 
-    def promote(self, kind: str, version: str) -> None:
-        """Put a kept version in force, e.g. the previous one.
-
-        Raises
-        ------
-        UseFallback
-            It is not kept.
-        """
-        home = self._home(kind)
-        if version not in self.versions(kind):
-            raise UseFallback(f"{home}: there is no version {version}", code="models.none")
-        with _clear_errors(home), _locked(home):
-            _promote(home, version)
-
     def _home(self, kind: str) -> Path:
         if not _KIND.fullmatch(kind):
             msg = f"not a kind of model: {kind!r}"
@@ -314,5 +300,6 @@ def _read_manifest(path: Path, kind: str, version: str) -> dict[str, Any]:
 
 def _damaged(path: Path, why: str) -> TellAdmin:
     return TellAdmin(
-        f"{path}: not loaded: {why}. Train again, or promote the previous version", code="models.damaged"
+        f"{path}: not loaded: {why}. Train again, or point the link `current` to an older version",
+        code="models.damaged",
     )

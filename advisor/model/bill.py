@@ -109,11 +109,6 @@ class Rows:
         """Cost of boots and of the time between and after jobs."""
         return (self._spent - sum(self._by_account.values())) / _PICO
 
-    @property
-    def used_usd(self) -> float:
-        """What jobs used, with or without an account."""
-        return sum(self._by_account.values()) / _PICO
-
     def add(self, other: Rows) -> None:
         """Add another period's."""
         self._spent += other._spent

@@ -199,12 +199,9 @@ def partitions(text: str) -> tuple[Partition, ...]:
         found.append(
             Partition(
                 name=pairs["PartitionName"],
-                is_default=pairs.get("Default") == "YES",
                 is_up=pairs.get("State") == "UP",
                 nodes=records.text(pairs.get("Nodes", ""), 65536) or "",
                 total_processors=records.leading(pairs.get("TotalCPUs", "")) or 0,
-                total_nodes=records.leading(pairs.get("TotalNodes", "")) or 0,
-                default_minutes=_minutes(pairs.get("DefaultTime", "")),
                 max_minutes=_minutes(pairs.get("MaxTime", "")),
                 suspend_seconds=suspend_seconds(pairs.get("SuspendTime", "")),
             )

@@ -153,12 +153,9 @@ class Partition:
     """A partition as Slurm shows it; ``suspend_seconds`` is its SuspendTime (None: not set)."""
 
     name: str
-    is_default: bool
     is_up: bool
     nodes: str
     total_processors: int
-    total_nodes: int
-    default_minutes: int | None = None
     max_minutes: int | None = None
     suspend_seconds: float | None = None
 

@@ -293,10 +293,6 @@ class Lab:
         if sweep(self.conf, node=node):
             self._lost[node] = time.monotonic()
 
-    def boot_fails(self, nodes: Iterable[str]) -> None:
-        """Name the cloud nodes that the stand-in will not boot from now on."""
-        (self.folder / "cloud" / "boot_fails").write_text("\n".join(nodes), encoding="utf-8")
-
     def start_slurmctld(self) -> None:
         """Start slurmctld and wait for its answer."""
         self.run("slurmctld", "-i")

@@ -16,7 +16,7 @@ from advisor.history.store import HistoryStore
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome
 from advisor.predict.knn import tuning
-from advisor.predict.knn.features import CUNHA_TABLE_I, WITH_PROCESSORS
+from advisor.predict.knn.features import CUNHA_TABLE_I, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 from tests.history.swf_writer import write
 
@@ -214,8 +214,9 @@ def test_parameters_of_another_schema_or_none_leave_the_untuned(trace, models):
     store = ModelStore(folder=models)
     assert load_parameters(store, CUNHA_TABLE_I, UNTUNED) == {"wait": UNTUNED, "run": UNTUNED}
     as_json("--trace", trace, "--models", models)
-    other = KnnParameters.untuned(WITH_PROCESSORS)
-    assert load_parameters(store, WITH_PROCESSORS, other)["run"] is other
+    more = FeatureSchema("more", (*CUNHA_TABLE_I.features, "processors"))
+    other = KnnParameters.untuned(more)
+    assert load_parameters(store, more, other)["run"] is other
     assert load_checkpoint(store, "run", {"problem": "another"}) is None
 
 

@@ -160,7 +160,7 @@ def test_day_one_10_shares_and_idle_time_are_what_the_nodes_cost(lives: Sequence
     assert found.spent_usd == pytest.approx(plain_cost(pieces), abs=1e-9)
     assert found._spent == sum(found._by_account.values()) + round(found.idle_usd * 1e12)
     assert found.idle_usd >= 0.0
-    assert math.fsum(used(pieces, uses).values()) == pytest.approx(found.used_usd, abs=1e-9)
+    assert math.fsum(used(pieces, uses).values()) == pytest.approx(found.spent_usd - found.idle_usd, abs=1e-9)
     assert sum(rows._spent for rows in found.days.values()) == found._spent
 
 
@@ -172,7 +172,7 @@ def test_day_one_10_parts_of_a_period_add_up(lives: Sequence, runs: Sequence, cu
     for since, until in pairwise(edges):
         parts.add(bill(pieces, uses, since, until))
     assert parts._spent == whole._spent, "to the last picodollar"
-    assert parts.used_usd == pytest.approx(whole.used_usd, abs=1e-9)
+    assert parts.idle_usd == pytest.approx(whole.idle_usd, abs=1e-9)
 
 
 @given(lives, runs)

@@ -113,9 +113,7 @@ def test_recorded_nodes() -> None:
 
 def test_recorded_partitions_configuration_and_version() -> None:
     partitions = {partition.name: partition for partition in parsing.partitions(recorded("partitions.txt"))}
-    assert partitions["onprem"].is_default
     assert partitions["burst"].total_processors == 12
-    assert partitions["burst"].default_minutes == 60
     assert partitions["burst"].max_minutes is None
     assert partitions["burst"].suspend_seconds == 60.0
     config = parsing.config(recorded("config.txt"))

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from advisor.compiled import compiled
 
 Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 
 # How a hedge ended.
 NOT_HEDGED, FINISHED, STOPPED, RESTARTED, STAYED = range(5)

@@ -31,15 +31,12 @@ class AcquirerRules:
         Rank by each node's own change rate; False: by the time since its last change, as published.
     lowest, highest : float
         Bounds of the utilisation; nodes are requested and released to stay within them.
-    least_age : float
-        Minimum age of a node that may be retired, seconds.
     """
 
     share: float = 0.2
     own_rate: bool = True
     lowest: float = 0.6
     highest: float = 0.8
-    least_age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

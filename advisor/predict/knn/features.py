@@ -139,9 +139,6 @@ CUNHA_TABLE_I: Final = FeatureSchema(
 )
 """The published features; the requested processors are not among them."""
 
-WITH_PROCESSORS: Final = FeatureSchema("cunha-table-1+processors", (*CUNHA_TABLE_I.features, "processors"))
-"""The published features and the requested processors."""
-
 
 def code_of(text: str) -> float:
     """Code of a nominal value: 52 bits of its hash, exact in a float64."""

@@ -96,11 +96,6 @@ class PortfolioLoop:
         self._report: Mapping[str, Any] = {}
 
     @property
-    def has_work(self) -> bool:
-        """Whether it must run: it is enabled, or an earlier process left something to take back."""
-        return self._ours.enabled or not self._is_undone
-
-    @property
     def period_seconds(self) -> float:
         """See :class:`~advisor.service.running.loops.Loop`."""
         return self._ours.period_seconds if self._ours.enabled else _IDLE_PERIOD_SECONDS

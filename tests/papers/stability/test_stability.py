@@ -30,8 +30,8 @@ from advisor.papers.stability.survival_scores import (
 )
 from advisor.papers.stability.task_files import load_tasks
 from advisor.papers.stability.world.harvest import DAY, harvest_nodes
-from advisor.papers.stability.world.harvest_figures import harvest_figures
 from advisor.papers.stability.world.tasks import TaskMix, draw_runtimes, draw_tasks
+from tests.papers.stability.world.harvest_figures import harvest_figures
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from advisor.model.errors import BadInput
 from advisor.model.job import Job
 from advisor.model.table import UNKNOWN_CODE, JobTable
 from advisor.predict.knn import features as module
-from advisor.predict.knn.features import CUNHA_TABLE_I, WITH_PROCESSORS, Encoder, FeatureSchema, code_of
+from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder, FeatureSchema, code_of
 from advisor.predict.knn.tracker import states_of
 
 STATE = ClusterState(
@@ -45,7 +45,6 @@ def test_published_schema_is_table_1():
     assert len(CUNHA_TABLE_I) == 11
     assert [name for name, nominal in kinds.items() if nominal] == ["user", "group", "queue"]
     assert "processors" not in kinds
-    assert WITH_PROCESSORS.features[-1] == "processors"
 
 
 def test_one_submission():
@@ -91,7 +90,16 @@ def test_replay_knows_its_start():
 
 
 def test_every_feature_has_a_value():
-    names = (*WITH_PROCESSORS.features, "account", "qos", "name", "nodes", "memory", "requested_work")
+    names = (
+        *CUNHA_TABLE_I.features,
+        "processors",
+        "account",
+        "qos",
+        "name",
+        "nodes",
+        "memory",
+        "requested_work",
+    )
     names += ("running_jobs", "running_mean_processors", "running_mean_age")
     names += ("waiting_mean_processors", "waiting_mean_age")
     encoder = Encoder(FeatureSchema("all", names))
@@ -146,7 +154,7 @@ def test_table_is_encoded_as_its_jobs_are():
         utc_offset_seconds=3600.0,
         total_processors=64,
     )
-    names = (*WITH_PROCESSORS.features, "requested_work", "account", "nodes")
+    names = (*CUNHA_TABLE_I.features, "processors", "requested_work", "account", "nodes")
     encoder = Encoder(FeatureSchema("more", names), start_of_log=1e9, utc_offset_seconds=3600.0)
     states = states_of(table)
     rows = encoder.encode_table(table, states)

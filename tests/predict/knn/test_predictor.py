@@ -11,11 +11,12 @@ from advisor.model.errors import BadInput
 from advisor.model.estimate import NO_SIZE, SizeEstimate
 from advisor.model.job import Job, JobOutcome
 from advisor.model.table import JobTable
-from advisor.predict.knn.features import WITH_PROCESSORS, Encoder
+from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor
 from advisor.predict.knn.tracker import states_of
 
+WITH_PROCESSORS = FeatureSchema("more", (*CUNHA_TABLE_I.features, "processors"))
 PARAMETERS = KnnParameters(3, 0.5, 50, (1.0,) * 11)
 
 

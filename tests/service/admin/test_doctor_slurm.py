@@ -54,8 +54,8 @@ class Talker:
             return ()
         return (
             Partition(
-                name="burst", is_default=False, is_up=True, nodes="", total_processors=8, total_nodes=2,
-                default_minutes=None, max_minutes=None, suspend_seconds=self.suspend_seconds,
+                name="burst", is_up=True, nodes="", total_processors=8, max_minutes=None,
+                suspend_seconds=self.suspend_seconds,
             ),
         )  # fmt: skip
 

@@ -174,7 +174,8 @@ class Metered(Site):
     def rows(self) -> tuple[float, float, float]:
         """Spent today, used by jobs, idle."""
         found = self.store.bill(midnight(NOW))
-        return round(found.spent_usd, 6), round(found.used_usd, 6), round(found.idle_usd, 6)
+        spent, idle = found.spent_usd, found.idle_usd
+        return round(spent, 6), round(spent - idle, 6), round(idle, 6)
 
 
 def node(price: float = 1.0, number: int = 1) -> RunningNode:

@@ -377,12 +377,12 @@ def test_switched_off_it_takes_back_what_a_killed_process_left(tmp_path: Path) -
     world.tick()
     assert world.closed
     world.start(enabled=False)
-    assert world.loop.has_work
+    assert world.loop.steps()
     world.tick()
     assert not world.closed
     assert set(world.slurm.factors.values()) == {0}
     world.start()
-    assert not world.loop.has_work
+    assert not world.loop.steps()
 
 
 def test_a_folder_that_cannot_be_written_sets_nothing(

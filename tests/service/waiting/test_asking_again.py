@@ -43,8 +43,7 @@ class Slurm:
         return make_look(now, (), tuple(self.jobs.values()))
 
     def partitions(self) -> tuple[Partition, ...]:
-        known: dict[str, Any] = {"is_default": False, "is_up": True, "nodes": "", "total_nodes": 2}
-        return (Partition(name="burst", total_processors=8, max_minutes=50, **known),)
+        return (Partition(name="burst", is_up=True, nodes="", total_processors=8, max_minutes=50),)
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         if self.dies:

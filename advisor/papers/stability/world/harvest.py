@@ -3,7 +3,7 @@
 Nothing of the paper's traces is public, but these figures are: for some clusters the share of changes within
 an hour, the mean and the 95th percentile of the time between changes; for C2 also the shares within one and
 ten minutes, how long a node must have been steady (Figure 13), and how many changes the hours of its nodes
-see; sizes of changes; cores by minimum size. ``harvest_figures`` measures them, the tests compare.
+see; sizes of changes; cores by minimum size. The tests measure and compare them.
 
 The time between two changes, over all changes, is log-logistic: through the quantiles published that law
 comes nearer to the published means and to Figure 13 than a lognormal. It is made of nodes that each have a
