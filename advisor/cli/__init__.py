@@ -1,1 +1,1 @@
-"""Floor 9: ``advisor ...``. Argument parsing and printing only."""
+"""Floor 10: ``advisor ...``. Argument parsing and printing only."""

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from advisor.history.models import ModelStore
-    from advisor.history.tuning_backtest import Judged
     from advisor.model.settings import Settings
     from advisor.model.table import JobTable
     from advisor.predict.knn.features import Encoder
@@ -32,6 +31,45 @@ if TYPE_CHECKING:
     from advisor.predict.knn.tuning import GeneticSettings, TuningResult, TuningState
 
 
+TraceOption = Annotated[
+    Path | None,
+    typer.Option("--trace", help="Tune on this log (.swf, .swf.gz) instead of the history."),
+]
+PresentOption = Annotated[
+    int | None,
+    typer.Option("--at", min=1, help="Row of the present: only what was known then is used."),
+]
+WeeklyOption = Annotated[
+    bool,
+    typer.Option(
+        "--weekly",
+        help="As the weekly timer runs it: judge on the newest jobs, which are not used for tuning; keep "
+        "the old parameters unless the new ones are better; exit with 0 on a short history.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """How to tune, and where the result is stored (None: nowhere)."""
+
+    settings: Settings
+    store: ModelStore | None
+    genetic: GeneticSettings
+    entries: int
+    seed: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """A log, the state of its cluster at each submission, and the encoder of its jobs."""
+
+    table: JobTable
+    states: StateColumns
+    encoder: Encoder
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("tune")(tune)
@@ -39,14 +77,8 @@ def register(app: typer.Typer) -> None:
 
 def tune(
     *,
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", help="Tune on this log (.swf, .swf.gz) instead of the history."),
-    ] = None,
-    at: Annotated[
-        int | None,
-        typer.Option("--at", min=1, help="Row of the present: only what was known then is used."),
-    ] = None,
+    trace: TraceOption = None,
+    at: PresentOption = None,
     entries: Annotated[int, typer.Option(min=10, help="Jobs on which parameters are judged.")] = 500,
     population: Annotated[int, typer.Option(min=4, help="Individuals per generation.")] = 50,
     generations: Annotated[int, typer.Option(min=0, help="Generations of the genetic algorithm.")] = 100,
@@ -55,14 +87,7 @@ def tune(
         Path | None, typer.Option(help="Folder for the result; paths.models by default.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the checkpoint of a stopped run.")] = False,
-    weekly: Annotated[
-        bool,
-        typer.Option(
-            "--weekly",
-            help="As the weekly timer runs it: judge on the newest jobs, which are not used for tuning; keep "
-            "the old parameters unless the new ones are better; exit with 0 on a short history.",
-        ),
-    ] = False,
+    weekly: WeeklyOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing, neither parameters nor checkpoint.")
     ] = False,
@@ -74,67 +99,101 @@ def tune(
     A run that was stopped continues where it was when it is started again on the same jobs.
     """
     from advisor.history.models import ModelStore
-    from advisor.history.parameters import TARGETS, save_parameters
-    from advisor.history.tuning_backtest import judge, row_before_newest
-    from advisor.predict.knn.features import CUNHA_TABLE_I
     from advisor.predict.knn.tuning import GeneticSettings
 
     began = time.monotonic()
     trace = None if trace is None else Path(find_trace(str(trace)))
     settings = settings_of(config)
-    store = None if dry_run else ModelStore(folder=models or settings.paths.models)
-    if weekly:
-        os.nice(10)  # the submit server on the same host comes first
-    table = _table(trace, settings)
-    if weekly:
-        least = max(settings.estimator.min_finished_jobs, 3 * entries)
-        if len(table) < least:
-            told = {"version": None, "jobs": len(table), "reason": "too-few-jobs", "least_jobs": least}
-            emit(told, output, lambda console: console.print(f"Not tuned: {len(table)} of {least} jobs."))
-            return
-        at = row_before_newest(table, entries)
-    genetic = GeneticSettings(population=population, generations=generations)
-    states, encoder = _states_and_encoder(table, settings)
-    problems = _problems(table, states, encoder, at, entries)
-    results = {
-        target: _search(problems[target], target, genetic, seed, settings, store, fresh=fresh)
-        for target in TARGETS
-    }
-    version = cutoff = None
-    best = {target: result.parameters for target, result in results.items()}
-    judged: dict[Target, Judged] = {}
-    if weekly:
-        current = _in_force(store, problems, settings)
-        judged = judge(table, states, encoder, best, current, entries=entries)
-        best = {target: (best if judged[target].is_better else current)[target] for target in TARGETS}
-        cutoff = _weekly_cutoff(store, table, states, encoder, best, settings, entries=entries)
-    if store is not None and (not weekly or any(one.is_better for one in judged.values())):
-        gains = {target: _gain(result) for target, result in results.items()}
-        source = {"history": table.name, "jobs": len(table), "at": at, "seed": seed, "rmse": gains}
-        version = save_parameters(store, best, CUNHA_TABLE_I, source)
-    summary = {
-        "history": table.name,
-        "jobs": len(table),
-        "entries": entries,
-        **asdict(genetic),
-        "targets": {target: _described(result) for target, result in results.items()},
-        "backtest": {target: asdict(one) for target, one in judged.items()} or None,
-        "cutoff": cutoff,
-        "version": version,
-        "seconds": time.monotonic() - began,
-    }
+    task = _Task(
+        settings=settings,
+        store=None if dry_run else ModelStore(folder=models or settings.paths.models),
+        genetic=GeneticSettings(population=population, generations=generations),
+        entries=entries,
+        seed=seed,
+        fresh=fresh,
+    )
+    summary = _tuned_weekly(task, trace) if weekly else _tuned(task, trace, at)
+    summary["seconds"] = time.monotonic() - began
     emit(summary, output, lambda console: _show(console, summary))
 
 
-def _weekly_cutoff(
-    store: ModelStore | None,
-    table: JobTable,
-    states: StateColumns,
-    encoder: Encoder,
+def _tuned(task: _Task, trace: Path | None, at: int | None) -> dict[str, Any]:
+    """Tune and store the parameters; the summary."""
+    log = _log_of(_table(trace, task.settings), task.settings)
+    results = _results(_problems(log, at, task.entries), task)
+    best = {target: result.parameters for target, result in results.items()}
+    return _summary(task, log, results) | {"version": _saved(task, log, at, results, best)}
+
+
+def _tuned_weekly(task: _Task, trace: Path | None) -> dict[str, Any]:
+    """Tune without the newest jobs; put in force what is better on them; the summary."""
+    from advisor.history.parameters import TARGETS
+    from advisor.history.tuning_backtest import judge, row_before_newest
+
+    os.nice(10)  # the submit server on the same host comes first
+    table = _table(trace, task.settings)
+    least = max(task.settings.estimator.min_finished_jobs, 3 * task.entries)
+    if len(table) < least:
+        return {"version": None, "jobs": len(table), "reason": "too-few-jobs", "least_jobs": least}
+    at = row_before_newest(table, task.entries)
+    log = _log_of(table, task.settings)
+    problems = _problems(log, at, task.entries)
+    results = _results(problems, task)
+    best = {target: result.parameters for target, result in results.items()}
+    current = _in_force(task.store, problems, task.settings)
+    judged = judge(table, log.states, log.encoder, best, current, entries=task.entries)
+    best = {target: (best if judged[target].is_better else current)[target] for target in TARGETS}
+    cutoff = _weekly_cutoff(task, log, best)
+    is_better = any(one.is_better for one in judged.values())
+    return _summary(task, log, results) | {
+        "backtest": {target: asdict(one) for target, one in judged.items()},
+        "cutoff": cutoff,
+        "version": _saved(task, log, at, results, best) if is_better else None,
+    }
+
+
+def _saved(
+    task: _Task,
+    log: _Log,
+    at: int | None,
+    results: Mapping[Target, TuningResult],
     parameters: Mapping[Target, KnnParameters],
-    settings: Settings,
-    *,
-    entries: int,
+) -> str | None:
+    """Put parameters in force; their version, None when nothing is to be stored."""
+    from advisor.history.parameters import save_parameters
+    from advisor.predict.knn.features import CUNHA_TABLE_I
+
+    if task.store is None:
+        return None
+    gains = {
+        target: {"before": result.rmse_before, "after": result.rmse_after}
+        for target, result in results.items()
+    }
+    source = {
+        "history": log.table.name,
+        "jobs": len(log.table),
+        "at": at,
+        "seed": task.seed,
+        "rmse": gains,
+    }
+    return save_parameters(task.store, parameters, CUNHA_TABLE_I, source)
+
+
+def _summary(task: _Task, log: _Log, results: Mapping[Target, TuningResult]) -> dict[str, Any]:
+    return {
+        "history": log.table.name,
+        "jobs": len(log.table),
+        "entries": task.entries,
+        **asdict(task.genetic),
+        "targets": {target: _described(result) for target, result in results.items()},
+        "backtest": None,
+        "cutoff": None,
+        "version": None,
+    }
+
+
+def _weekly_cutoff(
+    task: _Task, log: _Log, parameters: Mapping[Target, KnnParameters]
 ) -> dict[str, Any] | None:
     """Choose the published rule's cutoff anew; put it in force unless it is worse than the current one."""
     import msgspec
@@ -143,17 +202,19 @@ def _weekly_cutoff(
     from advisor.history.parameters import load_cutoff, save_cutoff
     from advisor.replay.cutoff_backtest import backtest_cutoff
 
-    placement = settings.placement
+    placement = task.settings.placement
     if not placement.use_cutoff or placement.cutoff_minutes:
         return None  # switched off, or set by hand
-    in_force = store if store is not None else ModelStore(folder=settings.paths.models)
+    in_force = task.store or ModelStore(folder=task.settings.paths.models)
     current = placement.cutoff_in_force(load_cutoff(in_force))
-    judged = backtest_cutoff(table, states, encoder, parameters, placement, current, entries=entries)
+    judged = backtest_cutoff(
+        log.table, log.states, log.encoder, parameters, placement, current, entries=task.entries
+    )
     if judged is None:
         return None
     told: dict[str, Any] = msgspec.to_builtins(judged) | {"is_promoted": judged.is_promoted}
-    if judged.is_promoted and store is not None:
-        save_cutoff(store, judged.candidate, told | {"history": table.name})
+    if judged.is_promoted and task.store is not None:
+        save_cutoff(task.store, judged.candidate, told | {"history": log.table.name})
     return told
 
 
@@ -172,12 +233,13 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
     return on_premise(table, settings.cluster.burst_partition)  # as `advisor control` learns them
 
 
-def _states_and_encoder(table: JobTable, settings: Settings) -> tuple[StateColumns, Encoder]:
+def _log_of(table: JobTable, settings: Settings) -> _Log:
     from advisor.predict.knn.features import Encoder
     from advisor.predict.knn.tracker import states_of
 
     offset = table.utc_offset_seconds or settings.cluster.utc_offset_seconds
-    return states_of(table), Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
+    encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
+    return _Log(table=table, states=states_of(table), encoder=encoder)
 
 
 def _in_force(
@@ -191,42 +253,36 @@ def _in_force(
     return load_parameters(chosen, CUNHA_TABLE_I, untuned_of(settings.estimator, problems["wait"].schema))
 
 
-def _problems(
-    table: JobTable, states: StateColumns, encoder: Encoder, at: int | None, entries: int
-) -> dict[Target, TuningProblem]:
+def _problems(log: _Log, at: int | None, entries: int) -> dict[Target, TuningProblem]:
     from advisor.history.parameters import TARGETS
     from advisor.predict.knn.fitness import TuningProblem
 
     return {
-        target: TuningProblem.from_log(table, states, encoder, target, at=at, entries=entries)
+        target: TuningProblem.from_log(log.table, log.states, log.encoder, target, at=at, entries=entries)
         for target in TARGETS
     }
 
 
-def _search(
-    problem: TuningProblem,
-    target: Target,
-    genetic: GeneticSettings,
-    seed: int,
-    settings: Settings,
-    store: ModelStore | None,
-    *,
-    fresh: bool,
-) -> TuningResult:
+def _results(problems: Mapping[Target, TuningProblem], task: _Task) -> dict[Target, TuningResult]:
+    return {target: _search(problem, target, task) for target, problem in problems.items()}
+
+
+def _search(problem: TuningProblem, target: Target, task: _Task) -> TuningResult:
     """Tune one estimator, with a bar and a checkpoint after each generation."""
     import numpy as np
 
     from advisor.history.parameters import TARGETS, load_checkpoint, save_checkpoint, untuned_of
     from advisor.predict.knn import tuning
 
-    start = untuned_of(settings.estimator, problem.schema)
+    store = task.store
+    start = untuned_of(task.settings.estimator, problem.schema)
     job = {
         "problem": problem.fingerprint,
-        "seed": seed,
+        "seed": task.seed,
         "start": start.chromosome.tolist(),
-        **asdict(genetic),
+        **asdict(task.genetic),
     }
-    resume = None if store is None or fresh else load_checkpoint(store, target, job)
+    resume = None if store is None or task.fresh else load_checkpoint(store, target, job)
     if resume is not None:
         stderr.print(f"{target}: continuing after generation {resume.generation}", markup=False)
     with ticking(f"tuning {target}") as tick:
@@ -234,20 +290,16 @@ def _search(
         def tell(state: TuningState) -> None:
             if store is not None:
                 save_checkpoint(store, target, state, job)
-            tick(f"tuning {target}", state.generation + 1, genetic.generations + 1)
+            tick(f"tuning {target}", state.generation + 1, task.genetic.generations + 1)
 
         return tuning.tune(
             problem,
-            generator=np.random.default_rng([seed, TARGETS.index(target)]),
+            generator=np.random.default_rng([task.seed, TARGETS.index(target)]),
             start=start,
-            settings=genetic,
+            settings=task.genetic,
             resume=resume,
             progress=tell,
         )
-
-
-def _gain(result: TuningResult) -> dict[str, float]:
-    return {"before": result.rmse_before, "after": result.rmse_after}
 
 
 def _described(result: TuningResult) -> dict[str, Any]:
@@ -266,6 +318,9 @@ def _described(result: TuningResult) -> dict[str, Any]:
 
 
 def _show(console: Console, summary: dict[str, Any]) -> None:
+    if "least_jobs" in summary:
+        console.print(f"Not tuned: {summary['jobs']} of {summary['least_jobs']} jobs.")
+        return
     targets = list(summary["targets"])
     found = list(summary["targets"].values())
     rows = [

@@ -22,6 +22,7 @@ from advisor.replay.traces import find_trace
 from advisor.service.admin.since import clock_text, parse_since
 
 if TYPE_CHECKING:
+    from advisor.config.loading import LoadedSettings
     from advisor.model.settings import Settings
     from advisor.predict.knn.fitness import Target
     from advisor.predict.knn.parameters import KnnParameters
@@ -68,19 +69,27 @@ def whatif(
     evaluated, which is useful before anything is switched on.
     """
     from advisor.config.editing import parse_changes
-    from advisor.config.loading import changed
 
     begun = time.perf_counter()
     trace = None if trace is None else Path(find_trace(str(trace)))
-    loaded = loaded_settings(config)
-    asked = _expanded(parse_changes(changes or ()))
+    result = _compared(trace, since, loaded_settings(config), _expanded(parse_changes(changes or ())))
+    result["seconds"] = time.perf_counter() - begun
+    emit(result, output, lambda console: _draw(console, result))
+
+
+def _compared(
+    trace: Path | None, since: str, loaded: LoadedSettings, asked: dict[str, Any]
+) -> dict[str, Any]:
+    """The jobs decided with the settings in force and, if any are asked for, with changed ones."""
+    from advisor.config.loading import changed
+
     settings = {_IN_FORCE: loaded.settings}
     if asked:
         settings[_CHANGED] = changed(loaded, asked).settings
-    seen = SiteState(time=begun, cluster=None) if trace is not None else _seen(loaded.settings)
+    seen = _seen(loaded.settings) if trace is None else SiteState(time=time.perf_counter(), cluster=None)
     jobs, wanted, begin, name = _jobs(trace, since, loaded.settings, seen)
     rows, optimum = _rows(jobs, begin, settings, seen)
-    result = {
+    return {
         "history": name,
         "since": begin,
         "asked_since": wanted,
@@ -88,9 +97,7 @@ def whatif(
         "jobs": rows[_IN_FORCE].jobs,
         "left_out_cloud_jobs": jobs.in_cloud,
         "rows": [_row(which, row, optimum[which]) for which, row in rows.items()],
-        "seconds": time.perf_counter() - begun,
     }
-    emit(result, output, lambda console: _draw(console, result))
 
 
 def _expanded(changes: dict[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def parse_changes(arguments: Iterable[str]) -> dict[str, Any]:
     for argument in arguments:
         key, equals, text = argument.partition("=")
         if not equals or not key.strip():
-            raise BadInput(f"{argument!r} is no change", where="argument", mend="Write section.name=VALUE")
+            raise BadInput(f"{argument!r} is not a change", where="argument", mend="Write section.name=VALUE")
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""What an error message says of a setting: what its value must be, and what was probably meant. Pure."""
+"""Parts of error messages about settings: what a value must be, and which name was probably meant. No I/O."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From a TOML file and the environment to :class:`~advisor.model.settings.Settings`, with origins.
 
-Later wins: defaults, then the file, then ``ADVISOR_<SECTION>__<NAME>`` variables. A wrong file never half
-works: the first mistake is reported with file, line, key and how to mend it.
+Later wins: defaults, then the file, then ``ADVISOR_<SECTION>__<NAME>`` variables. A file with a
+mistake is refused as a whole: the error names file, line, key and how to mend it.
 """
 
 from __future__ import annotations

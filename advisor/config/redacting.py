@@ -1,4 +1,4 @@
-"""Hide passwords in what is shown. Pure."""
+"""Hide passwords in what is shown. No I/O."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def redacted(value: Any) -> Any:
 
 
 def has_password(url: str | None) -> bool:
-    """Whether a URL carries one."""
+    """Whether a URL has a password."""
     return url is not None and redacted(url) != url

@@ -16,7 +16,7 @@ def partition_names(path: Path, *, depth: int = _DEPTH) -> set[str] | None:
     """Partitions of a slurm.conf and the files it includes; None when it cannot be read.
 
     ``PartitionName=DEFAULT`` sets defaults and is no partition. An included file that cannot be read makes
-    the answer None as well: half a list would call good partitions wrong.
+    the answer None as well: with an incomplete list, partitions that exist would be called unknown.
     """
     try:
         if path.stat().st_size > _LIMIT_BYTES:

@@ -1,1 +1,1 @@
-"""Floor 5: what outlives a process: finished jobs, the ledger of advice, models, the loops' small files."""
+"""Floor 6: what outlives a process: finished jobs, the ledger of advice, models, the loops' small files."""

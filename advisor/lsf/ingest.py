@@ -68,14 +68,30 @@ def ingest_lsb_acct(
             memory_unit=memory_unit,
             progress=progress,
         )
-        runs = iter(reader)
-        while batch := list(islice(runs, _BATCH_RUNS)):
-            outcomes = _remember_runs(store, batch, source)
-            places[file.fingerprint] = reader.place
-            read += len(outcomes)
-            added += store.add(outcomes, source=source, cursor=_cursor(places))
-        places[file.fingerprint] = reader.place
-        store.set_cursor(source, _cursor(places))
+        found, new = _add_runs(store, reader, source, places, file.fingerprint)
+        read += found
+        added += new
+    return _ingested(report, source, read, added)
+
+
+def _add_runs(
+    store: HistoryStore, reader: AcctReader, source: str, places: dict[str, Place], fingerprint: str
+) -> tuple[int, int]:
+    """Add a file's runs, and with each batch the place up to which it is read; jobs read, and new ones."""
+    read = added = 0
+    runs = iter(reader)
+    while batch := list(islice(runs, _BATCH_RUNS)):
+        outcomes = _remember_runs(store, batch, source)
+        places[fingerprint] = reader.place
+        read += len(outcomes)
+        added += store.add(outcomes, source=source, cursor=_cursor(places))
+    places[fingerprint] = reader.place
+    store.set_cursor(source, _cursor(places))
+    return read, added
+
+
+def _ingested(report: AcctReport, source: str, read: int, added: int) -> IngestReport:
+    """The counts of all files."""
     return IngestReport(
         source=source,
         read=read,

@@ -1,4 +1,4 @@
-"""Floor 1: frozen records with units. No I/O, no clock."""
+"""Floor 2: frozen records with units. No I/O, no clock."""
 
 from advisor.model.advice import (
     Advice,

@@ -1,1 +1,1 @@
-"""Floor 2: history in, estimates out. No I/O, no clock: what is known is passed in."""
+"""Floor 3: history in, estimates out. No I/O, no clock: what is known is passed in."""

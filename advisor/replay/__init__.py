@@ -1,1 +1,1 @@
-"""Floor 6: logs through decide and simulate: the papers' tables, what-ifs, backtests, plans."""
+"""Floor 7: a site's own history is decided again, for what-ifs and backtests."""

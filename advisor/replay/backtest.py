@@ -1,4 +1,4 @@
-"""Whether a new size model is worth promoting: old and new judged on a week neither was trained on."""
+"""Compare a new size model with the one in force on a week that neither was trained on."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class JudgedCutoff:
 
     @property
     def is_promoted(self) -> bool:
-        """True when the candidate would have saved as much at least."""
+        """True if the candidate would have saved at least as much."""
         return self.candidate_saved_seconds >= self.current_saved_seconds
 
 

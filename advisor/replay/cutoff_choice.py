@@ -1,4 +1,4 @@
-"""Choosing the cutoff on the past: which (a, b) of ``C = a*exp(-b*o*c)`` would have saved most.
+"""Choose the cutoff on past jobs: the (a, b) of ``C = a*exp(-b*o*c)`` that would have saved most.
 
 The published rule as columns, for many jobs and many parameters at once. A test
 (``tests/replay/test_cutoff_choice.py``) compares it with `advisor.decide.submission.placement.published`.
@@ -51,14 +51,14 @@ class PastJobs:
         return self.actual_wait + self.actual_run - boot_seconds - ratio * self.actual_run
 
     def looks_faster(self, overhead: float, baseline: float, boot_seconds: float = 0.0) -> Booleans:
-        """Where the predicted turnaround is shorter in the cloud; False where it is unknown."""
+        """Mask of jobs whose predicted turnaround is shorter in the cloud; False where it is unknown."""
         slowdown = overhead * self.processors + baseline - 1.0
         with np.errstate(invalid="ignore"):  # 0*inf and NaN are unknown, see the next line but one
             penalty = boot_seconds + np.where(slowdown == 0.0, 0.0, slowdown * self.run)
             return np.isfinite(self.wait) & np.isfinite(penalty) & (self.wait > penalty)
 
     def sure_enough(self, overhead: float, scale: float, decay: float) -> Booleans:
-        """Where the variance of the wait is under the cutoff."""
+        """Mask of jobs whose predicted wait has a variance below the cutoff."""
         cutoff = scale * np.exp(-decay * overhead * self.processors)
         return np.asarray(self.wait_variance < cutoff)
 

@@ -118,7 +118,7 @@ def window_begin(table: JobTable, since: float) -> float:
 
 
 def busiest(table: JobTable) -> int:
-    """Most processors busy at one moment."""
+    """The largest number of processors that were busy at one moment."""
     ran = table.run > 0
     start = (table.submit + np.maximum(table.wait, 0.0))[ran]
     times = np.concatenate([start, start + table.run[ran]])

@@ -217,7 +217,7 @@ def get(
             return target
         if target.exists():
             raise BadInput(
-                "another file of that name is there",
+                "the folder has another file of that name",
                 where=str(target),
                 mend="Move it away, or choose another folder",
                 code="trace.in_the_way",

@@ -3,8 +3,8 @@
 Every job of a window is advised twice, under the settings in force and under changed ones, from what was
 known at its submission. The outcome is computed from what happened: a moved job saves its wait and pays for
 the boot and the slower run; a hedged job comes back as :mod:`advisor.decide.hedge.hedging` says. The queue
-stays as it was: the time that a move would have saved the jobs behind is not counted, so savings are rather
-too small.
+stays as it was: the time that a move would have saved the jobs behind is not counted, so the savings
+are underestimated.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def _outcome(
 
 
 class _Account:
-    """What would be known as time goes on: the record, and the day's money."""
+    """Keeps the record and the day's money as they would be known at each submission."""
 
     def __init__(self, settings: Settings, start_of_log: float, cloud: CloudState) -> None:
         self._start_of_log = start_of_log
@@ -353,7 +353,7 @@ class _Sums:
         self._by_day[day] = self._by_day.get(day, 0.0) + moved.usd
 
     def row(self) -> WhatIfRow:
-        """The sums."""
+        """The sums as a row."""
         row = self._row
         row.mean_turnaround_seconds = self._turnaround / row.jobs if row.jobs else math.nan
         row.dearest_day_usd = max(self._by_day.values(), default=0.0)

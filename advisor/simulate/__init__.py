@@ -1,1 +1,1 @@
-"""Floor 2: simulated clusters with a clock of their own; compiled kernels, oracles that say it plainly."""
+"""Floor 3: simulated clusters with a clock of their own; compiled kernels, oracles that say it plainly."""

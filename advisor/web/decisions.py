@@ -35,26 +35,11 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         limit: str = "",
         before: str = "",
     ) -> Response:
-        asked_job = job_id_of(job)
-        wanted = Wanted(
-            since=since_of(since, site.now()),
-            user=word_of(user, "user"),
-            placement=placement_of(placement),
-            reason=word_of(reason, "reason"),
-            job_id=None if asked_job is None else asked_job.job,
-        )
+        asked = {"since": since, "user": user, "placement": placement, "reason": reason, "job": job}
+        wanted = _wanted(asked, site.now())
         rows, after = _rows(site, wanted, limit_of(limit), before_of(before))
-        counted = site.cache.get(
-            ("counts", since, user, placement, reason, job), _COUNT_SECONDS, lambda: _counted(site, wanted)
-        )
-        asked = {
-            "since": since,
-            "user": user,
-            "placement": placement,
-            "reason": reason,
-            "job": job,
-            "limit": limit,
-        }
+        counted = site.cache.get(("counts", *asked.values()), _COUNT_SECONDS, lambda: _counted(site, wanted))
+        asked["limit"] = limit
         data = {
             "since": wanted.since,
             "total": sum(counted.values()),
@@ -74,6 +59,18 @@ def routes(site: Site, answers: Answers) -> APIRouter:
         )
 
     return router
+
+
+def _wanted(asked: dict[str, str], now: float) -> Wanted:
+    """The filter that the address asks for."""
+    job = job_id_of(asked["job"])
+    return Wanted(
+        since=since_of(asked["since"], now),
+        user=word_of(asked["user"], "user"),
+        placement=placement_of(asked["placement"]),
+        reason=word_of(asked["reason"], "reason"),
+        job_id=None if job is None else job.job,
+    )
 
 
 def _rows(

@@ -194,7 +194,7 @@ def test_g17_14_an_uncertainty_limit_acts_whatever_the_rule(
         (["--set", "placement.cutoff_scale=1e9"], "It is placement.cutoff_minutes now"),
         (["--set", "placement.cutoff=-1"], "seconds squared"),
         (["--set", "placement.baseline=fast"], "placement.baseline"),
-        (["--set", "nonsense"], "is no change"),
+        (["--set", "nonsense"], "is not a change"),
         (["--since", "soon"], "is not a time"),
         (["--since", "1s"], "no finished on-premise job"),
     ],

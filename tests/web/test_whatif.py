@@ -96,7 +96,7 @@ def test_from_the_form_to_the_commands_answer(lived: Path, ask_site: Ask) -> Non
     ("more", "said"),
     [
         ("placement.cutof_scale=1", "there is no setting placement.cutof_scale. Did you mean"),
-        ("--help", "'--help' is no change"),
+        ("--help", "'--help' is not a change"),
     ],
 )
 def test_a_wrong_setting_is_told_in_the_commands_own_words(

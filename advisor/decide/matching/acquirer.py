@@ -97,20 +97,37 @@ def acquire(
     if wanted is None:
         wanted = min(bounds[1], max(bounds[0], _wanted_cores(total, busy_cores, needed_now, rules)))
     order = np.argsort(-own_rate if rules.own_rate else since_change, kind="stable")
-    quota = round(rules.share * len(cores))
-    if rules.own_rate:
-        quota = min(quota, int(np.count_nonzero(own_rate > fresh_rate)))
+    quota = _exchange_quota(own_rate, fresh_rate, rules)
     retired = list(order[:quota])
     left = total - float(cores[retired].sum())
-    if target_cores is None:  # too large: release more, least stable first
-        for row in order[quota:]:
-            if may_go is not None and not may_go[row]:
-                continue
-            if left - cores[row] < wanted:
-                break
-            retired.append(row)
-            left -= float(cores[row])
+    if target_cores is None:
+        released = _released(order[quota:], cores, left, wanted, may_go)
+        retired += released
+        left -= float(cores[released].sum())
     return AcquirerPlan(np.array(retired, np.int64), max(0.0, wanted - left))
+
+
+def _exchange_quota(own_rate: Floats, fresh_rate: float, rules: AcquirerRules) -> int:
+    """Number of nodes to exchange for new ones in this period."""
+    quota = round(rules.share * len(own_rate))
+    if rules.own_rate:
+        quota = min(quota, int(np.count_nonzero(own_rate > fresh_rate)))
+    return quota
+
+
+def _released(
+    order: Ints, cores: Ints, left: float, wanted: float, may_go: NDArray[np.bool_] | None
+) -> list[int]:
+    """Rows of the nodes to release without a replacement, in this order, until `wanted` cores are left."""
+    released: list[int] = []
+    for row in order:
+        if may_go is not None and not may_go[row]:
+            continue
+        if left - cores[row] < wanted:
+            break
+        released.append(int(row))
+        left -= float(cores[row])
+    return released
 
 
 def _wanted_cores(total: float, busy: float, needed_now: float, rules: AcquirerRules) -> float:
