@@ -1,1 +1,1 @@
-"""Hedged starts: whether one is offered, its stop, its budget and its price."""
+"""Hedged starts: whether a job gets one, its stop-loss, the budget and the price."""

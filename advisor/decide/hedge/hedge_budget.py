@@ -1,11 +1,10 @@
-"""A number given in advance that hedges never exceed: reserve the worst case, settle what was used. Pure.
+"""A budget of core-seconds that hedges never exceed: reserve the worst case, settle what was used. Pure.
 
-Before a hedge starts its worst case is reserved: all that it can use until its own stop ends it. One whose
-worst case does not fit into what is left does not start, or starts with an earlier stop; one that wants to go
-on longer reserves the rest first, or ends. When it has ended, what it did not use is free again. So what was
-used never exceeds the number, whatever was forecast: forecasts and prices
-(:mod:`advisor.decide.hedge.pacing`) only
-decide how well it is spent. The replay and `advisor control` use this class alike.
+Before a hedge starts, its worst case is reserved: all that it can use until its own stop-loss ends it. A
+hedge whose worst case does not fit into the rest does not start, or gets an earlier stop-loss. One that is to
+go on longer reserves more first, or ends. What an ended hedge did not use is free again. So the budget holds
+whatever was forecast; forecasts and prices (:mod:`advisor.decide.hedge.pacing`) only decide how well it is
+spent. The replay and `advisor control` use this class alike.
 """
 
 from __future__ import annotations
@@ -22,13 +21,7 @@ _ROUNDING: Final = 1.0 - 1e-9
 
 
 class Budget:
-    """What is left of a period's number of core-seconds.
-
-    Parameters
-    ----------
-    core_seconds : float
-        The number; infinite where none is given.
-    """
+    """What is left of a period's ``core_seconds``; infinite without a budget."""
 
     def __init__(self, core_seconds: float) -> None:
         self.core_seconds = core_seconds
@@ -44,7 +37,7 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Core-seconds that are neither used nor reserved; below 0 only where something was used unasked."""
+        """Core-seconds neither used nor reserved; below 0 only if some were used without a reservation."""
         return self.core_seconds - self._spent - self._committed
 
     @property
@@ -61,23 +54,13 @@ class Budget:
         return list(self._reserved)
 
     def reserved(self, key: Hashable) -> float:
-        """Core-seconds a hedge may use in all; 0 for one that has none."""
+        """Core-seconds that a hedge may use in all; 0 without a reservation."""
         return self._reserved.get(key, 0.0)
 
     def reserve(self, key: Hashable, core_seconds: float) -> bool:
-        """Let a hedge use so much in all, if what it has not reserved yet is left.
+        """Let a hedge use ``core_seconds`` in all since its start; False, and no change, where they are not left.
 
-        Parameters
-        ----------
-        key : hashable
-            The hedge.
-        core_seconds : float
-            In all, since it began. Less than it has reserved changes nothing.
-
-        Returns
-        -------
-        bool
-            False where it is not left; nothing is reserved then.
+        A number below the present reservation changes nothing.
         """
         more = core_seconds - self.reserved(key)
         if key in self._reserved and more <= 0.0:
@@ -88,14 +71,14 @@ class Budget:
         return True
 
     def use(self, key: Hashable, core_seconds: float) -> None:
-        """Note what a hedge has used in all so far; it never becomes less."""
+        """Record what a hedge has used in all so far; a smaller number than before changes nothing."""
         before = self._used.get(key, 0.0)
         if core_seconds > before:
             self._spent += core_seconds - before
             self._set(key, self.reserved(key), core_seconds)
 
     def settle(self, key: Hashable, core_seconds: float | None = None) -> None:
-        """A hedge has ended, having used so much in all; None: what was noted last."""
+        """End a hedge that has used ``core_seconds`` in all; None: what was recorded last."""
         if core_seconds is not None:
             self.use(key, core_seconds)
         self._set(key, 0.0, 0.0)
@@ -105,7 +88,7 @@ class Budget:
             self._committed = 0.0  # rounding ends here
 
     def begin(self, core_seconds: float) -> None:
-        """Begin a period: nothing is used, and hedges under way keep what they have reserved and not used."""
+        """Begin a period: nothing is used, and running hedges keep what they have reserved and not used."""
         self.core_seconds, self._spent = core_seconds, 0.0
 
     def _set(self, key: Hashable, reserved: float, used: float) -> None:
@@ -118,7 +101,7 @@ class Budget:
         return {str(key): (reserved, self._used[key]) for key, reserved in self._reserved.items()}
 
     def take_up(self, spent: float, hedges: Mapping[str, tuple[float, float]]) -> None:
-        """Go on from what was spent and from :meth:`hedges`."""
+        """Restore a budget from what was spent and from :meth:`hedges`."""
         self._spent = spent
         self._reserved = {key: reserved for key, (reserved, _) in hedges.items()}
         self._used = {key: used for key, (_, used) in hedges.items()}
@@ -132,12 +115,12 @@ def period_of(time: float, kind: Literal["day", "month"]) -> str:
 
 
 def period_end(period: str) -> float:
-    """The first moment after a period of :func:`period_of`, epoch seconds.
+    """End of a period of :func:`period_of`, epoch seconds.
 
     Raises
     ------
     ValueError
-        It is none.
+        It is no such period.
     """
     if period.count("-") > 1:
         return (datetime.fromisoformat(period).replace(tzinfo=UTC) + timedelta(days=1)).timestamp()

@@ -1,9 +1,9 @@
-"""Who may start in the cloud and keep his place here, and for how long. Pure.
+"""Which jobs may start in the cloud and keep a place on-premise, and for how long. Pure.
 
-A job is hedged where it would wait and where the cloud is better or in doubt (docs/designs/0013);
-it runs speculatively where question 3 doubts its length (Ambati et al. 2021, section 3.2). Either way it may
-be requeued, once: so only jobs are taken that may be, that nobody waits for at a terminal, and that are no
-part of something larger.
+A job is hedged where it would wait on-premise and the cloud is better or in doubt (docs/designs/0013); it
+runs speculatively where question 3 doubts its length (Ambati et al. 2021, section 3.2). Either way it may be
+requeued once: so only jobs qualify that may be requeued, are not interactive, and are no part of a larger
+piece of work.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 
 def may_be_brought_back(job: Job, settings: Settings) -> bool:
-    """Whether stopping the job and starting it anew elsewhere does no harm that anybody can know of.
+    """Whether the job can be stopped and started again elsewhere without known harm.
 
-    A job whose shape a placeholder cannot be given (devices, licences, a reservation, named nodes) has no
-    place that could be kept.
+    A job with a shape that a placeholder cannot have (devices, licences, a reservation, named nodes) cannot.
     """
     shape = job.gres or job.licenses or job.reservation or job.node_list
     return (
@@ -47,14 +46,14 @@ def may_be_brought_back(job: Job, settings: Settings) -> bool:
 def hedged(
     answer: Answer, case: PlacementCase, job: Job, state: SiteState, settings: Settings
 ) -> tuple[Answer, Hedge | None]:
-    """Question 2 of a site that hedges: a doubt about a job that would wait here may be hedged.
+    """Question 2 of a site that hedges: a doubt about a job that would wait on-premise may be hedged.
 
     Returns
     -------
     answer : Answer
         As given, or YES where the doubt is hedged.
     hedge : Hedge or None
-        What the job would have, should it be moved.
+        The job's hedge, should it be moved.
     """
     hedge = hedge_of(job, state.cloud, settings)
     hedge = within_budget(hedge, job, state.cloud, case.boot_seconds, state.hedge_left_core_seconds)
@@ -158,13 +157,13 @@ def _stop_seconds(job: Job, cloud: CloudState, settings: Settings) -> float:
 
 
 def would_wait(job: Job, cluster: ClusterState) -> bool:
-    """Whether the job would have to wait here: beside those that wait already it finds no room."""
+    """Whether the free processors on-premise do not suffice for the job and all waiting jobs."""
     waiting = cluster.queue_size * cluster.waiting_mean_processors
     return cluster.free_processors < waiting + job.processors
 
 
 def speculation_of(job: Job, settings: Settings) -> Hedge | None:
-    """The trial a job may have, t seconds in the cloud (question 3 says whether it gets it); None: none."""
+    """The job's trial of t seconds in the cloud, if question 3 grants it; None: it cannot have one."""
     limit = settings.waiting.long_job_seconds
     if not settings.waiting.speculate or math.isinf(limit) or not may_be_brought_back(job, settings):
         return None

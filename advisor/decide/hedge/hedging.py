@@ -1,9 +1,9 @@
 """The hedged start: a job starts in the cloud and keeps its place in the on-premise queue.
 
-When its turn comes it finishes where it is, if that is expected sooner, or starts afresh on-premise, no later
-than if it had simply waited; a stop-loss bounds what it may cost until then. A wrong forecast so costs money
-and hardly ever time. Forecasts serve to hedge cheaply: each job's stop-loss is the one with the largest
-expected gain less a *price of time* times its expected core-seconds, and the price is the same for all jobs,
+When its slot comes it stays in the cloud, if it is expected to end sooner there, or starts again on-premise,
+no later than if it had only waited; a stop-loss bounds what it may cost until then. So a wrong forecast costs
+money and hardly ever time. Forecasts make hedges cheap: a job's stop-loss is the one with the largest
+expected gain less a *price of time* times its expected core-seconds. The price is the same for all jobs and
 set by what the site may spend (:mod:`advisor.decide.hedge.pacing`; docs/designs/0013-hedged-start.md).
 """
 
@@ -53,7 +53,7 @@ class HedgeCase:
     runs: Floats
 
     def stays(self, elapsed_seconds: float) -> bool:
-        """Whether the job had better stay in the cloud when its slot comes after so many seconds."""
+        """Whether the job is expected to end sooner in the cloud, if its slot comes after so many seconds."""
         return bool(stays(self.run_mass, self.runs, self.slowdown, self.boot_seconds, elapsed_seconds))
 
     def expected_optimum(self) -> float:
@@ -72,16 +72,9 @@ def case_of(
     boot_seconds: float,
     requested_time: float | None,
 ) -> HedgeCase | None:
-    """Build a job's case from its forecasts' equally likely values; None where nothing was forecast.
+    """Build a job's case from its forecasts' equally likely values; None without forecasts.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        Its wait and its run time.
-    processors, slowdown, boot_seconds
-        As in :class:`HedgeCase`.
-    requested_time : float or None
-        Seconds; no run is longer.
+    ``requested_time`` is in seconds: no run is longer.
     """
     waits, runs = np.array(estimates.wait.quantiles), np.array(estimates.run.quantiles)
     if not (len(waits) and len(runs)):
@@ -116,7 +109,7 @@ class Hindsight:
 
 
 def hindsight(case: HedgeCase, wait_seconds: float, run_seconds: float) -> Hindsight:
-    """Look at a job's hedge again, now that its wait and its run time on-premise are known."""
+    """Evaluate a job's hedge now that its wait and its run time on-premise are known."""
     shape = len(PRICES)
     saved, seconds, expected = np.empty(shape), np.empty(shape), np.empty(shape)
     expected_optimal = at_prices(
@@ -224,7 +217,7 @@ def plan(case: HedgeCase, price: float, most_seconds: float = np.inf) -> HedgePl
 
 
 def warm_plan() -> None:
-    """Compile, or load from the cache, what :func:`plan` needs: somebody waits for the first one."""
+    """Compile, or load from the cache, what :func:`plan` needs, before the first job waits for it."""
     one = np.ones(1)
     case = HedgeCase(
         processors=1, slowdown=1.0, boot_seconds=0.0, wait_mass=one, run_mass=one, waits=one, runs=one

@@ -1,9 +1,9 @@
 """What a core-second in the cloud must bring: a price that makes a budget last to the end of its period.
 
-Of each job that has ended it is known what its hedge would have cost at each price. The price is the lowest
-at which such jobs, coming as often as those remembered, use no more by the end of the period than is left of
-it: re-solved at each submission, so that what was spent too fast makes the rest dearer, and what is left
-over makes it cheaper. That the budget is kept does not rest on it (:mod:`advisor.decide.hedge.hedge_budget`).
+For each ended job it is known what its hedge would have cost at each price. The price is the lowest at which
+such jobs, arriving as often as those remembered, use no more until the end of the period than is left. It is
+computed at each submission: fast spending makes the rest dearer, slow spending cheaper. The budget holds
+without it (:mod:`advisor.decide.hedge.hedge_budget`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIN_SECONDS: Final = 3_600.0
 
 
 class Pacer:
-    """Remembers what hedges of ended jobs would have cost."""
+    """Remembers what the hedges of ended jobs would have cost."""
 
     def __init__(self) -> None:
         self._known: deque[tuple[float, Floats]] = deque()
@@ -40,12 +40,12 @@ class Pacer:
         return len(self._known)
 
     def remember(self, submitted: float, cost: Floats) -> None:
-        """Take in a job that has ended.
+        """Add an ended job.
 
         Parameters
         ----------
         submitted : float
-            When it was submitted, seconds.
+            Time of its submission, seconds.
         cost : float64, shape (prices,)
             Core-seconds its hedge would have used at each of `PRICES`.
         """
@@ -57,14 +57,8 @@ class Pacer:
     def level(self, now: float, unspent: float, seconds_left: float) -> int | None:
         """Index into `PRICES` in force; None until enough jobs are known.
 
-        Parameters
-        ----------
-        now : float
-            Seconds.
-        unspent : float
-            Core-seconds of the budget not used yet.
-        seconds_left : float
-            Until the end of its period.
+        ``now`` is in seconds, ``unspent`` the budget's core-seconds not used yet, ``seconds_left`` the time
+        until the end of its period.
         """
         if self.known < MIN_KNOWN:
             return None
@@ -80,17 +74,17 @@ class Pacer:
         }
 
     def take_up(self, arrays: Mapping[str, Floats]) -> None:
-        """Remember what :meth:`to_arrays` gave.
+        """Restore what :meth:`to_arrays` gave.
 
         Raises
         ------
         KeyError, ValueError
-            It is something else.
+            The arrays are not such a state.
         """
         cost, submitted = np.asarray(arrays["cost"], float), np.asarray(arrays["submitted"], float)
         if cost.shape != (len(submitted), len(PRICES)) or submitted.shape != (len(cost),):
-            raise ValueError("its arrays do not fit together")
+            raise ValueError("its arrays have different lengths")
         if not (np.isfinite(cost).all() and np.isfinite(submitted).all()):
-            raise ValueError("it has numbers that are none")
+            raise ValueError("an array has a value that is not finite")
         for time, row in zip(submitted.tolist(), cost, strict=True):
             self.remember(time, row)

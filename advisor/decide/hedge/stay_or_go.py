@@ -1,4 +1,4 @@
-"""A job in the cloud whose place on-premise was kept: finish there, or start anew here? Pure."""
+"""Whether a hedged job in the cloud finishes there or starts again on-premise. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ def stays_at_slot(
     own_limit_seconds: float | None,
     run_quantiles: Sequence[float] = (),
 ) -> bool:
-    """Whether a job whose local slot has come is sooner done where it is.
+    """Whether a job whose slot on-premise has come ends sooner in the cloud.
 
     Parameters
     ----------
-    processors : int
-        c.
     slowdown : float
         s(c) = o*c + i.
     elapsed_seconds : float
-        Since its start in the cloud; its boot is over.
+        Since its start in the cloud, after the boot.
     own_limit_seconds : float or None
         The time limit its user gave.
     run_quantiles : sequence of float
@@ -35,8 +33,8 @@ def stays_at_slot(
 
     Notes
     -----
-    Staying ends at s*r, starting anew at elapsed + r. Without a forecast it stays only where that is certain:
-    no run within the limit is so long that the start anew would win. Without a limit nothing is certain.
+    Staying ends at s*r, starting again at elapsed + r. Without a forecast the job stays only where that is
+    certainly sooner for every run within the limit. Without a limit nothing is certain.
     """
     if len(run_quantiles):
         limit = math.inf if own_limit_seconds is None else own_limit_seconds
@@ -62,15 +60,13 @@ def stays_past_stop(
     own_limit_seconds: float | None,
     further_wait_seconds: float | None,
 ) -> bool:
-    """Whether a speculation that has used its time goes on: its local queue has moved away from it.
+    """Whether a speculation goes on past its stop, because its slot on-premise has moved too far away.
 
-    It does where it is certain to end in the cloud before its slot comes here: to bring it back would only
-    lose time. The paper (Ambati et al. 2021) has no such rule.
+    It does where it certainly ends in the cloud before its slot comes: bringing it back would only lose time.
+    The paper (Ambati et al. 2021) has no such rule.
 
     Parameters
     ----------
-    slowdown, elapsed_seconds, own_limit_seconds
-        As above.
     further_wait_seconds : float or None
         Until slurmctld expects the slot; None when it expects none yet.
     """

@@ -1,4 +1,4 @@
-"""Jobs of the cloud as they would have been on-premise: what the estimators are asked about, and learn."""
+"""Jobs of the cloud as they would have been on-premise, which is what the estimators learn."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ AskRatio: TypeAlias = Callable[[Job], float]
 def outcome_here(
     outcome: JobOutcome, settings: Settings, store: HistoryStore, ratio: AskRatio | None = None
 ) -> JobOutcome:
-    """A finished job; one that ran in the cloud with the run time and the partition it would have had here.
+    """A finished job; if it ran in the cloud, with the run time and partition it would have had on-premise.
 
-    The run time is Cunha et al., Eq. 1, solved for the on-premise one. Accounting says ``burst`` of the
-    partition, by which nobody's next submission would be told from a stranger's: the ledger knows where its
-    user had submitted it. ``ratio`` tells s(c) of a job as learned; without it the settings do.
+    The run time is Cunha et al., Eq. 1, solved for the on-premise one. Accounting gives the burst partition;
+    the ledger gives the one the user submitted to. ``ratio`` is the learned s(c) of a job; default: settings.
     """
     if outcome.partition != settings.cluster.burst_partition:
         return outcome
@@ -38,7 +37,7 @@ def outcome_here(
 
 
 def queued_here(queued: QueuedJob, settings: Settings) -> QueuedJob:
-    """A job in the queue; one that was moved to the cloud as its user had submitted it."""
+    """A job in the queue; if it was moved to the cloud, with its user's own partition and time limit."""
     if queued.job.queue != settings.cluster.burst_partition:
         return queued
     moved = moved_by_us(queued)

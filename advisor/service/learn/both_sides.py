@@ -1,4 +1,4 @@
-"""Jobs that ran on both sides, kept up as jobs end: what s(c) = o*c + i is learned from."""
+"""Jobs that ran both on-premise and in the cloud: s(c) = o*c + i is learned from them as jobs end."""
 
 from __future__ import annotations
 
@@ -17,32 +17,25 @@ from advisor.service.observation.accounting import SOURCE
 log = structlog.get_logger(__name__)
 
 _PAST_JOBS: Final = 50_000
-"""Newest jobs of the history that are looked through for what ran on both sides."""
+"""Newest jobs of the history that are searched for jobs that ran on both sides."""
 _MAX_RUNS: Final = 20
-"""Newest runs of the same work that are kept, a side."""
+"""Newest runs of the same work that are kept of each side."""
 _MAX_WORK: Final = 100_000
 
 _Work: TypeAlias = tuple[str, str | None, int, str | None]
 
 
 class PerformanceRatioBook:
-    """Knows s(c) of the site, its partitions and applications.
+    """Learns s(c) of the site, its partitions and applications.
 
-    Work is what one user submits to one partition under one name (without counters) for one number of
-    processors. Only runs that ended well count: one that failed says nothing of how long it would have run.
-    To which partition a job was submitted that ran in the cloud the ledger knows.
-
-    Parameters
-    ----------
-    settings : Settings
-        o and i as configured; whether anything is learned.
-    store : HistoryStore
-        Finished jobs, and where each ran.
+    Jobs are comparable when one user submitted them to one partition under one name (without counters) for
+    one number of processors. Only completed runs count: the run time of a failed run is not the job's. The
+    ledger gives the partition to which a job in the cloud was submitted.
 
     Attributes
     ----------
     current : PerformanceRatios or None
-        As learned so far; None: too little ran on both sides, or learning is switched off.
+        As learned so far; None: too little ran on both sides, or learning is off in ``settings``.
     """
 
     def __init__(self, settings: Settings, store: HistoryStore) -> None:
@@ -60,9 +53,9 @@ class PerformanceRatioBook:
         return self.current.of(job.processors, job.queue, family(job.name)).factor
 
     def learn(self) -> None:
-        """Take in what has ended since the last time.
+        """Learn from the jobs that have ended since the last call.
 
-        The past is read once the first job has run in the cloud; before that nothing can be learned.
+        The history is read once the first job has run in the cloud: before that it teaches nothing of s(c).
         """
         if not self._settings.placement.learn_performance_ratio:
             return
@@ -82,7 +75,7 @@ class PerformanceRatioBook:
         self._position = self._store.last_position()
         for outcome in self._store.recent(_PAST_JOBS, source=SOURCE):
             self._take(outcome)
-        log.info("ratios.begun", work=len(self._runs), on_both_sides=sum(1 for _ in self._both()))
+        log.info("ratios.history_read", work=len(self._runs), on_both_sides=sum(1 for _ in self._both()))
         return True
 
     def _take(self, outcome: JobOutcome) -> None:
@@ -102,7 +95,7 @@ class PerformanceRatioBook:
             del self._runs[next(iter(self._runs))]
 
     def _home(self, job: Job) -> str:
-        """Where its user had submitted it; one that he sent to the cloud himself counts with the first."""
+        """The on-premise partition the job was submitted to; the first one where its user chose the cloud."""
         record = self._store.advice_of(job.job_id, source=SOURCE)
         own = self._settings.cluster.on_premise_partitions
         queue = (record.job.queue or "").partition(",")[0] if record is not None else ""

@@ -1,4 +1,4 @@
-"""What jobs cost in the cloud: paid time and runs go to the history, jobs get their shares of it."""
+"""What jobs cost in the cloud: the history gets paid time and runs, and jobs get their shares of the cost."""
 
 from __future__ import annotations
 
@@ -25,36 +25,27 @@ _LATEST_SECONDS: Final = 86_400.0  # after a restart: how long ago a job may hav
 
 
 class Meter(Protocol):
-    """What nodes have cost (:class:`advisor.service.state.budget.SpendingBudget`)."""
+    """The cost of nodes (:class:`advisor.service.state.budget.SpendingBudget`)."""
 
     def paid(self) -> list[PaidTime]:
-        """Stretches of paid time that the history has not got."""
+        """Paid time that is not yet in the history."""
 
     def noted(self, paid: Iterable[PaidTime]) -> None:
-        """It has these."""
+        """Confirm that the history has this paid time."""
 
 
 class Costs:
-    """Shares what nodes cost among the jobs that were on them.
+    """Shares the cost of nodes among the jobs that ran on them.
 
     Parameters
     ----------
-    settings : Settings
-        The burst partition; prices where nothing is metered.
-    store : HistoryStore
-        Where all of it is kept.
-    view : SharedView
-        Which jobs are on nodes now.
-    clock : Clock
-        Time.
     meter : Meter or None
-        None where another program launches the nodes: a job is then reckoned with whole nodes at the
-        settings' prices.
+        None where another program launches the nodes: a job then costs whole nodes at the settings' prices.
 
     Attributes
     ----------
     today : Rows or None
-        The day's rows as of the last round; None before it.
+        The day's rows of the bill as of the last round; None before it.
     """
 
     def __init__(
@@ -75,7 +66,7 @@ class Costs:
         self.today: Rows | None = None
 
     def note(self, ended: Sequence[JobOutcome]) -> None:
-        """Take in what was paid since the last round, and who was there; jobs get their shares."""
+        """Store what was paid since the last round and which jobs ran then; set the jobs' shares."""
         runs = [(outcome, self._runs_of(outcome)) for outcome in ended]
         if self._meter is None:
             reckoned = {outcome.job.job_id: self._reckoned(outcome, own) for outcome, own in runs if own}
@@ -90,7 +81,7 @@ class Costs:
         now = self._clock.wall()
         since = now - _LATEST_SECONDS if self._metered is None else self._metered
         self._share(self._store.beside(final) | self._store.jobs_ended_after(since))
-        # the earliest: a minute is paid in advance, and some node may have been counted long ago
+        # the earliest of all nodes: a minute is paid in advance, and some node may be counted no longer
         self._metered = min((piece.until for piece in paid), default=since)
         self.today = self._store.bill(midnight(now))
 
@@ -103,13 +94,13 @@ class Costs:
             last = self._store.of_job(job_id, source=SOURCE)
             if last is None:
                 continue
-            begun = last.job.submit_time  # what began before is an older job's that had the same id
+            begun = last.job.submit_time  # earlier uses are of an older job with the same id
             if of_this := [usd for start, usd in own if start >= begun]:
                 costs[job_id] = math.fsum(of_this)
         self._store.set_costs(costs, source=SOURCE)
 
     def _running(self) -> list[NodeUse]:
-        """Jobs on cloud nodes now; none where nobody has looked lately."""
+        """Jobs on cloud nodes now; empty without a recent poll."""
         try:
             snapshot = self._view.fresh()
         except RetryLater:
@@ -132,7 +123,7 @@ class Costs:
         ]
 
     def _runs_of(self, outcome: JobOutcome) -> list[JobOutcome]:
-        """Runs in the cloud, also those that a requeue has ended: of a hedge that came back, say."""
+        """The job's runs in the cloud, with those that a requeue ended, such as a hedge that came back."""
         runs = [outcome, *self._earlier_runs(outcome)] if outcome.restarts else [outcome]
         burst = self._settings.cluster.burst_partition
         return [run for run in runs if run.partition == burst]
@@ -154,7 +145,7 @@ class Costs:
         ]
 
     def _reckoned(self, outcome: JobOutcome, runs: Iterable[JobOutcome]) -> float:
-        """Dollars for whole nodes at the settings' price of what was advised; reserved ones are paid for."""
+        """Dollars for whole nodes at the settings' price of the advised capacity; 0 for reserved nodes."""
         record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
         capacity = record.advice.capacity if record is not None else None
         price = {

@@ -1,4 +1,4 @@
-"""What ended jobs teach, as features of `advisor control`: the knowledge base, and the placement forests."""
+"""Learning as a feature of `advisor control`: wait and run times, sizes, performance ratios, costs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,12 @@ log = structlog.get_logger(__name__)
 
 
 class LearnFeature(Feature):
-    """The learn loop, and what it keeps up: wait and run times, sizes, performance ratios.
+    """The learn loop and its estimators.
 
     Parameters
     ----------
-    settings, slurm, store, view, clock
-        Shared with the other features.
     models : ModelStore
-        Where models are handed to `advisor serve`.
-    metrics : ControlMetrics
-        Counts how good predictions were.
+        Where `advisor serve` finds the models.
     meter : Meter or None
         What cloud nodes have cost; None where another program launches them.
     """
@@ -74,12 +70,12 @@ class LearnFeature(Feature):
         self.runners = (LoopRunner(self.loop, clock),)
 
     def start(self) -> None:
-        """See :class:`Feature`. The history is read first, which may be locked for a while."""
+        """See :class:`Feature`. The history is read first; another process may lock it for a while."""
         self.prepare()
         super().start()
 
     def prepare(self) -> None:
-        """Hand `advisor serve` what the history knows; what fails here the learn loop tries again."""
+        """Hand `advisor serve` what the history teaches; after an error the learn loop tries again."""
         try:
             self.knowledge.prepare()
         except AdvisorError as error:

@@ -1,4 +1,4 @@
-"""The estimators' knowledge base in `advisor control`: loaded or built, taught, saved for `advisor serve`."""
+"""The k-NN estimators in `advisor control`: loaded or built, taught, and saved for `advisor serve`."""
 
 from __future__ import annotations
 
@@ -29,24 +29,19 @@ from advisor.slurm.protocol import RUNNING, QueuedJob
 log = structlog.get_logger(__name__)
 
 _REBUILD_JOBS: Final = 1000
-"""More new jobs than this at once came from a log: the states they met are then rebuilt from the history."""
+"""More new jobs at once were imported from a log: the states they met are rebuilt from the history."""
 _HISTORY_FACTOR: Final = 3
-"""So many times the knowledge base is read to build it: the oldest of it meets a queue that is complete."""
+"""Jobs that are read to build the knowledge base, as a multiple of its size: its oldest jobs then meet a
+complete queue."""
 
 StateAt = Callable[[float], ClusterState | None]
 
 
 class Knowledge:
-    """Predictor, how far it has learned, and the version `advisor serve` was given.
+    """The predictor, how far it has learned, and the version that `advisor serve` was given.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    store : HistoryStore
-        What it is built from.
-    models : ModelStore
-        Where it is saved.
     ratio : callable, optional
         s(c) of a job as learned; the settings' without it.
 
@@ -92,7 +87,7 @@ class Knowledge:
         return len(self._predictor.run) if self._predictor is not None else 0
 
     def prepare(self) -> None:
-        """Load or build, and hand over what is known already."""
+        """Load or build the predictor, and save it for `advisor serve`."""
         self._take_cutoff()
         if self._predictor is None:
             self._predictor = self._loaded() or self._built()
@@ -100,13 +95,13 @@ class Knowledge:
         self.save()
 
     def _refresh_mean(self) -> None:
-        """A pass over all jobs: now and then."""
+        """Compute the mean anew after so many jobs: it is a pass over all jobs."""
         position = self._store.last_position()
         if self.mean_processors is None or position - self._mean_at >= _REBUILD_JOBS:
             self.mean_processors, self._mean_at = self._store.mean_processors(), position
 
     def refresh(self) -> None:
-        """Begin anew when somebody has put other parameters or another predictor in force."""
+        """Reload or rebuild the predictor when other parameters or another predictor are in force."""
         self._take_cutoff()
         self._refresh_mean()
         if self._predictor is None:
@@ -119,7 +114,7 @@ class Knowledge:
             self._predictor = self._loaded() or self._built()
 
     def learn_starts(self, jobs: Iterable[QueuedJob], state_at: StateAt) -> int:
-        """Learn the waits of jobs that have started on-premise; returns how many."""
+        """Learn the waits of jobs that have started on-premise; return their number."""
         running = [job for job in jobs if job.state == RUNNING]
         learned = 0
         for queued in running:
@@ -132,7 +127,7 @@ class Knowledge:
         return learned
 
     def learn_ends(self, state_at: StateAt) -> list[JobOutcome]:
-        """Learn every job that has been added to the history since the last time; returns them."""
+        """Learn and return the jobs that were added to the history since the last call."""
         predictor = self.predictor
         new = self._store.last_position() - self._position
         if new <= 0:
@@ -149,24 +144,14 @@ class Knowledge:
         return outcomes
 
     def judge(self, target: Target, predicted: Estimate, truth: float) -> None:
-        """Compare an interval that the k-NN gave with what came of it; other estimators' are not judged here.
-
-        Parameters
-        ----------
-        target : {"wait", "run"}
-            What was predicted.
-        predicted : Estimate
-            As given at submission.
-        truth : float
-            Seconds.
-        """
+        """Compare an interval of the k-NN with the truth (seconds); skip other estimators' intervals."""
         if predicted.neighbours > 0 and predicted.lower <= predicted.upper and truth >= 0.0:
             estimator = self.predictor.wait if target == "wait" else self.predictor.run
             estimator.judge(inside=holds(predicted.lower, truth, predicted.upper))
             self._is_changed = True
 
     def save(self) -> bool:
-        """Hand what has been learned to the submit server; False when there is nothing new."""
+        """Save what has been learned for the submit server; False when there is nothing new."""
         if not self._is_changed or self._predictor is None:
             return False
         arrays, meta = self._predictor.to_arrays()
@@ -215,10 +200,10 @@ class Knowledge:
             return None
         tuned = self._models.current(PARAMETERS_KIND)
         signature = self._signature(tuned)
-        # earlier releases did not say under which settings it was built
+        # earlier releases did not save the settings with which it was built
         if meta.get("parameters") != tuned or meta.get("settings", signature) != signature:
             return None
-        if position > self._store.last_position():  # another database: nothing of it is known there
+        if position > self._store.last_position():  # it was built from another database
             return None
         self._position, self._waits = position, waits
         self._saved_version = version
@@ -226,7 +211,7 @@ class Knowledge:
         return predictor
 
     def _signature(self, tuned: str | None) -> list[float]:
-        """Settings that a knowledge base is built with; those of the estimators hold until they are tuned."""
+        """Settings that a knowledge base is built with; the estimators' own count until they are tuned."""
         own, offset = self._settings.estimator, self._settings.cluster.utc_offset_seconds
         untuned = [own.neighbours, own.kernel_width, own.knowledge_base_jobs] if tuned is None else []
         return [offset, *untuned]

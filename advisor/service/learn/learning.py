@@ -1,4 +1,4 @@
-"""The learn loop: advice given → ledger, finished jobs → history → estimators → the submit server."""
+"""The learn loop: advice to the ledger, finished jobs to the history and the estimators, models to serve."""
 
 from __future__ import annotations
 
@@ -31,34 +31,22 @@ log = structlog.get_logger(__name__)
 
 _MAX_LINKS = 100_000
 _MAX_RESTARTED = 1_000  # at a time
-_FAR_LOOK_SECONDS = 600.0
+_FULL_QUERY_SECONDS = 600.0
 _PRICED = f"{SOURCE}:priced"
-"""Cursor: up to which job the cloud's costs are noted."""
+"""Cursor: position of the last job whose costs in the cloud are stored."""
 
 
 class LearnLoop:
-    """Keeps history, ledger and estimators up with the cluster.
+    """Keeps history, ledger and estimators up to date with the cluster.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Asked for ended jobs.
-    store : HistoryStore
-        History and ledger.
-    knowledge : Knowledge
-        What is taught: wait and run times.
     sizes : SizeKnowledge
-        What is taught: small or large.
+        The size model: small or large.
     ratios : PerformanceRatioBook, optional
-        What is taught: how much longer jobs run in the cloud.
-    view : SharedView
-        What the look loop saw.
+        How much longer jobs run in the cloud.
     metrics : ControlMetrics
-        Told how good predictions were.
-    clock : Clock
-        Time.
+        Counts how good predictions were.
     meter : Meter, optional
         What cloud nodes have cost; None where another program launches them.
     """
@@ -90,7 +78,7 @@ class LearnLoop:
         self._clock = clock
         self.costs = Costs(settings, store=store, view=view, clock=clock, meter=meter)
         self._linked: dict[int, str] = {}
-        self._looked_far = -math.inf  # monotonic seconds
+        self._full_query = -math.inf  # monotonic seconds
         self.jobs_learned = 0
         self.last_ingest: IngestReport | None = None
         self._restarted = set[int]()
@@ -117,7 +105,7 @@ class LearnLoop:
         )
 
     def collect_advice(self) -> None:
-        """Move the submit server's complete files into the ledger; a file goes when its records are in."""
+        """Move the submit server's complete files into the ledger; a stored file is deleted."""
         for file in spool.complete_files(self._settings.paths.spool):
             self._store.add_advice(file.records)
             file.path.unlink(missing_ok=True)
@@ -125,7 +113,7 @@ class LearnLoop:
                 log.warning("spool.unreadable_lines", file=file.path.name, lines=file.unreadable)
 
     def link_jobs(self) -> None:
-        """Note which job each advice became, from the AdminComment of the jobs in the queue."""
+        """Record which job each advice belongs to, from the AdminComments of the jobs in the queue."""
         for queued in self._view.fresh().jobs:
             job_id = queued.job.job_id
             recorded = parse_admin_comment(queued.admin_comment)
@@ -138,25 +126,25 @@ class LearnLoop:
             del self._linked[next(iter(self._linked))]
 
     def ingest_accounting(self) -> None:
-        """Add what sacct says has ended: what is new each time, the last hour again every ten minutes.
+        """Add the jobs that have ended: new ones each time, those of the last hour every ten minutes.
 
-        slurmdbd gets some records late; asking it for a busy hour four times a minute is a load of its own.
+        slurmdbd gets some records late, but a query for a busy hour four times a minute would load it.
         """
         if self._store.cursor(_PRICED) is None:
             self._store.set_cursor(_PRICED, str(self._store.last_position()))
         now, moment = self._clock.wall(), self._clock.monotonic()
-        is_far = moment - self._looked_far >= _FAR_LOOK_SECONDS
-        overlap = OVERLAP_SECONDS if is_far else SHORT_OVERLAP_SECONDS
+        is_full = moment - self._full_query >= _FULL_QUERY_SECONDS
+        overlap = OVERLAP_SECONDS if is_full else SHORT_OVERLAP_SECONDS
         since = sacct_since(self._store, now, source=SOURCE, overlap_seconds=overlap)
         self.last_ingest = ingest_accounting(self._store, self._slurm, since, now)
         self._restarted |= self.last_ingest.restarted
-        if is_far:
-            self._looked_far = moment
+        if is_full:
+            self._full_query = moment
         if self.last_ingest.added:
             log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
 
     def learn_starts(self) -> None:
-        """Waits are known as soon as jobs start."""
+        """Learn waits: they are known once jobs start."""
         snapshot = self._view.fresh()
         self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
         standing = standing_for_others(snapshot.jobs)
@@ -165,7 +153,7 @@ class LearnLoop:
         self._sizes.observe((queued_here(queued, self._settings) for queued in jobs), snapshot.time)
 
     def learn_ends(self) -> None:
-        """Run times are known when jobs end; predictions are judged."""
+        """Learn run times of ended jobs; judge what was predicted."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
         self._sizes.learn(
@@ -175,21 +163,21 @@ class LearnLoop:
             self._judge(outcome)
 
     def save_knowledge(self) -> None:
-        """Hand over to the submit server."""
+        """Save the estimators for the submit server."""
         self._knowledge.save()
 
     def save_sizes(self) -> None:
-        """Hand over to the submit server, once a minute."""
+        """Save the size model for the submit server, once a minute."""
         self._sizes.save()
 
     def note_costs(self) -> None:
-        """What jobs have cost in the cloud, however many have ended at once, and in however many runs."""
+        """Store what ended jobs cost in the cloud, with all their runs."""
         done = last = int(self._store.cursor(_PRICED) or 0)
         ended = list[JobOutcome]()
         for position, outcome in self._store.added_after(done, source=SOURCE):
             last = position
             ended.append(outcome)
-        # a run that followed the one last known was not added: it has replaced that one
+        # a later run of a known job is not an added job: it has replaced the run before it
         some = sorted(self._restarted)[:_MAX_RESTARTED]
         was_there = {
             a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)

@@ -17,14 +17,14 @@ from advisor.service.running.loops import LoopRunner
 
 
 class PlacementFeature(Feature):
-    """The loop that grows the forests, hands the queue over and keeps the record."""
+    """The loop that trains the forests, publishes the queue and keeps the record."""
 
     def __init__(self, loop: PlacementLoop, clock: Clock) -> None:
         self.loop = loop
         self.runners = (LoopRunner(loop, clock),)
 
     def polled(self, poll: Poll) -> None:
-        """See :class:`Feature`: what has happened to the queue goes to the forecasts of `advisor serve`."""
+        """See :class:`Feature`: the queue's events go to the forecasts of `advisor serve`."""
         queue = replace(poll.snapshot, jobs=tuple(without_doubles(poll.snapshot.jobs)))
         self.loop.saw(queue, poll.cluster, poll.cloud.boot_seconds)
 

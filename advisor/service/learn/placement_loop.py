@@ -1,7 +1,7 @@
-"""The control process's side of the advisor's own placement rule: forests grown, handed over, judged.
+"""The forests of the advisor's own placement rule in `advisor control`: trained, published, judged.
 
-Grown by the code of the replay from the history and the queue (`features_of`, `RollingForests`), after so
-many finished jobs, in a loop and a thread of its own; never on the submit path.
+They are trained by the code of the replay from the history and the queue (`features_of`, `RollingForests`)
+each time so many jobs have ended, in a loop and a thread of its own; never on the submit path.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from typing import Any, Final
 import numpy as np
 import structlog
 
-from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.proven_rows import earned_by_candidates
 from advisor.decide.submission.record import likely_earned
 from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model.advice import Placement
 from advisor.model.cluster import ClusterState
 from advisor.model.errors import AdvisorError, RetryLater, UseFallback
+from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
 from advisor.model.site import TrackRecord
 from advisor.model.table import JobTable
-from advisor.predict.forecast.distribution import EDGES
 from advisor.predict.forecast.forecast_rows import forecast_rows
 from advisor.predict.forecast.forecaster import Forecaster
 from advisor.predict.forecast.placement_features import PlacementFeatures
@@ -45,49 +42,41 @@ from advisor.service.learn.both_sides import PerformanceRatioBook
 from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.learn.placement_record import PlacementRecord
 from advisor.service.learn.queue_following import QueueStream
+from advisor.service.learn.stakes import worst_loss_seconds
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import Step
 from advisor.service.state.hedge_entries import AskHedgeOutcome
 from advisor.service.state.records import EarnedRecord
 from advisor.service.state.state_files import EARNED_RECORD
-from advisor.slurm.protocol import QueuedJob, SlurmSnapshot
+from advisor.slurm.protocol import SlurmSnapshot
 
 log = structlog.get_logger(__name__)
 
 RECORD_JOBS: Final = 20_000
 """Newest jobs of the history on which a record is earned before the first live one."""
-_LEAD_JOBS: Final = 10_000  # before them: users' earlier jobs, and a queue that is complete
-_BULK_JOBS: Final = 1_000  # more at once came from a log: no events are made of them
+_LEAD_JOBS: Final = 10_000  # before them, so that users have earlier jobs and the queue is complete
+_BULK_JOBS: Final = 1_000  # more at once were imported from a log: they become no events
 _MAX_EVENTS: Final = 50_000
 _NICE: Final = 10
-_DRIFT_SECONDS: Final = 3600.0  # minutes of work, and forests anew
-_LONGEST: Final = float(EDGES[-1])
+_DRIFT_SECONDS: Final = 3600.0  # to earn a record again takes minutes and new forests
 
 
 class PlacementLoop:
-    """Grows the forests, says what happens to the queue, keeps the record.
+    """Trains the forests, publishes the queue's events, keeps the record.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    store : HistoryStore
-        Finished jobs, and the advice they were given.
-    models : ModelStore
-        Where forests are handed over.
-    clock : Clock
-        Time.
     options : ForecastOptions, optional
-        How forests are grown: as in the replay.
+        How forests are trained: as in the replay.
     record_jobs : int
-        Newest jobs of the history on which a record is earned at first.
-    fates : callable, optional
-        What became of the place of a job that was hedged.
+        Newest jobs of the history from which the first record is earned.
+    hedge_outcomes : callable, optional
+        The outcome of a hedged job.
     unspent : callable
         Core-seconds of the hedges' budget not used in its period, and seconds until that ends.
     ratios : PerformanceRatioBook, optional
-        s(c) as learned; as set without it.
+        s(c) as learned; the settings' without it.
     """
 
     name = "forests"
@@ -144,24 +133,22 @@ class PlacementLoop:
         )
 
     def stop(self) -> None:
-        """Give up what takes long."""
+        """Interrupt training."""
         self._stopping.set()
 
-    # -- told by the look loop, in its thread
-
     def saw(self, snapshot: SlurmSnapshot, state: ClusterState, boot_seconds: float | None = None) -> None:
-        """Take in a look at Slurm, and hand the queue over.
+        """Take in a poll of Slurm, and publish the queue's events. Called in the poll loop's thread.
 
         Parameters
         ----------
-        snapshot, state
-            What was seen.
         boot_seconds : float or None
-            What decisions reckon with now; None: the setting.
+            The boot time in force; None: the setting.
         """
         setting = self._settings.placement.boot_seconds
         self._boot_seconds = setting if boot_seconds is None else boot_seconds
-        self._at_risk = math.fsum(self._worst(job) for job in snapshot.jobs)
+        self._at_risk = math.fsum(
+            worst_loss_seconds(queued, self._settings, self._boot_seconds) for queued in snapshot.jobs
+        )
         if self._stream is None:
             return
         self._stream.look(snapshot, state.total_processors)
@@ -178,27 +165,10 @@ class PlacementLoop:
             may_lose_seconds=self._record.may_lose_seconds,
         )
 
-    def _worst(self, queued: QueuedJob) -> float:
-        """What a job that was moved may lose at worst; 0 for all others, and for one that keeps its place."""
-        if self._settings.cluster.burst_partition not in queued.partitions:
-            return 0.0
-        advice = parse_admin_comment(queued.admin_comment)
-        if advice is None or advice.placement != Placement.BURST or advice.reason == Reason.EXPLICIT_BURST:
-            return 0.0
-        if advice.hedge is not None:
-            return 0.0
-        job = queued.job
-        stake = advice.numbers.get("stake")
-        if stake is None:  # by the published rule
-            limit = advice.users_limit(job.requested_time)
-            slower = self._settings.placement.performance_ratio(job.processors) - 1.0
-            stake = self._boot_seconds + slower * (_LONGEST if limit is None else min(limit, _LONGEST))
-        return job.array_tasks * max(0.0, stake)
-
     # -- steps
 
     def follow(self) -> None:
-        """Take in finished jobs, then everything that has happened since the last round."""
+        """Take in finished jobs, then all events since the last round."""
         _be_nice()
         self._record.boot_seconds = self._hedges.boot_seconds = self._boot_seconds
         if self._ratios is not None and (learned := self._ratios.current) is not None:
@@ -210,7 +180,7 @@ class PlacementLoop:
         self._hedges.charge()
 
     def grow(self) -> None:
-        """Another forest of each target after so many finished jobs; hand over what there is at the start."""
+        """Train another forest for each target after so many finished jobs; publish when it is due."""
         is_due = self._ended_since >= self._options.retrain_jobs or not len(self._forests)
         if self._stream is None or not self._stream.has_polled:
             return
@@ -222,17 +192,18 @@ class PlacementLoop:
         self._hand_over(table)
 
     def earn(self) -> None:
-        """Once: forecast the history's newest jobs as a replay does, for the record and the calibration.
+        """Forecast the history's newest jobs as a replay does, to earn the record and calibrate intervals.
 
-        And once more for the price of hedges alone, where they are switched on when a record has been earned;
-        and when nodes have booted slower or faster for an hour than the record was earned with.
+        This is done once. It is repeated for the hedges' price alone, when hedges are switched on after a
+        record has been earned; and after nodes have booted much slower or faster for an hour than the record
+        assumes.
         """
         is_earned = self._record.is_earned and not self._has_drifted()
         if not len(self._forests) or (is_earned and not self._hedges.wants_history):
             return
         table = self._history()
         cut = self._running_stream.cut()
-        self._follow()  # what the history has, too, is counted here for the last time
+        self._follow()  # the last events that the history has, too
         if not self._record.is_earned:
             self._record.begin_anew()
         table = replace(table, total_processors=cut.total_processors)
@@ -246,7 +217,7 @@ class PlacementLoop:
         earned = earned_by_candidates(table, forecasts, self._record.reckoned)
         if len(forests):
             self._forests, self._number = forests, self._number + len(rows)
-        if self._record.is_earned:  # the old one was in force until now
+        if self._record.is_earned:  # the old record was in force until now
             self._record.begin_anew()
         self._drifting_since = math.inf
         self._record.earn(earned.record, {target: forecasts[target].calibration for target in TARGETS})
@@ -259,13 +230,13 @@ class PlacementLoop:
         self._hand_over(self._history())
 
     def _has_drifted(self) -> bool:
-        """Whether boots are other ones for good: spot that is away for a moment changes them, too."""
+        """Whether boot times or s(c) have differed for an hour: a short absence of spot changes them, too."""
         now = self._clock.monotonic()
         self._drifting_since = min(self._drifting_since, now) if self._record.is_outdated else math.inf
         return now - self._drifting_since >= _DRIFT_SECONDS
 
     def keep(self) -> None:
-        """The record and the calibration outlive this process, and what the price of a hedge rests on."""
+        """Save the record, the calibration and what the hedges' price rests on."""
         self._hedges.save_now_and_then()
         kept = self._record.earned()
         if self._record.is_earned and kept != self._kept:
@@ -318,7 +289,7 @@ class PlacementLoop:
     # -- parts
 
     def _begin(self) -> None:
-        """Take up what an earlier process has handed over, or begin with the history's first job."""
+        """Load what an earlier process has saved, or begin with the history's first job."""
         codes, origin = Codes(), None
         try:
             loaded = placement_store.load(self._models, self._options)
@@ -343,32 +314,32 @@ class PlacementLoop:
         return max(self._record_jobs, self._options.forest.most_jobs) + _LEAD_JOBS
 
     def _take_outcomes(self) -> None:
-        """What was added to the history becomes events at the next look; a whole log becomes none."""
+        """Turn new jobs of the history into events at the next poll; a whole imported log becomes none."""
         new = self._store.last_position() - self._position
         if new <= 0 or self._stream is None:
             return
         is_bulk = new > _BULK_JOBS
-        burst = self._settings.cluster.burst_partition
         for position, outcome in self._store.added_after(self._position):
             self._position = position
             self._known_jobs += outcome.is_whole
-            if outcome.partition == burst:
-                if not is_bulk and outcome.is_whole:  # one whose node was taken comes again when it has ended
-                    advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-                    hedge_outcome = (
-                        None
-                        if advice is None
-                        else self._hedge_outcomes(outcome.job.job_id, advice.advice.advice_id)
-                    )
-                    self._record.moved(outcome, advice, hedge_outcome, self._slowdown(advice))
+            if outcome.partition == self._settings.cluster.burst_partition:
+                if not is_bulk and outcome.is_whole:  # an interrupted job is added again when it has ended
+                    self._take_moved(outcome)
                 continue
             self._ended_since += outcome.is_whole
             if not is_bulk:
                 self._stream.ended([outcome])
                 if outcome.restarts and outcome.is_whole:
-                    advice = self._store.advice_of(outcome.job.job_id, source=SOURCE)
-                    self._hedges.came_back(outcome, advice)
+                    self._hedges.came_back(outcome, self._advice(outcome))
         self._needs_base |= is_bulk
+
+    def _take_moved(self, outcome: JobOutcome) -> None:
+        advice, job_id = self._advice(outcome), outcome.job.job_id
+        hedge = None if advice is None else self._hedge_outcomes(job_id, advice.advice.advice_id)
+        self._record.moved(outcome, advice, hedge, self._slowdown(advice))
+
+    def _advice(self, outcome: JobOutcome) -> AdviceRecord | None:
+        return self._store.advice_of(outcome.job.job_id, source=SOURCE)
 
     def _slowdown(self, advice: AdviceRecord | None) -> float | None:
         return None if advice is None or self._ratios is None else self._ratios.ratio(advice.job)
@@ -379,7 +350,7 @@ class PlacementLoop:
         rows, following = self._stream.since(self._following)
         came_back = self._stream.restarted
         for row in rows:
-            # who comes back takes the slot that was kept for him: that he waited no time says nothing
+            # a job that comes back starts in its placeholder's slot: its wait says nothing of the queue
             is_new = int(row[KEY]) not in came_back
             self._record.take(row, self._observer, self._forecaster if is_new else None)
         self._following = following
@@ -388,7 +359,7 @@ class PlacementLoop:
         return self._needs_base or (self._stream is not None and self._stream.length > _MAX_EVENTS)
 
     def _history(self) -> JobTable:
-        """The newest finished jobs, exactly those taken in so far, with the stream's numbers and clock."""
+        """The newest finished jobs, exactly those taken in so far, with the stream's codes and clock."""
         while True:
             self._take_outcomes()
             recent = self._store.recent(self._max_jobs)
@@ -413,13 +384,13 @@ class PlacementLoop:
         features = features_of(jobs, tick=self._tick)
         known = {target: Known.of(jobs, target) for target in TARGETS}
         self._number += 1
-        # everything in the table is known: it comes from the history and from looks
+        # all of the table is known now: it comes from the history and from polls
         for _ in self._forests.grow(known, features, now=math.inf, number=self._number):
             self._tick(1)
         self._ended_since = 0
 
     def _hand_over(self, table: JobTable) -> None:
-        """A new base, the forests in force, and the stream from here on."""
+        """Publish a new base, the forests in force, and the stream from here on."""
         if not len(self._forests):
             return
         stream = self._running_stream
@@ -444,7 +415,7 @@ class PlacementLoop:
 
 
 def _be_nice() -> None:
-    """The submit server comes first, and Slurm; only where this is a thread of its own."""
+    """Lower this thread's priority, for the submit server and Slurm; never the main thread's."""
     if threading.current_thread() is not threading.main_thread():
         with suppress(OSError):  # already nicer than that, or not allowed to say so
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

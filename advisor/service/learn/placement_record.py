@@ -1,7 +1,7 @@
-"""What the advisor's own rule has forecast, and what came of it: calibration and record of a live site.
+"""Forecasts of the advisor's own rule and their results: calibration and record of a live site.
 
-The same as in a replay: every job is forecast at its submission, its wait is judged when it has started, its
-run time when it has ended, and a candidate that stayed adds what the cloud would have saved it.
+As in a replay, every job is forecast at its submission, its wait is judged when it has started and its run
+time when it has ended. A candidate that stayed on-premise adds what the cloud would have saved it.
 """
 
 from __future__ import annotations
@@ -54,25 +54,23 @@ class _Open:
     run: Estimate
     case: PlacementCase
     chance: float | None
-    """Probability of being faster of a job that makes the record."""
+    """Probability of being faster in the cloud; None for a job that does not count for the record."""
     started: float | None = None
     judged: set[Target] = field(default_factory=set)
-    """Whose interval has been found to hold or not."""
+    """Targets whose intervals have been judged."""
     is_over: bool = False
-    """It has ended, or is not followed any more."""
+    """The job has ended or is no longer followed."""
 
 
 class PlacementRecord:
-    """Follows a stream of events with forecasts of its own.
+    """Follows a stream of events and makes forecasts of its own.
 
     Parameters
     ----------
-    settings : PlacementSettings
-        Overheads, boot time, the rule's conditions.
     kept : EarnedRecord, optional
-        :meth:`earned` of a former process; nothing is taken from one of other settings.
+        :meth:`earned` of an earlier process; ignored if its settings differ.
     hedges : HedgePrice, optional
-        Told of every job that is forecast, has ended or is gone.
+        Notified of every job that is forecast, has ended or is gone.
     """
 
     def __init__(
@@ -93,13 +91,13 @@ class PlacementRecord:
         self._ends: list[tuple[float, int, Target, _Open]] = []  # a heap: when intervals will be exceeded
         self._numbers = itertools.count()
         self.boot_seconds = settings.boot_seconds
-        """What decisions reckon with: learned, else the setting."""
+        """The boot time in force: learned, else the setting."""
         self.line = self.earned_line = (settings.overhead_per_processor, settings.baseline)
-        """The same of o and i; and those that the record was earned with."""
+        """(o, i) of s(c) in force, and those with which the record was earned."""
         self.earned_boot_seconds = settings.boot_seconds
-        """What the history's jobs were reckoned with when the record was earned."""
+        """The boot time with which the record was earned."""
         self.is_earned = False
-        """Whether it has more than what was seen since the start: the history, or an earlier record."""
+        """Whether the record contains the history or an earlier record, not only jobs since the start."""
         if kept is not None:
             self._take_up(kept)
 
@@ -115,9 +113,9 @@ class PlacementRecord:
 
     @property
     def may_lose_seconds(self) -> float:
-        """What jobs in the cloud may lose: what moves are known to have saved, and a share of the optimum.
+        """What jobs in the cloud may lose: known savings of moves, and a share of the optimum.
 
-        The optimum are the gains of the record without its losses.
+        The optimum is the sum of the record's gains without its losses.
         """
         known = math.fsum(band.saved_seconds for band in self._moved.record.bands)
         return self._settings.loss_share * could_have_saved(self.record) + known
@@ -129,10 +127,9 @@ class PlacementRecord:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether nodes boot, or run, so much slower or faster now that what was earned is not what would be.
+        """Whether boot time or s(c) has changed so much that the record's gains would be others.
 
-        Every gain in it contains one boot: with a slower one the record would vouch for stakes with winnings
-        that nobody would have had.
+        Every gain contains one boot: with slower boots the record would allow stakes on gains no job had.
         """
         drift = abs(self.boot_seconds - self.earned_boot_seconds)
         boots = drift > max(_MIN_DRIFT_SECONDS, _DRIFT_SHARE * self.earned_boot_seconds)
@@ -146,7 +143,7 @@ class PlacementRecord:
 
     @property
     def reckoned(self) -> PlacementSettings:
-        """The settings with boot time, o and i as decisions reckon with them now."""
+        """The settings with the boot time, o and i that are in force."""
         overhead, baseline = self.line
         return self._settings.model_copy(
             update={
@@ -157,9 +154,9 @@ class PlacementRecord:
         )
 
     def begin_anew(self) -> None:
-        """Forget what was seen so far: the history, which has it too, is about to be counted.
+        """Reset the record, before the history, which contains the same jobs, is counted.
 
-        What jobs in the cloud have lost is not in the history of the queue here, and stays.
+        What jobs lost in the cloud is not in the history of the on-premise queue, and stays.
         """
         self._keeper = RecordKeeper(self._settings.win_probability, self._moved.record)
 
@@ -170,7 +167,7 @@ class PlacementRecord:
         boot_seconds: float | None = None,
         line: tuple[float, float] | None = None,
     ) -> None:
-        """Add what the history has earned with a boot time, o and i, and take its calibration."""
+        """Add what the history earned with a boot time, o and i (``line``), and take its calibration."""
         self.earned_boot_seconds = self.boot_seconds if boot_seconds is None else boot_seconds
         self.earned_line = self.line if line is None else line
         self._keeper.add(earned)
@@ -178,7 +175,7 @@ class PlacementRecord:
         self.is_earned = True
 
     def take(self, row: Floats, observer: PlacementFeatures, forecaster: Forecaster | None) -> None:
-        """One event: told to the observer, and what it teaches taken in."""
+        """Apply one event to the observer, and learn from it."""
         kind, key, time = EventKind(int(row[KIND])), int(row[KEY]), float(row[TIME])
         self._judge_exceeded(time)
         if kind is EventKind.SUBMIT and forecaster is not None and key not in observer:
@@ -196,7 +193,7 @@ class PlacementRecord:
             self._close(key)
             self._end(key, opened, time)
         elif kind in (EventKind.REQUEUE, EventKind.WITHDRAW, EventKind.CUT_SHORT):
-            self._close(key)  # what it would have run here nobody knows yet, or it never started
+            self._close(key)  # its run time on-premise is unknown, or it never started
             if self._hedges is not None:
                 self._hedges.withdrawn(key)
 
@@ -207,18 +204,17 @@ class PlacementRecord:
         hedge_outcome: HedgeOutcome | None = None,
         ratio: float | None = None,
     ) -> None:
-        """A job has ended in the cloud: what it lost there counts, what it seems to have won does not.
+        """Count what a job that ended in the cloud lost there; what it seems to have won is not counted.
 
-        Nobody has seen how long it would have waited here. A forecast of that must not be taken for a gain
-        that allows larger stakes, or the rule would pay itself. Of a job that kept its place more is known:
-        it ended before its turn came and has lost nothing, how much it won nobody knows; or its turn did
-        come, and its wait is as well known as that of one that stayed. `ratio` is its s(c) as learned; as set
-        without it.
+        How long it would have waited on-premise is only a forecast. Counted as a gain, a forecast would
+        allow larger stakes by itself. A hedged job shows more. If it ended before its slot came, it lost
+        nothing, and its gain is unknown. If its slot came, its wait is known. ``ratio`` is its learned s(c);
+        default: the settings'.
         """
         if advice is None or advice.advice.placement is not Placement.BURST:
             return
         if advice.advice.mode is not Mode.ACT or not advice.estimates.wait.is_usable:
-            return  # its user put it there
+            return  # its user chose the cloud
         slot = hedge_outcome.slot_time if hedge_outcome is not None else None
         if hedge_outcome is not None and hedge_outcome.was_kept and slot is None:
             return
@@ -234,7 +230,7 @@ class PlacementRecord:
                 keeper.ended(outcome.job.job_id, saved, chance)
 
     def earned(self) -> EarnedRecord:
-        """What outlives the process."""
+        """The record as it is saved."""
         return EarnedRecord(
             settings=self._signature(),
             bands=_plain(self.record),
@@ -246,11 +242,11 @@ class PlacementRecord:
 
     def _take_up(self, kept: EarnedRecord) -> None:
         if kept.settings != self._signature():
-            return  # another overhead, another boot time: the gains were other gains
+            return  # with another s(c) or boot time the gains would have been others
         earned, calibrations = self._kept_record(kept), _calibrations(kept)
         if earned is None or calibrations is None or len(earned.bands) != len(self.record.bands):
             return
-        # former releases did not say the boot time and the line
+        # earlier releases did not save the boot time, o and i
         boot_seconds = self._settings.boot_seconds if kept.boot_seconds is None else kept.boot_seconds
         self.earn(earned, calibrations, boot_seconds, kept.line or self.earned_line)
         self._moved.add(_bands(kept.moved))
@@ -258,7 +254,7 @@ class PlacementRecord:
     def _kept_record(self, kept: EarnedRecord) -> TrackRecord | None:
         if kept.bands is not None:
             return _bands(kept.bands)
-        # before there were bands one sum was kept, of all likely enough jobs
+        # earlier releases saved one sum over all likely jobs instead of bands
         sums = (kept.saved_seconds, kept.absolute_seconds, kept.squared_seconds)
         known = [each for each in sums if each is not None]
         return record_of(_earned(*known), self._settings) if len(known) == len(sums) else None
@@ -311,14 +307,14 @@ class PlacementRecord:
         self._open.pop(key).is_over = True
 
     def _will_end(self, opened: _Open, target: Target, time: float) -> None:
-        """Note when a job will have waited, or run, for longer than its interval says."""
+        """Schedule the time at which a job's wait or run exceeds its interval."""
         heapq.heappush(self._ends, (time, next(self._numbers), target, opened))
         if len(self._ends) > 4 * len(self._open) + _FEW_ENDS:
             self._ends = [end for end in self._ends if not end[-1].is_over]
             heapq.heapify(self._ends)
 
     def _judge_exceeded(self, now: float) -> None:
-        """Count intervals as missed that jobs have exceeded before now, without waiting for their end."""
+        """Count intervals that jobs have exceeded by now as missed, without waiting for the jobs' end."""
         while self._ends and self._ends[0][0] < now:
             _, _, target, opened = heapq.heappop(self._ends)
             if target not in opened.judged and not opened.is_over:
@@ -332,7 +328,7 @@ class PlacementRecord:
 
 
 def _calibrations(kept: EarnedRecord) -> dict[Target, IntervalCalibration] | None:
-    """What was kept of the calibration; a former release's levels were of intervals cut in another way."""
+    """The saved calibration; None if it is from a release that cut intervals in another way."""
     if kept.calibration is None:
         return {target: IntervalCalibration() for target in TARGETS}
     if not set(TARGETS) <= kept.calibration.keys():
@@ -356,6 +352,6 @@ def _earned(saved: float, absolute: float, squared: float) -> Earned:
 
 
 def _said(advice: Advice) -> float | None:
-    """The probability of being faster that an advice rested on; None where it does not say."""
+    """The probability of being faster that an advice rested on; None where it has none."""
     chance = advice.number("win_probability")
     return chance if chance is not None and 0.0 <= chance <= 1.0 else None

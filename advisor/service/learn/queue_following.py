@@ -1,4 +1,4 @@
-"""From polls of Slurm and finished jobs to the stream of events that the submit server follows."""
+"""From polls of Slurm and finished jobs to the stream of queue events that the submit server follows."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 Floats = NDArray[np.float64]
 
 MAX_TASKS: Final = 1_000
-"""Tasks of a waiting array that are counted; what a thousand do to a queue, ten thousand do no less."""
+"""Tasks of a waiting array that are counted: more would delay the jobs behind them no differently."""
 _TASK: Final = 2**32  # keys of an array's waiting tasks: exact in a float64
 _FORGOTTEN_SECONDS: Final = 3600.0
 
 
 class QueueStream:
-    """Says what happened between two looks. Its methods may be called from any thread.
+    """Records what happened between two polls. Thread-safe.
 
     Parameters
     ----------
-    settings : Settings
-        Which partitions are whose.
     codes : Codes
-        Numbers given to names so far; goes on giving them.
+        Codes of names so far; new names get new ones.
     origin : float
         Epoch seconds of time 0.
     """
@@ -67,7 +65,7 @@ class QueueStream:
         self.has_polled = False
 
     def ended(self, outcomes: Iterable[JobOutcome]) -> None:
-        """Note jobs that have ended; they become events at the next look."""
+        """Add jobs that have ended; they become events at the next poll."""
         with self._lock:
             self._ended += [
                 outcome
@@ -76,7 +74,7 @@ class QueueStream:
             ]
 
     def look(self, snapshot: SlurmSnapshot, total_processors: int) -> None:
-        """Take in what Slurm shows."""
+        """Take in a snapshot of Slurm."""
         now = snapshot.time - self.origin
         with self._lock:
             self._total = total_processors
@@ -90,7 +88,7 @@ class QueueStream:
             self._restarted |= come
             self._started_before |= self._requeued.without_wait(come)
             left = self._live.keys() - seen.keys()
-            # nothing more will be heard of a placeholder; it goes first: its job is its user's last one again
+            # a placeholder that left is withdrawn first, so that its job is again its user's last one
             self._add([event(EventKind.WITHDRAW, key, now) for key in left & self._places])
             for key in left - self._places:
                 self._gone[key] = now, self._live[key]
@@ -105,7 +103,7 @@ class QueueStream:
             self._add(found)
 
     def cut(self) -> Cut:
-        """Where a new base may begin; finished jobs noted so far are events before it."""
+        """Where a new base may begin; the finished jobs added so far are events before it."""
         with self._lock:
             self._add(list(self._ends()))
             return Cut(
@@ -118,16 +116,16 @@ class QueueStream:
             )
 
     def rebase(self, base: str, cut: Cut, codes: Codes, known: Codes) -> int:
-        """Follow a new base from a cut on; returns the number of the first event after it.
+        """Follow a new base from a cut on; return the number of the first event after it.
 
-        The base has jobs that were gone as running: the first events take them away again.
+        The base has jobs that have left the queue as running: the first events remove them.
 
         Parameters
         ----------
         base, cut
-            Its name, and where it begins.
+            The base's name, and where it begins.
         codes, known : Codes
-            The base's, and all that were known when those were made: names since then are kept.
+            The base's codes, and all codes known when it was made: newer ones are kept.
         """
         with self._lock:
             under_way = self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}
@@ -146,23 +144,23 @@ class QueueStream:
             return self._first
 
     def coded(self, table: JobTable) -> JobTable:
-        """A table of the history with this stream's numbers for its names, on this stream's clock."""
+        """A table of the history with this stream's codes and clock."""
         with self._lock:
             columns: dict[str, Any] = {column: _recoded(table, column, self.codes) for column in CODED}
         shift = table.start_of_log - self.origin
         return replace(table, submit=table.submit + shift, start_of_log=self.origin, names={}, **columns)
 
     def since(self, index: int) -> tuple[Floats, int]:
-        """Events from a number on, and the number that follows them."""
+        """Events from a number on, shape (events, COLUMNS), and the number that follows them."""
         with self._lock:
             rows = self._events[max(0, index - self._first) :]
             return np.array(rows).reshape(-1, COLUMNS), self._first + len(self._events)
 
     @property
     def restarted(self) -> frozenset[int]:
-        """Jobs that had run elsewhere when they came into this queue: they were brought back from the cloud.
+        """Jobs that had run elsewhere when they joined this queue: they were brought back from the cloud.
 
-        When they were submitted, nobody asked how long they would wait from their return on.
+        No wait was forecast for their return.
         """
         with self._lock:
             return frozenset(self._restarted)
@@ -173,7 +171,7 @@ class QueueStream:
         return len(self._events)
 
     def file(self, bounds: Bounds) -> StreamFile | None:
-        """What to hand over; None before there is a base."""
+        """The stream as a file; None before there is a base."""
         with self._lock:
             if not self._base:
                 return None
@@ -192,7 +190,7 @@ class QueueStream:
         self._events += events
 
     def _number_names(self, queued: Iterable[QueuedJob]) -> None:
-        """New names get their numbers in the order of submission, as the submit server gives them."""
+        """Give new names their codes in order of submission, as the submit server does."""
         new = [outcome.job for outcome in self._ended if outcome.job.job_id not in self._live]
         new += [
             each.job for each in queued if self._is_on_premise(each) and each.job.job_id not in self._live
@@ -233,7 +231,7 @@ class QueueStream:
             yield self._start(key, job.submission.time, job.start)
 
     def _start(self, key: int, submit: float, start: float) -> tuple[float, ...]:
-        """A job that starts at once starts after its own submission; one that ran before has not waited."""
+        """The start event: AT_ONCE at its submission, AGAIN where its wait is not the job's first."""
         if key in self._started_before:
             kind = EventKind.START_AGAIN
         else:
@@ -241,12 +239,12 @@ class QueueStream:
         return event(kind, key, start)
 
     def _ends(self) -> Iterable[tuple[float, ...]]:
-        """Finished jobs: of one that was never seen also its submission, of one that waited its start."""
+        """Events of finished jobs; also the submission of a job never seen, the start of one seen waiting."""
         for outcome in self._ended:
             key, job = outcome.job.job_id, outcome.job
             submit, start = job.submit_time - self.origin, outcome.start_time - self.origin
             if not outcome.is_whole and self._runs_since(key, outcome.end_time - self.origin):
-                continue  # its requeue has been seen, and told
+                continue  # its requeue was seen and is an event already
             seen = self._live.pop(key, None)
             if seen is None and key in self._gone:
                 seen = self._gone.pop(key)[1]
@@ -265,21 +263,21 @@ class QueueStream:
         self._ended.clear()
 
     def _runs_since(self, key: int, time: float) -> bool:
-        """Whether a job waits or runs for another time since a moment."""
+        """Whether a job was submitted, or has started, at or after a time."""
         seen = self._live.get(key)
         if seen is None:
             return False
         return (seen.submission.time if seen.start is None else seen.start) >= time
 
     def _without_ended(self, seen: dict[int, Seen]) -> dict[int, Seen]:
-        """Slurm shows a job for a moment after accounting says that it ended: it is not a new one."""
+        """Drop ended jobs, which Slurm still shows for a moment after accounting has their end."""
         self._done = {key: start for key, start in self._done.items() if key in seen}
         return {
             key: job for key, job in seen.items() if key not in self._done or job.start != self._done[key]
         }
 
     def _forgotten(self, now: float) -> Iterable[tuple[float, ...]]:
-        """Jobs that left long ago and whose end nobody told: cancelled in the queue, or moved elsewhere."""
+        """Withdraw jobs that left long ago without a known end: cancelled in the queue, or moved."""
         old = [key for key, (left, _) in self._gone.items() if now - left > _FORGOTTEN_SECONDS]
         for key in old:
             del self._gone[key]
@@ -287,7 +285,7 @@ class QueueStream:
 
 
 def _recoded(table: JobTable, column: str, codes: Codes) -> NDArray[np.int64]:
-    """A column's numbers, new ones in order of first appearance."""
+    """A column's codes in this stream; new ones in order of first appearance."""
     own = getattr(table, column)
     names = table.names.get(column)
     found, first, inverse = np.unique(own, return_index=True, return_inverse=True)

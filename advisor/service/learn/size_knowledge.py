@@ -1,4 +1,4 @@
-"""The size model in `advisor control`: follows the live queue, learns what ends, is saved once a minute."""
+"""The size model in `advisor control`: follows the live queue, learns ended jobs, is saved each minute."""
 
 from __future__ import annotations
 
@@ -21,15 +21,7 @@ _SAVE_SECONDS: Final = 60.0
 
 
 class SizeKnowledge:
-    """Keeps the promoted size model up with the cluster; `advisor retrain` replaces it weekly.
-
-    Parameters
-    ----------
-    models : ModelStore
-        Where it is.
-    clock : Clock
-        Time.
-    """
+    """Keeps the size model in force up to date; `advisor retrain` replaces it weekly."""
 
     def __init__(self, models: ModelStore, clock: Clock) -> None:
         self._models = models
@@ -41,7 +33,7 @@ class SizeKnowledge:
         self._is_changed = False
 
     def refresh(self) -> None:
-        """Take the model in force when it is another one than ours: it was trained anew."""
+        """Load the model in force if it was trained anew."""
         version = self._models.current(SIZE_KIND)
         if version is None or version == self._version:
             return
@@ -55,9 +47,9 @@ class SizeKnowledge:
         self._is_changed = False
 
     def observe(self, jobs: Iterable[QueuedJob], now: float) -> None:
-        """Note who waits and who runs: what a user has under way says much about his next job.
+        """Take in the queue: a user's pending and running jobs say much about their next job.
 
-        A job that the safeguard requeued waits again, but has shown that it is large.
+        A job that the safeguard requeued is pending again, but is known to be large.
         """
         if self._model is None:
             return
@@ -79,7 +71,7 @@ class SizeKnowledge:
             self._is_changed = True
 
     def save(self) -> bool:
-        """Hand it to the submit server; False when there is nothing new or it is not time yet."""
+        """Save the model for the submit server; False when nothing is new or it is too early."""
         now = self._clock.monotonic()
         if self._model is None or not self._is_changed or now - self._saved_at < _SAVE_SECONDS:
             return False

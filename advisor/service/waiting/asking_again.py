@@ -1,10 +1,10 @@
-"""The loop that asks waiting jobs again, and moves those that should go while they wait.
+"""The loop that asks again about waiting jobs, and moves those that should go to the cloud.
 
-At its submission a job's wait is a forecast; what comes true is known later. So the submit server is asked
-again about each job that still waits, by the same question as inside ``sbatch``, and a job that it would move
-now is moved: ``scontrol update jobid= partition=``, its id stays. What is about to be done is on disk before
-it is done, and each step looks at Slurm first, so that a kill at any point loses nothing and does nothing
-twice (docs/designs/0010-waiting.md).
+At a job's submission its wait is a forecast; later more is known. So the submit server is asked the same
+question as inside ``sbatch`` about each job that still waits, and a job that it would move now is moved with
+``scontrol update jobid= partition=``, which keeps its id. Each intent is on disk before it is acted upon, and
+each step polls Slurm first, so that a kill at any point loses nothing and repeats nothing
+(docs/designs/0010-waiting.md).
 """
 
 from __future__ import annotations
@@ -41,38 +41,30 @@ AskAgain = Callable[[Job], AdviseReply]
 """Asks the submit server about a waiting job."""
 
 _MAX_ASKED: Final = 200
-"""Jobs asked in a round: each holds the submit server for some 0.3 ms."""
+"""Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
 _MAX_MOVED: Final = 20
 _MUCH: Final = 1.25
-"""The queue has changed much when so many times the processors wait."""
+"""Ratio of waiting processors, up or down, from which the queue has changed much."""
 _MIN_SECONDS: Final = 30.0
 _INTENT_SECONDS: Final = 600.0
-"""An older intent is given up: what it rests on may have changed. The job is asked anew."""
+"""An older intent is dropped, as its reasons may have changed; the job is asked about again."""
 
 
 class AskingAgainLoop:
-    """Asks, writes down, moves, looks.
+    """Asks about waiting jobs, records intents, and moves jobs.
 
     Parameters
     ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Moves jobs.
-    view : SharedView
-        What the look loop saw.
     advice : callable
-        What a job was told, with its submission as the hook saw it.
+        A job's newest advice, with its submission as the hook saw it.
     again : callable
-        Asks about a job.
+        Asks the submit server about a job.
     state : StateFile of MovesUnderWay
-        Moves under way.
-    clock : Clock
-        Time.
+        Moves that are decided and not yet confirmed by a poll.
     paid_nodes : callable
-        How many reserved nodes are free.
+        Number of free reserved nodes.
     prefers : callable
-        Job id to what its user prefers (``--prefer``), empty for nothing; squeue and the ledger lack it.
+        Job id to its user's ``--prefer``, empty for none; squeue and the ledger do not have it.
     """
 
     name = "ask again"
@@ -120,10 +112,10 @@ class AskingAgainLoop:
 
     @property
     def is_on(self) -> bool:
-        """Whether waiting jobs are asked: where some wait by policy, or paid nodes might idle beside them.
+        """Whether waiting jobs are asked about: jobs wait by policy, or paid nodes might idle beside them.
 
-        Without a gate a job stays because it is not surely sooner in the cloud. To ask that until the answer
-        is yes would be another rule than the one whose record allows its stakes.
+        Without a gate a job stays because it is not surely faster in the cloud. Asking until the answer is
+        yes would be another rule than the one whose record allows its stakes.
         """
         capacity, waiting = self._settings.capacity, self._settings.waiting
         is_gated = has_gate(waiting) or capacity.reserved_nodes > 0 or self._paid_nodes() > 0
@@ -145,7 +137,7 @@ class AskingAgainLoop:
     # --------------------------------------------------------------------------------------- finish
 
     def finish(self) -> None:
-        """Do once more what a crash, or a slurmctld that did not answer, may have left undone."""
+        """Repeat what a crash, or a slurmctld that did not answer, may have left undone."""
         if not self._moving:
             return
         snapshot = self._view.fresh()
@@ -153,14 +145,14 @@ class AskingAgainLoop:
         left: list[int] = []
         for job_id, intent in list(self._moving.items()):
             if snapshot.time <= intent.time:
-                continue  # the look is from before
+                continue  # the snapshot is older than the intent
             queued = seen.get(job_id)
             if queued is not None and self._settings.cluster.burst_partition in queued.partitions:
                 self.counts["moved"] += 1
                 log.info("waiting.moved", job=job_id, advice=intent.advice_id)
                 self._drop(job_id)
             elif queued is None or self._clock.wall() - intent.time > _INTENT_SECONDS:
-                self._give_up(job_id, "it is gone" if queued is None else "it could not be done in time")
+                self._give_up(job_id, "it has ended" if queued is None else "the move was not done in time")
             else:
                 left.append(job_id)
         if left:
@@ -169,7 +161,7 @@ class AskingAgainLoop:
     # ------------------------------------------------------------------------------------------ ask
 
     def ask(self) -> None:
-        """Ask whoever is due, those that wait longest first; write down who goes, then move them."""
+        """Ask about the jobs that are due, longest unasked first; record the moves, then make them."""
         if not self.is_on:
             return
         snapshot = self._view.fresh()
@@ -184,7 +176,7 @@ class AskingAgainLoop:
             try:
                 if self._goes(queued):
                     going.append(queued.job.job_id)
-            except RetryLater:  # a submit server that hangs is not waited for two hundred times
+            except RetryLater:  # a submit server that hangs is not asked for 200 jobs
                 is_over = True
                 raise
 
@@ -230,13 +222,13 @@ class AskingAgainLoop:
         return now - asked >= self._period or (longest > 0.0 and 0.0 <= over < now - asked)
 
     def _goes(self, queued: QueuedJob) -> bool:
-        """Ask about one job; True: it goes, and that is written down."""
+        """Ask about one job; True: it is to move, and that is on disk."""
         recorded = may_be_asked(queued, self._settings)
         job_id = queued.job.job_id
         submitted = None if recorded is None else self._submission(job_id, recorded.advice_id)
         now = self._clock.monotonic()
         if submitted is None:
-            # its advice is on its way to the ledger; where it never arrives the others have their turn first
+            # its advice is on its way to the ledger; if it never arrives, other jobs are asked about first
             self._asked[job_id] = now - max(0.0, self._period - _MIN_SECONDS)
             return False
         self._asked[job_id] = now
@@ -255,7 +247,7 @@ class AskingAgainLoop:
         changes = self._changes(job_id, reply)
         if changes is None:
             self.counts["given_up"] += 1
-            log.info("waiting.not_moved", job=job_id, why="its user prefers other nodes")
+            log.info("waiting.not_moved", job=job_id, why="its user set --prefer")
             return False
         self._moving[job_id] = Move(
             advice_id=reply.id,
@@ -267,7 +259,7 @@ class AskingAgainLoop:
         try:
             self._write()
         except OSError:
-            del self._moving[job_id]  # what is not written down is not done
+            del self._moving[job_id]  # without an intent on disk the job is not moved
             raise
         return True
 
@@ -281,9 +273,9 @@ class AskingAgainLoop:
         return known
 
     def _changes(self, job_id: int, reply: AdviseReply) -> dict[str, str] | None:
-        """What Slurm is told: as the hook would have set it inside ``sbatch``.
+        """Arguments of ``scontrol update``: what the hook would have set inside ``sbatch``.
 
-        A preference of the user's own stays. Slurm would use it instead of what is required: None then.
+        The user's own preference stays. Slurm would use it instead of required features: None then.
         """
         has_own = bool((reply.features or reply.prefer) and self._prefers(job_id))
         if has_own and reply.features is not None:
@@ -302,9 +294,9 @@ class AskingAgainLoop:
     # ----------------------------------------------------------------------------------------- move
 
     def _move(self, job_ids: Sequence[int]) -> None:
-        """Move those that still wait as they did, by a look of this moment.
+        """Move the jobs that still wait unchanged by a new poll.
 
-        Whoever starts just now is refused by slurmctld: only a pending job's partition can be changed.
+        slurmctld refuses a job that starts at this moment: only a pending job's partition can be changed.
         """
         snapshot = self._slurm.snapshot(self._clock.wall())
         seen = {queued.job.job_id: queued for queued in snapshot.jobs}
@@ -312,11 +304,11 @@ class AskingAgainLoop:
         def move(job_id: int) -> None:
             intent, queued = self._moving[job_id], seen.get(job_id)
             if queued is None or may_be_asked(queued, self._settings) is None:
-                self._give_up(job_id, "it has started, is held, or is gone")
+                self._give_up(job_id, "it has started, is held, or has ended")
             elif list(queued.partitions) != intent.was:
-                self._give_up(job_id, "somebody moved it")
+                self._give_up(job_id, "its partition was changed")
             elif user_words(queued.job) != intent.words:
-                self._give_up(job_id, "somebody changed it: it is asked anew")
+                self._give_up(job_id, "it was changed, and is asked about again")
             else:
                 self._slurm.update_job([job_id], intent.changes)
 
@@ -336,7 +328,7 @@ class AskingAgainLoop:
 
 
 def asking_by_socket(settings: Settings) -> AskAgain:
-    """Ask `advisor serve`, by one connection a question: it may restart at any time."""
+    """Ask `advisor serve` on a new connection for each question, as it may restart at any time."""
 
     def ask(job: Job) -> AdviseReply:
         with SubmitClient(settings.paths.submit_socket) as client:

@@ -1,4 +1,4 @@
-"""Which waiting jobs are asked again, and what is known of their users' wishes. Pure."""
+"""Which waiting jobs may be asked about again, and what their users said. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from advisor.model.settings import Settings
 from advisor.slurm.protocol import PENDING, QueuedJob
 
 _WAITS_FOR_ROOM: Final = frozenset({"Priority", "Resources"})
-"""Slurm's reasons of a job that only waits for processors. With any other (held, a limit of its QOS, a time,
-a reservation) it would not start elsewhere either, or somebody wants it so."""
+"""Slurm's reasons of a job that waits only for processors. With another reason (held, a limit of its QOS, a
+begin time, a reservation) it would not start elsewhere either, or is meant to wait."""
 
 
 def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None:
-    """The advice a job waits under here, if it may be asked again; None for all others.
+    """The advice of a job that may be asked about again; None for all others.
 
-    Asked is a plain job in its first run that only waits for processors, in a partition of ours, and that the
-    hook has seen: of any other nobody knows what its user said. Arrays are not asked: Slurm would change the
-    tasks that run as well. A placeholder is another job's.
+    It is a plain job in its first run that waits only for processors, in an on-premise partition, and that
+    the hook has seen: what the users of other jobs said is unknown. Arrays are left out, as Slurm would
+    change running tasks as well, and so are placeholders.
     """
     job = queued.job
     recorded = parse_admin_comment(queued.admin_comment)
@@ -40,17 +40,8 @@ def may_be_asked(queued: QueuedJob, settings: Settings) -> RecordedAdvice | None
 def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
     """A waiting job as it is now, with what only the hook saw of its submission.
 
-    Parameters
-    ----------
-    queued : QueuedJob
-        As squeue shows it: its user may have changed it since.
-    submitted : Job
-        As the hook saw it (the ledger).
-
-    Returns
-    -------
-    Job or None
-        None where it waits in other partitions than it was submitted to: somebody has named them.
+    ``queued`` is squeue's job, which its user may have changed since; ``submitted`` is the ledger's. None
+    where the job waits in other partitions than it was submitted to: a user or admin has chosen them.
     """
     now = queued.job
     if (submitted.queue or "").split(",") != list(queued.partitions):
@@ -69,12 +60,12 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
         explicit_partition=submitted.explicit_partition,
         explicit_time_limit=submitted.explicit_time_limit or now.requested_time != submitted.requested_time,
         heterogeneous=now.heterogeneous or submitted.heterogeneous,
-        deferred=False,  # that time has come: it waits for processors
+        deferred=False,  # its begin time has passed: it waits for processors
     )
 
 
 def user_words(job: Job) -> str:
-    """What a user may change of a waiting job (``scontrol update``) that an advice rests on, as one text."""
+    """What a user may change of a waiting job (``scontrol update``) that an advice rests on, as JSON."""
     words = (
         job.name,
         job.account,
