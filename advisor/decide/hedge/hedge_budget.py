@@ -58,7 +58,7 @@ class Budget:
         return self._reserved.get(key, 0.0)
 
     def reserve(self, key: Hashable, core_seconds: float) -> bool:
-        """Let a hedge use ``core_seconds`` in all since its start; False, and no change, where they are not left.
+        """Let a hedge use ``core_seconds`` in all; False, and no change, where they are not left.
 
         A number below the present reservation changes nothing.
         """
