@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -24,6 +22,7 @@ from advisor.service.control.wiring import Control
 from advisor.service.hedge.place_helper import HelpedPlaceholders
 from advisor.service.running.clock import Clock
 from advisor.service.running.notify import Notifier
+from advisor.service.running.signals import DaemonSignals
 from advisor.service.stability.outlook import PoolOrder
 from advisor.service.state.state_files import CLOSED_POOLS, PRICES
 from advisor.slurm.cli import CliBackend
@@ -95,36 +94,28 @@ def _make_folder(path: Path, setting: str) -> None:
 
 def run(settings: Settings, *, reload_settings: Callable[[], Settings]) -> None:
     """Run until SIGTERM or SIGINT. SIGHUP starts anew with the settings as they are then, if good."""
-    stop, reload, wake = threading.Event(), threading.Event(), threading.Event()
-
-    def on_signal(number: int, _frame: object) -> None:
-        (reload if number == signal.SIGHUP else stop).set()
-        wake.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, on_signal)
+    signals = DaemonSignals()
     notifier = Notifier.from_environment(os.environ)
     tick = min(_TICK_SECONDS, (notifier.watchdog_seconds or 3 * _TICK_SECONDS) / 3)
-    while not stop.is_set():
-        reload.clear()
+    while not signals.stop.is_set():
+        signals.reload.clear()
         control = make_control(settings, notifier=notifier)
         control.start()
         try:
-            while not (stop.is_set() or reload.is_set() or control.is_outdated):
-                wake.wait(tick)
-                wake.clear()
+            while not (signals.stop.is_set() or signals.reload.is_set() or control.is_outdated):
+                signals.wait(tick)
                 control.feed_watchdog()
-                if reload.is_set():
+                if signals.reload.is_set():
                     settings, changed = _reloaded(settings, reload_settings)
                     if not changed:
-                        reload.clear()
+                        signals.reload.clear()
             if control.is_outdated:
                 log.warning(
                     "control.begins_anew", why="another history has taken the place of the one it knew"
                 )
         finally:
             ended = control.stop()
-        if not ended and not stop.is_set():
+        if not ended and not signals.stop.is_set():
             log.error(
                 "control.leaves", why="a loop is still at work; the next process begins where this one was"
             )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -22,6 +20,7 @@ from advisor.service.exchange.spool import SpoolWriter
 from advisor.service.running import huge_pages
 from advisor.service.running.metrics import ServeMetrics
 from advisor.service.running.notify import Notifier
+from advisor.service.running.signals import DaemonSignals
 from advisor.service.submit import live_placement
 from advisor.service.submit.answering import Answerer
 from advisor.service.submit.server import SubmitServer
@@ -163,15 +162,7 @@ def run(
     settings: Settings, *, loader_of: Callable[[Settings], LoadModel], reload_settings: Callable[[], Settings]
 ) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP reads the settings again (bad ones: the old ones stay)."""
-    stop, reload = threading.Event(), threading.Event()
-    wake = threading.Event()
-
-    def on_signal(number: int, _frame: object) -> None:
-        (reload if number == signal.SIGHUP else stop).set()
-        wake.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, on_signal)
+    signals = DaemonSignals()
     notifier = Notifier.from_environment(os.environ)
     service = Service(settings, load_model=loader_of(settings), notifier=notifier)
 
@@ -181,26 +172,20 @@ def run(
 
     service.start()
     try:
-        _attend(service, notifier, stop, reload, wake, take_up)
+        _attend(service, notifier, signals, take_up)
     finally:
         service.stop()
 
 
 def _attend(
-    service: Service,
-    notifier: Notifier,
-    stop: threading.Event,
-    reload: threading.Event,
-    wake: threading.Event,
-    take_up: Callable[[], None],
+    service: Service, notifier: Notifier, signals: DaemonSignals, take_up: Callable[[], None]
 ) -> None:
     tick = min(_TICK_SECONDS * 10, (notifier.watchdog_seconds or 20.0) / 3)
     next_collection = time.monotonic() + _COLLECT_SECONDS
-    while not stop.is_set():
-        wake.wait(tick)
-        wake.clear()
-        if reload.is_set():
-            reload.clear()
+    while not signals.stop.is_set():
+        signals.wait(tick)
+        if signals.reload.is_set():
+            signals.reload.clear()
             try:
                 take_up()
                 log.info("settings.reloaded")
