@@ -45,18 +45,8 @@ class Day:
 
 
 @dataclass(slots=True)
-class Account:
-    """An account's jobs: with advice, moved, wait avoided (seconds), cost (US dollars)."""
-
-    jobs: int = 0
-    moved: int = 0
-    saved_seconds: float = 0.0
-    cost_usd: float = 0.0
-
-
-@dataclass(slots=True)
-class Ended:
-    """Ended jobs of a decisive reason: all, moved, wait avoided (seconds), cost (US dollars)."""
+class Sums:
+    """Of a reason or an account: jobs, moved ones, wait avoided (seconds), cost (US dollars)."""
 
     jobs: int = 0
     moved: int = 0
@@ -64,12 +54,20 @@ class Ended:
     cost_usd: float = 0.0
 
     def add(self, row: LedgerRow) -> None:
-        """Count one."""
-        self.jobs += 1
+        """Add what an ended job saved and cost; its advice is counted by the caller."""
         self.cost_usd += row.cost_usd or 0.0
         if row.saved_seconds_estimate is not None:
             self.moved += 1
             self.saved_seconds += row.saved_seconds_estimate
+
+    def summary(self) -> dict[str, float | int]:
+        """As plain data."""
+        return {
+            "jobs": self.jobs,
+            "moved": self.moved,
+            "saved_seconds_estimate": self.saved_seconds,
+            "cost_usd": self.cost_usd,
+        }
 
 
 @dataclass(slots=True)
@@ -136,12 +134,12 @@ class LedgerReport:
         self._offset = utc_offset_seconds
         self.days: dict[int, Day] = {}
         self.reasons = Counter[str]()
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, Sums] = {}
         self.waits = Errors()
         self.runs = Errors()
         self.placed_by_users = 0
         self.users_cost_usd = 0.0
-        self.outcomes: dict[str, Ended] = {}
+        self.outcomes: dict[str, Sums] = {}
         self.money: Mapping[str, Any] = {}
         self._account_of: dict[str, str] = {}
         self._intervals: dict[str, tuple[_Interval, _Interval]] = {}
@@ -164,7 +162,7 @@ class LedgerReport:
             self.reasons[advice.decisive.reason] += 1
             name = clean(job.account or "-", 40)
             self._account_of[advice.advice_id] = name
-            self.accounts.setdefault(name, Account()).jobs += 1
+            self.accounts.setdefault(name, Sums()).jobs += 1
             wait, run = decision.record.estimates.wait, decision.record.estimates.run
             if wait.lower <= wait.upper or run.lower <= run.upper:
                 self._intervals[advice.advice_id] = ((wait.lower, wait.upper), (run.lower, run.upper))
@@ -176,15 +174,14 @@ class LedgerReport:
                 self.placed_by_users += 1
                 self.users_cost_usd += row.cost_usd or 0.0
                 continue
-            self.outcomes.setdefault(row.reason, Ended()).add(row)
-            account = self.accounts.setdefault(self._account_of.get(row.advice_id, "-"), Account())
+            outcome = self.outcomes.setdefault(row.reason, Sums())
+            outcome.jobs += 1
+            outcome.add(row)
+            self.accounts.setdefault(self._account_of.get(row.advice_id, "-"), Sums()).add(row)
             day = self._day(row.time)
             day.cost_usd += row.cost_usd or 0.0
-            account.cost_usd += row.cost_usd or 0.0
             if row.saved_seconds_estimate is not None:
                 day.saved_seconds += row.saved_seconds_estimate
-                account.moved += 1
-                account.saved_seconds += row.saved_seconds_estimate
                 continue
             wait, run = self._intervals.get(row.advice_id, (_NO_INTERVAL, _NO_INTERVAL))
             self.waits.add(row.predicted_wait_seconds, row.actual_wait_seconds, wait)
@@ -212,13 +209,7 @@ class LedgerReport:
             "runs": self.runs.summary(),
             "reasons": dict(self.reasons.most_common()),
             "outcomes_by_reason": [
-                {
-                    "reason": reason,
-                    "jobs": one.jobs,
-                    "moved": one.moved,
-                    "saved_seconds_estimate": one.saved_seconds,
-                    "cost_usd": one.cost_usd,
-                }
+                {"reason": reason, **one.summary()}
                 for reason, one in sorted(self.outcomes.items(), key=lambda item: (-item[1].jobs, item[0]))
             ],
             "days": [
@@ -233,13 +224,7 @@ class LedgerReport:
                 for number, day in sorted(self.days.items())
             ],
             "accounts": [
-                {
-                    "account": name,
-                    "jobs": one.jobs,
-                    "moved": one.moved,
-                    "saved_seconds_estimate": one.saved_seconds,
-                    "cost_usd": one.cost_usd,
-                }
+                {"account": name, **one.summary()}
                 for name, one in sorted(
                     self.accounts.items(), key=lambda item: (-item[1].cost_usd, -item[1].jobs, item[0])
                 )[:_MAX_ACCOUNTS]
