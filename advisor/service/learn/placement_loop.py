@@ -19,7 +19,6 @@ import structlog
 
 from advisor.decide.submission.proven_rows import earned_by_candidates
 from advisor.decide.submission.record import likely_earned
-from advisor.history.columns import on_premise
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
@@ -39,6 +38,7 @@ from advisor.predict.forecast.submission_features import CODED, Codes
 from advisor.service.exchange import placement_store, queue_stream
 from advisor.service.exchange.placement_store import Base, with_jobs_under_way
 from advisor.service.learn.both_sides import PerformanceRatioBook
+from advisor.service.learn.finished_jobs import FinishedJobs
 from advisor.service.learn.hedge_price import HedgePrice
 from advisor.service.learn.placement_record import PlacementRecord
 from advisor.service.learn.queue_following import QueueStream
@@ -100,6 +100,8 @@ class PlacementLoop:
         self._clock = clock
         self._options = options or ForecastOptions()
         self._record_jobs = record_jobs
+        max_jobs = max(record_jobs, self._options.forest.most_jobs) + _LEAD_JOBS
+        self._finished = FinishedJobs(settings, store, max_jobs)
         self._hedge_outcomes = hedge_outcomes
         self._ratios = ratios
         self._file = EARNED_RECORD.at(settings.paths.state)
@@ -111,8 +113,7 @@ class PlacementLoop:
         self._forecaster: Forecaster | None = None
         self._at_risk = 0.0
         self._boot_seconds = settings.placement.boot_seconds
-        self._position = self._following = 0
-        self._known_jobs = self._ended_since = self._number = 0
+        self._following = self._ended_since = self._number = 0
         self._needs_base = False
         self._kept: EarnedRecord | None = None
         self._drifting_since = math.inf  # monotonic seconds
@@ -184,7 +185,7 @@ class PlacementLoop:
         is_due = self._ended_since >= self._options.retrain_jobs or not len(self._forests)
         if self._stream is None or not self._stream.has_polled:
             return
-        if self._known_jobs < self._options.first or not (is_due or self._must_hand_over()):
+        if self._finished.count < self._options.first or not (is_due or self._must_hand_over()):
             return
         table = self._history()
         if is_due:
@@ -255,7 +256,7 @@ class PlacementLoop:
         return {
             "rule": "advisor" if forests and self._stream is not None and self._observer else "published",
             "forests": forests,
-            "finished_jobs": self._known_jobs,
+            "finished_jobs": self._finished.count,
             "first_forest_after_jobs": self._options.first,
             "record_earned": self._record.is_earned,
             "record_boot_seconds": self._record.earned_boot_seconds,
@@ -302,26 +303,19 @@ class PlacementLoop:
             self._forests, self._needs_base = loaded.forests, True
             self._number = int(loaded.meta.get("number", 0))
             self._ended_since = int(loaded.meta.get("ended_since", 0))
-        self._position = self._store.last_position()
+        self._finished.begin()
         if origin is None:
-            first = self._store.recent(self._max_jobs)
-            origin = math.floor(first[0].job.submit_time if first else self._clock.wall())
-        self._known_jobs = self._store.count()
+            first = self._finished.first_submission()
+            origin = math.floor(self._clock.wall() if first is None else first)
         self._stream = QueueStream(self._settings, codes, float(origin))
-
-    @property
-    def _max_jobs(self) -> int:
-        return max(self._record_jobs, self._options.forest.most_jobs) + _LEAD_JOBS
 
     def _take_outcomes(self) -> None:
         """Turn new jobs of the history into events at the next poll; a whole imported log becomes none."""
-        new = self._store.last_position() - self._position
+        new = self._finished.new
         if new <= 0 or self._stream is None:
             return
         is_bulk = new > _BULK_JOBS
-        for position, outcome in self._store.added_after(self._position):
-            self._position = position
-            self._known_jobs += outcome.is_whole
+        for outcome in self._finished.take():
             if outcome.partition == self._settings.cluster.burst_partition:
                 if not is_bulk and outcome.is_whole:  # an interrupted job is added again when it has ended
                     self._take_moved(outcome)
@@ -360,17 +354,8 @@ class PlacementLoop:
 
     def _history(self) -> JobTable:
         """The newest finished jobs, exactly those taken in so far, with the stream's codes and clock."""
-        while True:
-            self._take_outcomes()
-            recent = self._store.recent(self._max_jobs)
-            table = self._store.table(
-                recent[0].end_time if recent else math.inf,
-                utc_offset_seconds=self._settings.cluster.utc_offset_seconds,
-            )
-            if self._store.last_position() == self._position:
-                break
-        here = on_premise(table, self._settings.cluster.burst_partition)
-        return self._running_stream.coded(here)
+        table = self._finished.table(self._take_outcomes)
+        return self._running_stream.coded(table)
 
     @property
     def _running_stream(self) -> QueueStream:
