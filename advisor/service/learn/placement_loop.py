@@ -138,12 +138,9 @@ class PlacementLoop:
         self._stopping.set()
 
     def saw(self, snapshot: SlurmSnapshot, state: ClusterState, boot_seconds: float | None = None) -> None:
-        """Take in a poll of Slurm, and publish the queue's events. Called in the poll loop's thread.
+        """Take in a poll of Slurm and publish the queue's events, in the poll loop's thread.
 
-        Parameters
-        ----------
-        boot_seconds : float or None
-            The boot time in force; None: the setting.
+        ``boot_seconds`` is the boot time in force; None: the setting.
         """
         setting = self._settings.placement.boot_seconds
         self._boot_seconds = setting if boot_seconds is None else boot_seconds
