@@ -1,4 +1,4 @@
-"""When announced jobs are looked for: at once, not too often, and not for ever."""
+"""When announced jobs are polled for: at once, at growing intervals, and for a few seconds only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def looks(awaited: Awaited, clock: ManualClock, seconds: float, *, slurm_takes: 
     return found
 
 
-def test_who_is_announced_is_looked_for_at_once_and_no_more_when_found(clock: ManualClock) -> None:
+def test_an_announced_job_is_polled_for_at_once_until_it_is_found(clock: ManualClock) -> None:
     awaited = Awaited(clock.clock)
     assert awaited.due_in() == math.inf
     awaited.expect([Announced("a", 7), Announced("b", 8)])
@@ -42,7 +42,7 @@ def test_who_is_announced_is_looked_for_at_once_and_no_more_when_found(clock: Ma
     assert awaited.due_in() == math.inf
 
 
-def test_who_was_refused_is_looked_for_ever_more_seldom_and_given_up(clock: ManualClock) -> None:
+def test_a_job_that_is_not_found_is_polled_for_ever_less_often_and_given_up(clock: ManualClock) -> None:
     awaited = Awaited(clock.clock)
     awaited.expect([Announced("a", 7)])
     found = looks(awaited, clock, 10.0)

@@ -1,4 +1,4 @@
-"""The helper that is root does one thing, and nothing that it was not made for."""
+"""The place helper, which runs as root, submits placeholders for valid requests and does nothing else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def asked(**changes: Any) -> tuple[list[PlaceholderRequest], int, str]:
     return wishes, found.placeholder, found.code
 
 
-def test_what_is_in_order_is_done() -> None:
+def test_a_valid_request_submits_a_placeholder() -> None:
     wishes, placeholder, _ = asked()
     assert placeholder == 8
     assert wishes == [
@@ -70,12 +70,12 @@ def test_a_home_may_be_several_partitions() -> None:
         {"limit_seconds": -1.0},
     ],
 )
-def test_what_is_not_is_not(changes: dict[str, Any]) -> None:
+def test_a_value_out_of_range_is_refused(changes: dict[str, Any]) -> None:
     assert asked(**changes) == ([], 0, "hedge.bad_request")
 
 
 @given(line=st.binary(max_size=200))
-def test_junk_gets_an_answer(line: bytes) -> None:
+def test_a_malformed_request_gets_an_error(line: bytes) -> None:
     def reserve(_: PlaceholderRequest) -> int:
         raise AssertionError
 
@@ -111,13 +111,13 @@ def helped(folder: Path, reserve: Callable[[PlaceholderRequest], int] | None) ->
 WISH = PlaceholderRequest(job_id=7, partition="onprem", limit_seconds=None, held_seconds=60.0)
 
 
-def test_an_id_comes_back(tmp_path: Path) -> None:
+def test_the_placeholders_id_is_returned(tmp_path: Path) -> None:
     with helped(tmp_path, lambda wish: wish.job_id + 1) as places:
         assert places.reserve(WISH) == 8
 
 
 @pytest.mark.parametrize("kind", [RetryLater, TellAdmin])
-def test_so_does_what_went_wrong(tmp_path: Path, kind: type[RetryLater | TellAdmin]) -> None:
+def test_the_helpers_error_is_raised(tmp_path: Path, kind: type[RetryLater | TellAdmin]) -> None:
     def reserve(_: PlaceholderRequest) -> int:
         raise kind("no", code="hedge.no_user")
 
@@ -126,7 +126,7 @@ def test_so_does_what_went_wrong(tmp_path: Path, kind: type[RetryLater | TellAdm
     assert caught.value.code == "hedge.no_user"
 
 
-def test_the_admin_is_told_that_nobody_helps(tmp_path: Path) -> None:
+def test_a_missing_helper_is_an_error_for_the_admin(tmp_path: Path) -> None:
     with helped(tmp_path, None) as places, pytest.raises(TellAdmin) as caught:
         places.reserve(WISH)
     assert caught.value.code == "hedge.no_helper"
