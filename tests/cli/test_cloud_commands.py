@@ -20,7 +20,7 @@ from advisor.model.errors import BadInput
 from advisor.service.cloud.cloud_metrics import CloudCollector
 from advisor.service.cloud.cloud_report import CloudReport
 from advisor.service.exchange import status_file
-from advisor.service.stability.feature import described
+from advisor.service.stability.feature import stability_columns
 from advisor.service.state.budget_records import LaunchRequest
 from advisor.service.state.interruption_record import InterruptionRecord
 from advisor.service.state.state_files import CLOSED_POOLS, INTERRUPTIONS
@@ -82,7 +82,7 @@ def report(tmp_path: Path) -> CloudReport:
         provision=rig.provision,
         reconcile=rig.reconcile,
         breakers=breakers,
-        describe_node=lambda node: described(rig.settings, None, node),
+        describe_node=lambda node: stability_columns(rig.settings, None, node),
         today=lambda: TODAY,
     )
 

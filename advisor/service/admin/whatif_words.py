@@ -10,10 +10,14 @@ from advisor.decide.explanation.display import duration, money
 
 Row = Mapping[str, Any]
 CLAIRVOYANT = "clairvoyant"
+"""Name of the row of decisions that knew all waits and run times: the best possible, no job is slower."""
 
 
 def whatif_table(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and cells, the settings' names first; the column of hedged jobs only where there are any."""
+    """Headings and cells, the settings' names first; the column of hedged jobs only where there are any.
+
+    "of the best" is the share of the saved turnaround that the clairvoyant saves.
+    """
     columns = {
         "settings": [str(row["settings"]) for row in rows],
         "moved": [f"{row['cloud_jobs']:,}" for row in rows],

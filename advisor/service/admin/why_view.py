@@ -13,7 +13,7 @@ from advisor.model.job_id import JobId
 
 
 def ledger_advice(job_id: JobId, record: AdviceRecord) -> dict[str, Any]:
-    """The whole advice, from the ledger."""
+    """The whole advice, from the ledger; ``asked`` is the job id as the user typed it."""
     return {
         "job_id": job_id.job,
         "asked": job_id.name,
@@ -37,7 +37,10 @@ def recorded_advice(job_id: JobId, recorded: RecordedAdvice) -> dict[str, Any]:
 
 
 def heterogeneous_job(job_id: JobId, leader: int | None) -> dict[str, Any]:
-    """A part of a heterogeneous job, for which the hook never asks: Slurm passes it one part at a time."""
+    """A part of a heterogeneous job, for which the hook asks no advice: Slurm shows it single parts.
+
+    ``leader`` is the id of the whole job; None: Slurm has forgotten it, and only the history has the part.
+    """
     reason = Reason.HETEROGENEOUS
     return {
         "job_id": job_id.job,

@@ -1,4 +1,4 @@
-"""The cloud for people and machines: nodes, pools and money, from what the loops know. It does no calls."""
+"""The cloud for people and machines: nodes, pools and money, from what the loops know, without calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CloudReport:
         today: Callable[[], Rows | None] = lambda: None,
     ) -> None:
         self._settings, self._view, self._clock = context.settings, context.view, context.clock
-        self._cloud, self._record = context.cloud, context.interruptions
+        self._cloud, self._interruptions = context.cloud, context.interruptions
         self._prices = context.prices_now
         self._provision = provision
         self._reconcile = reconcile
@@ -83,7 +83,7 @@ class CloudReport:
         on_node = {
             name: [queued.job.job_id for queued in jobs] for name, jobs in jobs_by_node(snapshot).items()
         }
-        notices = self._record.notices()
+        notices = self._interruptions.notices()
         rows = [self._row(item, known.get(item.node or ""), on_node, notices) for item in alive]
         rows += [
             self._row(None, node, on_node, notices)
@@ -161,7 +161,11 @@ class CloudReport:
         return rows
 
     def _instances_by_pool(self, pools: dict[str, Pool]) -> Counter[str]:
-        """Living instances of each pool; in the default subnet, EC2 names a subnet that no setting names."""
+        """Instances of each pool that may cost money.
+
+        Where the settings name no subnet, EC2 uses and lists the default one: such an instance belongs to the
+        pool without a subnet.
+        """
         counted: Counter[str] = Counter()
         for item in self._reconcile.last_listed:
             if not item.may_cost:
@@ -172,7 +176,10 @@ class CloudReport:
         return counted
 
     def spend(self) -> dict[str, Any]:
-        """What the caps are compared with, and the last days; the bill says which jobs used it."""
+        """Today's spending beside its caps, and each of the last days; the bill has the share of each job.
+
+        ``in_doubt`` and ``rebuilt_today`` are reasons; ``launches_wait``: nothing is launched for the doubt.
+        """
         budget, caps = self._cloud.budget, self._settings.waiting
         (spent, _), (promised, promised_by_account) = budget.exposure_today()
         days = sorted(budget.days().items())[-_DAYS_SHOWN:]
@@ -206,7 +213,7 @@ class CloudReport:
             "refusals": dict(self._provision.refusals),
             "boots_succeeded": succeeded,
             "boots_failed": failed,
-            "interruptions": dict(self._record.totals),
+            "interruptions": dict(self._interruptions.totals),
             "orphans_collected": self._reconcile.orphans_collected,
             "nodes_lost": self._reconcile.nodes_lost,
             "handovers_set_aside": self._provision.folder.set_aside_since_start,

@@ -230,7 +230,7 @@ class Features:
             return None
         from advisor.service.cloud.cloud_context import CloudContext
         from advisor.service.cloud.feature import CloudFeature
-        from advisor.service.stability.feature import described
+        from advisor.service.stability.feature import stability_columns
         from advisor.service.state.interruption_record import InterruptionRecord
 
         context = CloudContext(
@@ -249,7 +249,7 @@ class Features:
             breakers=connections.breakers,
             cache=connections.prices,
             kept_nodes=lambda: () if self.stability is None else self.stability.kept_nodes(),
-            describe_node=lambda node: described(self._settings, self.stability, node),
+            describe_node=lambda node: stability_columns(self._settings, self.stability, node),
             today=lambda: self.learn.loop.costs.today,
             registry=shared.metrics.registry,
         )

@@ -72,7 +72,7 @@ class SubmitClient:
         RetryLater
             Nobody listens, or no answer in time (``submit.unreachable``).
         TellAdmin
-            This login, or this process, may not ask (``access.denied``).
+            The login may not ask, or the process may not open the socket (``access.denied``).
         UseFallback
             The server refused, or answered something else (the refusal's code).
         """
@@ -80,7 +80,7 @@ class SubmitClient:
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
 
     def again(self, job: Job) -> AdviseReply:
-        """Ask about a job that waits (`AgainRequest`); errors as :meth:`advise`."""
+        """Ask anew about a job that waits on-premise (`AgainRequest`); errors as :meth:`advise`."""
         request = AgainRequest(v=VERSION, job=job, seq=self._next())
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)
 
@@ -94,7 +94,10 @@ class SubmitClient:
         return self._ask(line, MetricsReply, METRICS_BYTES).text
 
     def exchange(self, line: bytes, limit: int = REPLY_BYTES) -> bytes:
-        """Send one raw line, receive one; a benchmark's or a test's way in."""
+        """Send one raw line and receive one; of the errors of :meth:`advise`, `UseFallback` is not raised.
+
+        ``limit`` is the longest answer, bytes.
+        """
         try:
             return self._exchange(line, limit)
         except OSError as error:
@@ -129,8 +132,10 @@ class SubmitClient:
 
     def _ask(self, line: bytes, kind: type[_Reply], limit: int) -> _Reply:
         received = self.exchange(line, limit)
+        # the answers to this client's requests are JSON: a line in fields by place is a refusal
         if (fields := fields_of(received)) is not None:
-            self._refused(fields[2])
+            _version, _sequence, code, *_ = fields
+            self._refused(code)
         try:
             return msgspec.json.decode(received, type=kind)
         except msgspec.MsgspecError as error:

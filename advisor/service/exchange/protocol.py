@@ -31,7 +31,7 @@ _MAX_COUNTED: Final = 2**31
 """Processors, nodes or tasks; Slurm has 32 bits for each."""
 
 Number = Annotated[int, msgspec.Meta(ge=-_UINT53_MAX, le=_UINT53_MAX)]
-"""A whole number of a request: Slurm has none beyond, and one of 400 digits would fail far from here."""
+"""A whole number of a request. Slurm has no larger one; 400 digits would fail only where they are used."""
 
 
 class ProtocolError(AdvisorError):
@@ -79,9 +79,10 @@ class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", g
         True for a question that submits nothing: it is not spooled and not counted as queued.
     configured_at : int or None
         Since when slurmctld has run with its present configuration, as far as the hook can tell; seconds
-        since the epoch, rounded up. None: it cannot tell, or no hook asks.
+        since the epoch, rounded up. A snapshot from before is outdated. None: unknown, or no hook asks.
     hook_failed, hook_skipped : int
-        Questions of the hook that failed, or that its open breaker did not ask, since the last answer.
+        Questions that failed, or that the hook did not ask as its circuit breaker was open, since the last
+        answer.
     """
 
     v: Number
@@ -133,7 +134,7 @@ class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=
     ----------
     job : Job
         As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that moves it
-        goes into the ledger, any other is forgotten.
+        goes into the ledger; the server does not store any other.
     """
 
     v: Number
@@ -196,15 +197,15 @@ class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 NOT_ALLOWED: Final = "peer.not_allowed"
-"""Error of a refusal: the one who asks is none of those who may."""
+"""Error code of a refusal: the user of the connecting process may not ask."""
 
 
 class PingReply(msgspec.Struct, frozen=True, gc=False):
     """Health: age of the snapshot in seconds (null: none), versions, jobs known to the estimators.
 
     ``hedges_announced`` and ``hedges_not_announced`` count submissions that start hedged, by whether `advisor
-    control` could be told of them. ``placement_version`` is that of the forests of the advisor's own
-    placement rule while they decide; null: the published rule does.
+    control` could be told of them. ``placement_version`` is the version of the random forests that
+    decide where jobs go; null: the published rule decides.
     """
 
     v: int
@@ -261,7 +262,7 @@ def decode_request(line: bytes) -> Request:
 
 
 def _is_sane(job: Job) -> bool:
-    """Whether its numbers can be reckoned with: none is checked by the type, as the hook's are."""
+    """Whether the job's numbers are in range; a `Job` does not check them, as an `AdviseRequest` does."""
     sizes = (job.processors, job.array_tasks, 1 if job.nodes is None else job.nodes)
     amounts = (job.submit_time, job.requested_time, job.memory_mb, job.memory_mb_per_node, job.job_id)
     return all(0 < size <= _MAX_COUNTED for size in sizes) and all(
@@ -281,8 +282,8 @@ def encode_line(message: msgspec.Struct) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-_FIELDS: Final = 11
-_HEAD_BYTES: Final = 6
+_FIELDS: Final = 11  # of a hook's reply; see encode_hook_reply
+_HEAD_BYTES: Final = 6  # "=" and the five digits of the length
 
 
 def encode_hook_reply(reply: AdviseReply) -> bytes:
@@ -291,8 +292,8 @@ def encode_hook_reply(reply: AdviseReply) -> bytes:
     The length of the line is "=" and five digits, so that a hook can ask its socket for just so many bytes.
     The fields are the version, ``seq``, ``error``, ``partition``, ``features``, ``prefer``, ``site_factor``,
     ``nice``, ``time_limit``, ``message`` and ``admin_comment``; one that is not to be set is empty. Later
-    versions may add fields at the end. A text with a tab or a line end has no place here: the reply
-    is a refusal then.
+    versions may add fields at the end. If a text has a tab or a line end, the
+    reply is a refusal.
     """
     line = (
         f"{reply.v}\t{reply.seq}\t\t{reply.partition or ''}\t{reply.features or ''}\t{reply.prefer or ''}"

@@ -29,9 +29,9 @@ from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
-_MAX_LINKS = 100_000
-_MAX_RESTARTED = 1_000  # at a time
-_FULL_QUERY_SECONDS = 600.0
+_MAX_LINKS = 100_000  # jobs that are remembered as linked to their advice
+_MAX_RESTARTED = 1_000  # restarted jobs whose costs one round stores
+_FULL_QUERY_SECONDS = 600.0  # between two queries for the whole last hour
 _PRICED = f"{SOURCE}:priced"
 """Cursor: position of the last job whose costs in the cloud are stored."""
 
@@ -130,7 +130,7 @@ class LearnLoop:
 
         slurmdbd gets some records late, but a query for a busy hour four times a minute would load it.
         """
-        if self._store.cursor(_PRICED) is None:
+        if self._store.cursor(_PRICED) is None:  # the first time: older jobs get no costs
             self._store.set_cursor(_PRICED, str(self._store.last_position()))
         now, moment = self._clock.wall(), self._clock.monotonic()
         is_full = moment - self._full_query >= _FULL_QUERY_SECONDS
@@ -144,7 +144,7 @@ class LearnLoop:
             log.info("history.ingested", added=self.last_ingest.added, read=self.last_ingest.read)
 
     def learn_starts(self) -> None:
-        """Learn waits: they are known once jobs start."""
+        """Learn waits, which are known once jobs start, and the sizes of the jobs in the queue."""
         snapshot = self._view.fresh()
         self._knowledge.total_processors = cluster_state(snapshot, self._settings).total_processors
         standing = standing_for_others(snapshot.jobs)
@@ -153,7 +153,7 @@ class LearnLoop:
         self._sizes.observe((queued_here(queued, self._settings) for queued in jobs), snapshot.time)
 
     def learn_ends(self) -> None:
-        """Learn run times of ended jobs; judge what was predicted."""
+        """Learn run times and sizes of ended jobs; compare their predictions with what they needed."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
         self._sizes.learn(
@@ -171,7 +171,7 @@ class LearnLoop:
         self._sizes.save()
 
     def note_costs(self) -> None:
-        """Store what ended jobs cost in the cloud, with all their runs."""
+        """Store what jobs cost in the cloud: those that have ended, and known ones that have run again."""
         done = last = int(self._store.cursor(_PRICED) or 0)
         ended = list[JobOutcome]()
         for position, outcome in self._store.added_after(done, source=SOURCE):
@@ -179,10 +179,10 @@ class LearnLoop:
             ended.append(outcome)
         # a later run of a known job is not an added job: it has replaced the run before it
         some = sorted(self._restarted)[:_MAX_RESTARTED]
-        was_there = {
+        were_in_cloud = {
             a.job_id for a in self._store.attempts(some, source=SOURCE) if self._is_burst(a.partition)
         }
-        known = (self._store.of_job(job_id, source=SOURCE) for job_id in sorted(was_there))
+        known = (self._store.of_job(job_id, source=SOURCE) for job_id in sorted(were_in_cloud))
         self.costs.note([*ended, *(outcome for outcome in known if outcome is not None)])
         self._restarted.difference_update(some)
         if last > done:

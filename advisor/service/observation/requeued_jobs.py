@@ -13,7 +13,7 @@ from advisor.slurm.protocol import QueuedJob
 
 
 class RequeuedJobs:
-    """Follows the snapshots of Slurm.
+    """Remembers first submissions and placeholders' starts from one snapshot of Slurm to the next.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ class RequeuedJobs:
 
     def __init__(self, burst: str) -> None:
         self._burst = burst
-        self._in_cloud: dict[int, float] = {}  # first submissions, epoch seconds
-        self._submitted: dict[int, float] = {}
-        self._slots_seen: set[int] = set()
+        self._in_cloud: dict[int, float] = {}  # first submissions, epoch seconds, by job id
+        self._submitted: dict[int, float] = {}  # the same, of jobs that came back and had a placeholder
+        self._slots_seen: set[int] = set()  # jobs whose placeholder has started
 
     def update(
         self,
@@ -33,7 +33,7 @@ class RequeuedJobs:
         placeholders: Mapping[int, Sequence[QueuedJob]],
         is_on_premise: Callable[[QueuedJob], bool],
     ) -> None:
-        """Take in a snapshot's jobs, and its placeholders by the ids of their jobs."""
+        """Take in a snapshot's jobs, and its placeholders by the ids of the jobs whose place they keep."""
         self._slots_seen |= {
             job_id
             for job_id, found in placeholders.items()
@@ -43,7 +43,7 @@ class RequeuedJobs:
             submitted = self._in_cloud.get(queued.job.job_id)
             if submitted is not None and queued.restarts and is_on_premise(queued):
                 moved = moved_by_us(queued)
-                if moved is not None and moved.hedge is not None:
+                if moved is not None and moved.hedge is not None:  # a hedged job has a placeholder
                     self._submitted[queued.job.job_id] = submitted
         self._in_cloud = {
             queued.job.job_id: self._in_cloud.get(queued.job.job_id, queued.job.submit_time)
@@ -57,11 +57,14 @@ class RequeuedJobs:
         return self._submitted.get(queued.job.job_id, queued.job.submit_time)
 
     def without_wait(self, job_ids: set[int]) -> set[int]:
-        """Requeued jobs whose start shows no wait: it is unknown, or the placeholder's start has shown it."""
+        """Those of the jobs from whose start no wait is learned.
+
+        Their wait is unknown, or it was learned when their placeholder started.
+        """
         return job_ids - (self._submitted.keys() - self._slots_seen)
 
     def forget(self, job_id: int) -> None:
-        """Drop a job that has ended or was requeued on-premise."""
+        """Drop a job that has ended, or that was requeued after a start on-premise."""
         self._submitted.pop(job_id, None)
 
     def forget_all_but(self, under_way: Container[int]) -> None:

@@ -1,4 +1,7 @@
-"""From a snapshot of Slurm to the states and nodes that decisions read. Pure."""
+"""Functions from a snapshot of Slurm to the states and nodes that decisions read, and a log of states.
+
+The functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,13 @@ def cluster_state(snapshot: SlurmSnapshot, settings: Settings) -> ClusterState:
     Jobs that are held or wait for a time or another job are left out, as they do not compete for processors.
     Nodes that are down or drained are not counted.
     """
-    fixed = set(settings.cluster.on_premise_partitions)
+    on_premise = set(settings.cluster.on_premise_partitions)
     usable = sum(
         node.processors
         for node in snapshot.nodes
-        if fixed & set(node.partitions) and not (node.is_down or node.is_draining) and not node.is_cloud
+        if on_premise & set(node.partitions) and not (node.is_down or node.is_draining) and not node.is_cloud
     )
-    here = [job for job in without_doubles(snapshot.jobs) if fixed & set(job.partitions)]
+    here = [job for job in without_doubles(snapshot.jobs) if on_premise & set(job.partitions)]
     rows = (row for job in here for row in _rows(job))
     tracker = ClusterTracker.from_snapshot(rows, total_processors=usable, time=snapshot.time)
     return tracker.state(snapshot.time)
@@ -48,17 +51,17 @@ def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, 
     Nodes that are down, drained, reserved, planned for a waiting job, powered down or in an unknown state
     are left out.
     """
-    fixed = set(settings.cluster.on_premise_partitions)
+    on_premise = set(settings.cluster.on_premise_partitions)
     jobs = jobs_by_node(snapshot)
     groups: Counter[tuple[int, int, tuple[str, ...], tuple[str, ...]]] = Counter()
     for node in snapshot.nodes:
-        here = fixed & set(node.partitions)
+        here = on_premise & set(node.partitions)
         if not here or not node.states <= _TAKES_JOBS or not node.states & _HAS_ROOM:
             continue
         running = jobs.get(node.name, [])
         free = node.processors - sum(map(processors_on_a_node, running))
         if free > 0:
-            memory = 0 if running else node.memory_mb
+            memory = 0 if running else node.memory_mb  # what running jobs use is not known
             groups[free, memory, active_features(node), tuple(sorted(here))] += 1
     return tuple(
         FreeNodes(nodes=count, processors=free, memory_mb=memory, features=features, partitions=partitions)
@@ -67,12 +70,12 @@ def free_nodes(snapshot: SlurmSnapshot, settings: Settings) -> tuple[FreeNodes, 
 
 
 def without_doubles(jobs: Sequence[QueuedJob]) -> Sequence[QueuedJob]:
-    """The queue without placeholders whose jobs wait or run in the same partition as they do."""
+    """The queue without placeholders in their own job's partition, where the job would count twice."""
     standing = standing_for_others(jobs)
     if not standing:
         return jobs
     partitions = {queued.job.job_id: queued.partitions for queued in jobs}
-    doubles = {place for place, other in standing.items() if set(partitions[other]) & set(partitions[place])}
+    doubles = {own for own, other in standing.items() if set(partitions[other]) & set(partitions[own])}
     return [queued for queued in jobs if queued.job.job_id not in doubles]
 
 
@@ -126,7 +129,10 @@ def active_features(node: Node) -> tuple[str, ...]:
 
 
 class StateLog:
-    """The on-premise states of the last days: what each job met at its submission. Not thread-safe."""
+    """The on-premise states of the last days: what each job met at its submission. Not thread-safe.
+
+    A state holds for ``max_gap_seconds`` at most.
+    """
 
     def __init__(self, max_gap_seconds: float) -> None:
         self._max_gap = max_gap_seconds
@@ -140,7 +146,7 @@ class StateLog:
             self._states.append(state)
 
     def at(self, time: float) -> ClusterState | None:
-        """The last state before ``time``, epoch seconds; None where it is older than the largest gap."""
+        """The last state up to ``time``, epoch seconds; None if there is none within ``max_gap_seconds``."""
         index = bisect.bisect_right(self._times, time) - 1
         if index < 0 or time - self._times[index] > self._max_gap:
             return None

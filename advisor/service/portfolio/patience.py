@@ -1,7 +1,8 @@
-"""Jobs that get nodes beyond the policy's limit, because the limit cannot help them. Pure.
+"""Jobs that get nodes beyond the policy's limit, because the limit cannot help them. No I/O.
 
-The simulator knows nothing of gres, memory per processor, excluded nodes or nodes planned for another job;
-and a job that we moved here was promised a node after one boot.
+The policy limits how many nodes of the burst partition are open; Slurm powers up no other nodes. It acts on a
+simulated cluster, and the simulator knows nothing of gres, memory per processor, excluded nodes or nodes
+planned for another job. A job that we moved to the cloud was promised a node after one boot.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from advisor.simulate.portfolio.moment import Moment
 from advisor.slurm.protocol import QueuedJob
 from advisor.slurm.steering import Demand
 
-_STUCK_SECONDS: Final = 60.0
-_PERIODS: Final = 3
+_STUCK_SECONDS: Final = 60.0  # a job waits in vain for so long, and
+_PERIODS: Final = 3  # for so many rounds of the loop, before it gets more nodes
 _MAX_DOUBLINGS: Final = 16
-_NEXT_JOBS: Final = 10
+_NEXT_JOBS: Final = 10  # waiting jobs whose demands count
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Overdue:
     stuck : tuple of Want
         In addition to the policy's nodes, for jobs that the open nodes did not help.
     promised : tuple of Want
-        At least these, for jobs that we moved here and that have waited longer than promised.
+        At least these, for jobs that we moved to the cloud and that have waited longer than promised.
     """
 
     stuck: tuple[Want, ...] = ()
@@ -40,12 +41,15 @@ class Overdue:
 
 
 class Patience:
-    """Remembers since when jobs have waited in vain. Used by one thread."""
+    """Remembers since when jobs have waited in vain. Used by one thread.
+
+    ``period_seconds`` is the time between two rounds of the loop.
+    """
 
     def __init__(self, period_seconds: float) -> None:
         self._periods = _PERIODS * period_seconds
         self._patience = max(_STUCK_SECONDS, self._periods)
-        # monotonic seconds, by job and by node
+        # since when, monotonic seconds: jobs wait, jobs could start on idle nodes, open nodes are not used
         self._waiting: dict[int, float] = {}
         self._starting: dict[int, float] = {}
         self._unused: dict[str, float] = {}
@@ -64,9 +68,9 @@ class Patience:
         Parameters
         ----------
         unused : collection of str
-            Powered-down nodes that are open.
+            Names of the nodes that are open and that Slurm has not powered up.
         boot_seconds : float
-            Expected boot time.
+            Expected boot time of a node.
         now : float
             Monotonic seconds.
         """

@@ -1,4 +1,4 @@
-"""Cloud nodes that last, as features of `advisor control`: matching, acquisition, and taking both back."""
+"""What `advisor control` does for nodes that are likely to last: matching, acquisition, and undoing it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ log = structlog.get_logger(__name__)
 
 
 class StabilityFeature(Feature):
-    """The match loop, which always observes and acts if the site says so, and the acquirer.
+    """The match loop, and the acquirer if it is to keep nodes.
+
+    The match loop always observes; it changes jobs and nodes only if ``matching.enabled`` is on.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ class StabilityFeature(Feature):
     spot : SpotParts
         Reads and changes the node constraints of jobs.
     pool_order : PoolOrder or None
-        Orders the pools of a launch.
+        Orders the pools of a launch; those whose instances live longest come first.
     closed_pools : callable
         Pools and purchase options whose breakers are open.
     """
@@ -64,9 +66,9 @@ class StabilityFeature(Feature):
             instances=cloud.listed,
             clock=clock,
         )
-        shared: dict[str, Any] = {"knowledge": knowledge, "slurm": slurm, "view": view, "clock": clock}
+        for_both: dict[str, Any] = {"knowledge": knowledge, "slurm": slurm, "view": view, "clock": clock}
         self._settings = settings
-        self.match = MatchLoop(settings, jobs=spot.jobs, said=cloud.interruptions, **shared)
+        self.match = MatchLoop(settings, jobs=spot.jobs, said=cloud.interruptions, **for_both)
         self.acquire: AcquireLoop | None = None
         keeps_nodes = settings.acquirer.kept_nodes > 0
         if pool_order is not None and (keeps_nodes or settings.matching.enabled):
@@ -78,7 +80,7 @@ class StabilityFeature(Feature):
                 state=ACQUIRER.at(state),
                 closed=closed_pools,
                 protected=lambda: record.protected,
-                **shared,
+                **for_both,
             )
         loops = (self.match,) if self.acquire is None else (self.match, self.acquire)
         self.runners = tuple(LoopRunner(loop, clock) for loop in loops)
@@ -103,7 +105,7 @@ class StabilityFeature(Feature):
 
 
 class TakeBackFeature(Feature):
-    """Takes back what an earlier process has left in Slurm, if there is no cloud any more."""
+    """Undoes what an earlier process has set in Slurm, where the settings have no cloud any more."""
 
     def __init__(self, loop: TakeBackLoop, clock: Clock) -> None:
         self.loop = loop
@@ -116,15 +118,17 @@ class TakeBackFeature(Feature):
 
 
 def release_jobs(loop: MatchLoop | TakeBackLoop) -> None:
-    """Release the jobs held off; if slurmctld does not answer, the next process does it."""
+    """Release the jobs that are held off some nodes; if slurmctld fails, the next process releases them."""
     try:
         loop.stop()
     except AdvisorError as error:
         log.warning("match.not_released", code=error.code, message=str(error))
 
 
-def described(settings: Settings, stability: StabilityFeature | None, node: Node | None) -> dict[str, Any]:
-    """A node's expected survival and whether the acquirer gave it up, for the table of nodes."""
+def stability_columns(
+    settings: Settings, stability: StabilityFeature | None, node: Node | None
+) -> dict[str, Any]:
+    """Columns of the table of nodes: a node's expected survival, and whether the acquirer retires it."""
     outlook = stability.match.outlook.get(node.name) if stability is not None and node is not None else None
     reason = (node.reason or "") if node is not None else ""
     return {

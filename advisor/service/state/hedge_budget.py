@@ -1,8 +1,9 @@
 """What hedges may use in a day or month, live: reserved before they start, settled when they have ended.
 
-Each look at Slurm shows which hedges are in the cloud and what they have used. `advisor serve` is told what
-is left and promises no more; one whose worst case is not left all the same (its promise was forgotten by a
-restart) is brought back. What is reserved and used is on disk before it is told.
+Hedges are known by the ids of their advice. Each snapshot of Slurm shows which hedges are in the cloud and
+what they have used. `advisor serve` learns what is left and promises no more. A hedge that started although
+its worst case was not left (a restart forgot its promise) is brought back. What is reserved and used is on
+disk before `advisor serve` learns what is left.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from advisor.slurm.protocol import CONFIGURING, RUNNING, QueuedJob, SlurmSnapsho
 log = structlog.get_logger(__name__)
 
 _MORE_SECONDS: Final = 600.0
-"""A hedge that boots longer than was reckoned with reserves so much more."""
+"""How much longer a hedge may go on for each time that it reserves more."""
 
 
 class HedgeBudget:
@@ -38,9 +39,9 @@ class HedgeBudget:
     Parameters
     ----------
     settings : Settings
-        The number, and its period.
+        Give the budget and its period.
     state : StateFile of HedgesUsed
-        Where it outlives the process.
+        Keeps the budget when the process ends.
     """
 
     def __init__(self, settings: Settings, state: StateFile[HedgesUsed]) -> None:
@@ -50,8 +51,11 @@ class HedgeBudget:
         self._budget = Budget(0.0)
         self._cores: dict[str, float] = {}
         self._used: dict[str, float] = {}
+        # the period, the times of the last and the present snapshot, the period's highest USD per core-hour
         self._period, self._looked, self._now, self._dearest = "", 0.0, 0.0, 0.0
-        self._is_saved, self._is_lost, self._lost_in = True, False, ""
+        self._is_saved = True
+        # whether what was used is unknown, and in which period; empty: the period is not known yet
+        self._is_lost, self._lost_in = False, ""
         if self.is_set:
             self._take_up()
 
@@ -62,7 +66,7 @@ class HedgeBudget:
 
     @property
     def left_core_seconds(self) -> float | None:
-        """Core-seconds neither used nor reserved; None without a budget. 0 while it can't be written down."""
+        """Core-seconds neither used nor reserved; None without a budget. 0 while it cannot be saved."""
         if not self.is_set:
             return None
         with self._lock:
@@ -87,7 +91,7 @@ class HedgeBudget:
             }
 
     def saw(self, snapshot: SlurmSnapshot, cloud: CloudState) -> None:
-        """Take in a look: what hedges have used, which have ended, which have come."""
+        """Take in a snapshot: what hedges have used, which have ended, which are new."""
         if not self.is_set:
             return
         with self._lock:
@@ -105,11 +109,14 @@ class HedgeBudget:
             self._save()
 
     def may_go_on(self, advice_id: str) -> bool:
-        """Whether a hedge may use the cloud until the next round; one without a reservation may not."""
+        """Whether a hedge may use the cloud until the next round.
+
+        It may until a snapshot has shown it. From then on it may if what it needs is, or can be, reserved.
+        """
         if not self.is_set:
             return True
         with self._lock:
-            if advice_id not in self._cores:  # no look has shown it yet
+            if advice_id not in self._cores:  # no snapshot has shown it yet
                 return True
             soon = self._used[advice_id] + self._cores[advice_id] * ENDING_SECONDS
             if soon <= self._budget.reserved(advice_id):
@@ -117,7 +124,10 @@ class HedgeBudget:
             return self._reserve(advice_id, soon + self._cores[advice_id] * _MORE_SECONDS)
 
     def may_stay(self, advice_id: str, seconds: float | None) -> bool:
-        """Whether a hedge may stay in the cloud for good, for so many seconds more at most."""
+        """Whether a hedge may run to its end in the cloud, for ``seconds`` more at most.
+
+        A hedge without a time limit (None) may not: no budget holds its worst case.
+        """
         if not self.is_set:
             return True
         with self._lock:
@@ -137,7 +147,7 @@ class HedgeBudget:
         cores = float(cores_billed(queued.job, cloud))
         self._cores[key] = max(cores, self._cores.get(key, 0.0))
         used = self._used.get(key, 0.0)
-        # while its node boots, too: Slurm lets it start anew when it is up
+        # a job uses cores while its node boots, too; Slurm sets its start time anew when the node is up
         if queued.state in (RUNNING, CONFIGURING) and queued.start_time is not None:
             used += self._cores[key] * max(0.0, self._now - max(self._looked, queued.start_time))
         self._used[key] = used
@@ -160,7 +170,7 @@ class HedgeBudget:
         self._now = now
         price = usd_per_core_hour(Capacity.ON_DEMAND, cloud, self._settings)
         is_new = period != self._period
-        # never more core-hours for the money than at the dearest price of the period
+        # a budget in USD buys core-hours at the highest price of the period so far
         self._dearest = price if is_new else max(self._dearest, price)
         core_seconds = hedge.budget_core_seconds(self._dearest)
         if is_new:

@@ -23,32 +23,34 @@ MAX_ENDED: Final = 4000
 
 _VANISHED_SECONDS: Final = 600.0  # not listed for so long means gone, not listed late
 _SAVE_SECONDS: Final = 60.0
+_MAX_SINCE_SEEN: Final = 60.0  # seconds from the last listing of a life to its supposed end, at most
 
 
 class LifeRecord:
-    """Lives by instance. Thread-safe. Unreadable state counts as empty: survival is learned anew.
+    """Lives by instance id. Thread-safe. An unreadable state counts as empty: survival is learned anew.
 
     Attributes
     ----------
     changes : int
-        Ends noted since the start; a change means that a model must be fitted again.
+        Ends noted since the process started; a change means that a model must be fitted again.
     """
 
     def __init__(self, state: StateFile[Lives]) -> None:
         self._state = state
         self._lock = threading.Lock()
         content = state.read()
-        self._open, self._over = content.open, content.over
+        self._open = content.open
+        self._over = content.over  # ids of ended instances that EC2 still lists
         self._ended: deque[EndedLife] = deque(content.ended, maxlen=MAX_ENDED)
         self._saved_at = 0.0
-        self.changes = 0  # ends noted since the start
+        self.changes = 0
 
     def observe(
         self, instances: Iterable[Instance], is_taken: Callable[[str], bool], listed_at: float
     ) -> None:
         """Note what EC2 listed at ``listed_at`` (epoch seconds).
 
-        ``is_taken``: whether it sent a notice for an instance.
+        ``is_taken`` says whether EC2 has sent an interruption notice for an instance id.
         """
         with self._lock:
             changes = self.changes
@@ -56,23 +58,23 @@ class LifeRecord:
             self._over &= listed.keys()
             for name, item in listed.items():
                 if name not in self._over:
-                    self._note(name, item, listed_at, was_said=is_taken(name))
+                    self._note(name, item, listed_at, has_notice=is_taken(name))
             for name in [n for n, life in self._open.items() if listed_at - life.seen > _VANISHED_SECONDS]:
                 self._end(name, self._open[name].seen, was_taken=False)
             if changes != self.changes or abs(listed_at - self._saved_at) > _SAVE_SECONDS:
                 self._save(listed_at)
 
-    def _note(self, name: str, item: Instance, now: float, *, was_said: bool) -> None:
+    def _note(self, name: str, item: Instance, now: float, *, has_notice: bool) -> None:
         life = self._open.get(name)
         if life is None:
             start = min(item.launch_time or now, now)
             life = self._open[name] = OpenLife(pool_of(item).key, start, start)
-        if item.is_alive and not was_said:
+        if item.is_alive and not has_notice:
             life.seen = max(life.seen, now)
         else:
-            # it ended between two polls; the exact time is unknown
-            end = max(life.seen, min(now, life.seen + _SAVE_SECONDS))
-            self._end(name, end, was_taken=was_said or item.was_reclaimed)
+            # it ended between two listings; the exact time is unknown
+            end = max(life.seen, min(now, life.seen + _MAX_SINCE_SEEN))
+            self._end(name, end, was_taken=has_notice or item.was_reclaimed)
             self._over.add(name)
 
     def _end(self, name: str, end: float, *, was_taken: bool) -> None:
