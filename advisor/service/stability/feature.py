@@ -40,7 +40,7 @@ class StabilityFeature(Feature):
     spot : SpotParts
         Reads and changes the node constraints of jobs.
     pool_order : PoolOrder or None
-        Orders the pools of a launch; those whose instances live longest come first.
+        Orders the pools of a launch; of spot pools, the one whose instances last longest comes first.
     closed_pools : callable
         Pools and purchase options whose breakers are open.
     """
