@@ -1,8 +1,8 @@
 """Jobs that get nodes beyond the policy's limit, because the limit cannot help them. No I/O.
 
 The policy limits how many nodes of the burst partition are open; a reservation closes the others to new jobs.
-It acts on a simulated cluster, and the simulator knows nothing of gres, memory per processor, excluded nodes or nodes
-planned for another job. A job that we moved to the cloud was promised a node after one boot.
+It acts on a simulated cluster, and the simulator knows nothing of gres, memory per processor, excluded nodes
+or nodes planned for another job. A job that we moved to the cloud was promised a node after one boot.
 """
 
 from __future__ import annotations
