@@ -1,4 +1,7 @@
-"""The RunInstances request of an intent; it depends on intent and settings only, so it can be repeated."""
+"""The RunInstances request of an intent (a launch call that is written down before it is made).
+
+It depends on the intent, the settings and the cluster's name only, so the same call can be repeated.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def iter_bytes(path: Path, progress: Progress | None = None, *, skip: int = 0) -
             for start, name in _OTHER_FORMATS.items():
                 if magic.startswith(start):
                     raise BadInput(
-                        f"a {name} file",
+                        f"this is a {name} file, which is not read directly",
                         where=str(path),
                         mend="Unpack it; plain text and gzip are read directly",
                         code="trace.compression",

@@ -70,7 +70,7 @@ def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
     }
     if any(row[name] is None for name in ("submit_time", "start_time", "end_time")):
         raise BadInput(
-            "a time that is not a number", where=f"{source}, job {job.job_id}", mend="Leave the job out"
+            "a time of the job is not a number", where=f"{source}, job {job.job_id}", mend="Leave the job out"
         )
     return row
 
@@ -86,7 +86,7 @@ def storable(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case int() if abs(value) > _MAX_INTEGER:
-            raise BadInput(f"number out of range: {value}", where="job", mend="Leave the job out")
+            raise BadInput(f"a number is out of range: {value}", where="job", mend="Leave the job out")
     return value
 
 

@@ -23,7 +23,7 @@ from advisor.model.errors import BadInput
 
 _NAME: Final = "lsb.acct"
 _MAX_LINE_BYTES: Final = 8 * 1024 * 1024  # a host name for each of 100,000 slots, twice
-_NOT_LSB_ACCT_AFTER: Final = 1000  # malformed lines before the first good one: it is another kind of file
+_NOT_LSB_ACCT_AFTER: Final = 1000  # after so many malformed lines without a good one the file is refused
 _ONLY_IN_LSB_EVENTS: Final = "JOB_NEW"
 _MAX_PROBLEMS: Final = 20
 
@@ -37,7 +37,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AcctFile:
-    """A file with at least one whole record, that record's hash, and its time in epoch seconds."""
+    """A file with at least one whole line.
+
+    Attributes
+    ----------
+    fingerprint : str
+        Start of the SHA-256 of its first record; it identifies the file after mbatchd has renamed it.
+    time : int
+        Time of its first record, epoch seconds; 0 where that line has none.
+    """
 
     path: Path
     fingerprint: str
@@ -54,8 +62,12 @@ class AcctReport:
         ``JOB_FINISH`` records.
     others : Counter of str
         Records of other types.
-    never_started, malformed, unended : int
-        Jobs killed in the queue; lines that cannot be read; files whose last line is incomplete.
+    never_started : int
+        Jobs that were killed in the queue.
+    malformed : int
+        Lines that cannot be read.
+    unended : int
+        Files whose last line is incomplete.
     problems : list of str
         The first lines that cannot be read, and why.
     """
@@ -133,7 +145,8 @@ class AcctReader:
     Parameters
     ----------
     place : Place
-        Where to begin; the beginning is read if the file has changed before it.
+        Where to begin. If no line ends just before this place, the file is not the one that was read
+        before, and is read from its beginning.
     memory_unit : {"KB", "MB", "GB", "TB"}
         The site's ``LSF_UNIT_FOR_LIMITS``.
     progress : callable, optional
@@ -189,7 +202,7 @@ class AcctReader:
             blocks = iter_bytes(self._path, self._progress, skip=self.place.offset - 1)
             first = next(blocks, b"")
             if first.startswith(b"\n"):
-                self._good = 1
+                self._good = 1  # the part that was read before had good lines
                 return _lines(_chain(first[1:], blocks))
             self.place = Place()
         return _lines(iter_bytes(self._path, self._progress))

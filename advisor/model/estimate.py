@@ -63,7 +63,7 @@ class SizeEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_small : bool
         The class at the current probability threshold.
     probability_small : float
-        The forest's vote for small, 0 to 1; 0 while there is no forest (first week: everything is large).
+        The forest's vote for small, 0 to 1; 0 while there is no forest (first week: all jobs are large).
     divider_seconds : float
         The run time that divides small from large; NaN while unknown.
     """

@@ -2,7 +2,7 @@
 
 The loader, ``advisor config show|check|sample`` and ``docs/settings.md`` are all made from these definitions
 (``advisor.config``). Settings that a site decides are everyday ones; the others are marked ``expert``.
-Reading files is not done here: this floor has no I/O.
+Files are not read here: `advisor.model` does no I/O.
 """
 
 from __future__ import annotations
@@ -152,12 +152,12 @@ class PathSettings(Section):
 
     @property
     def submit_socket(self) -> Path:
-        """The hook's socket."""
+        """Socket on which the submit server answers Slurm's submission hook."""
         return self.run / "submit.sock"
 
     @property
     def control_socket(self) -> Path:
-        """Where resume, suspend and resume_fail hand over."""
+        """Socket on which Slurm's ResumeProgram, SuspendProgram, ResumeFailProgram hand over nodes."""
         return self.run / "control.sock"
 
     @property

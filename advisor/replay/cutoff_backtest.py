@@ -38,7 +38,8 @@ class JudgedCutoff:
     chosen_on_jobs, judged_on_jobs : int
         Numbers of jobs.
     candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds : float
-        What the published rule would have saved the judged jobs with each, and a clairvoyant.
+        What the published rule would have saved the judged jobs with each, and what a
+        clairvoyant would have saved.
     """
 
     candidate: Cutoff
@@ -71,6 +72,14 @@ def backtest_cutoff(
     ----------
     table : JobTable
         On-premise jobs, in submission order.
+    states : StateColumns
+        State of the cluster at each job's submission.
+    encoder : Encoder
+        Makes the estimators' features.
+    settings : PlacementSettings
+        The site's overhead, baseline and boot time.
+    current : Cutoff
+        The cutoff in force.
     parameters : mapping of {"wait", "run"} to KnnParameters
         Parameters of the estimators that will be in force.
     entries : int
@@ -107,7 +116,10 @@ def backtest_cutoff(
 
 
 def _saved_seconds(jobs: PastJobs, ratio: tuple[float, float, float], cutoff: Cutoff) -> float:
-    """Time that the published rule saves with a cutoff; ``ratio`` is o and i of s(c), and the boot time."""
+    """Time that the published rule saves with a cutoff.
+
+    ``ratio`` is the slow-down's overhead and baseline, and the boot time in seconds.
+    """
     sent = jobs.looks_faster(*ratio) & jobs.sure_enough(ratio[0], cutoff.scale, cutoff.decay)
     return float(jobs.saved_seconds(*ratio)[sent].sum())
 

@@ -61,7 +61,7 @@ def _synthetic(spec: str, progress: swf.Progress | None) -> JobTable:
     jobs, seed = [*numbers, *(SYNTHETIC_JOBS, 1)[len(numbers) :]]
     if not 1 <= jobs <= _MAX_SYNTHETIC_JOBS:
         raise BadInput(
-            f"{jobs} jobs",
+            f"{jobs} synthetic jobs are asked for",
             where="--trace",
             mend=f"Ask for 1 to {_MAX_SYNTHETIC_JOBS} synthetic jobs",
             code="trace.synthetic",

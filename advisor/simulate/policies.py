@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Order(enum.IntEnum):
-    """Order of waiting jobs within one class; ties go to the earlier submission."""
+    """Order of waiting jobs within one class (small or large); ties go to the earlier submission."""
 
     FCFS = 0
     """First come, first served."""
@@ -21,7 +21,7 @@ class Order(enum.IntEnum):
 
 
 class Backfill(enum.IntEnum):
-    """Order in which EASY tries the jobs behind the head."""
+    """Order in which EASY tries the jobs behind the first of the queue, which has a reservation."""
 
     QUEUE_ORDER = 0
     SHORTEST_FIRST = 1

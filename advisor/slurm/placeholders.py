@@ -168,7 +168,7 @@ class Placeholders:
         """
         shape = self._row(wish.job_id, _SHAPE_COLUMNS)
         if shape is None or (wish.advice_id and _advice_id(shape) != wish.advice_id):
-            raise RetryLater(f"job {wish.job_id} is gone", code="hedge.job_gone")
+            raise RetryLater(f"Slurm no longer has job {wish.job_id}", code="hedge.job_gone")
         options = [*_resources(shape, wish), *_as_user(int(shape["UserID"]))]
         # the submit hook leaves a job with an explicit partition alone
         answer = self.commands.text(
@@ -185,7 +185,7 @@ class Placeholders:
         )
         placeholder = records.whole(answer.partition(";")[0])
         if placeholder is None:
-            raise RetryLater("sbatch named no job", code="slurm.unreadable")
+            raise RetryLater("sbatch ended without an error and printed no job id", code="slurm.unreadable")
         return placeholder
 
     def cancel(self, placeholder: int, job_id: int) -> None:

@@ -31,7 +31,8 @@ class QueuedJob:
     job : Job
         The job as submitted; ``job.queue`` is its first partition, ``job.array_tasks`` the tasks in this row.
     state : str
-        State as Slurm writes it; an unknown one is kept, and no loop acts on it (F16).
+        State as Slurm writes it; an unknown one is kept, and no loop acts on it (F16 in
+        docs/faults.md).
     partitions : tuple of str
         All partitions for which the job waits.
     array_job_id : int
@@ -87,8 +88,10 @@ class JobView:
     submit_time : float
         Epoch seconds; a requeue sets it anew.
     ages_since : float
-        Epoch seconds from which its age counts (AccrueTime). A requeue sets it to the job's earliest restart,
-        two minutes later, and it stays there when that restart is brought forward.
+        Epoch seconds from which Slurm counts its age for the priority (AccrueTime). A requeue sets it to two
+        minutes after the requeue, the job's earliest restart. It stays there if the job restarts sooner.
+    limit_seconds : float or None
+        Time limit; None: without limit.
     restarts : int
         How often it was requeued.
     processors, nodes : int
@@ -123,7 +126,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSnapshot:
-    """All jobs and nodes at one moment, from one query each, shared by all loops (F29).
+    """All jobs and nodes at one moment, from one query each, shared by all loops (F29 in docs/faults.md).
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class Layout:
         """
         *complete, rest = text.split(self.after)
         if rest.strip():
-            raise RetryLater("the answer ends inside a record", code="slurm.unreadable")
+            raise RetryLater("Slurm's answer ends in the middle of a record", code="slurm.unreadable")
         for index, record in enumerate(complete):
             # Slurm writes a line end after each record
             values = (record.removeprefix("\n") if index else record).split(self.between)

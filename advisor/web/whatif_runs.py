@@ -25,7 +25,7 @@ from advisor.model.errors import RetryLater, TellAdmin
 log = structlog.get_logger(__name__)
 
 _FIELDS: Final = {"--since": "since", "--set": "settings"}
-"""The form's names of the command's options."""
+"""Name of the page's form field for each option of the command, so that errors name the field."""
 _MAX_RUNS: Final = 20
 _MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
 _MAX_WORDS: Final = 2000
@@ -133,7 +133,7 @@ class WhatIfRuns:
         return next((run for run in self.all() if run.state is RunState.RUNNING), None)
 
     def start(self, since: str, changes: Sequence[str], *, longest_seconds: float) -> Run:
-        """Start a run.
+        """Start a run, which is killed after ``longest_seconds``.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class WhatIfRuns:
             self._thread.join(5.0)  # one that was cancelled is about to end
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
-                raise RetryLater("another what-if runs: wait for it, or cancel it", code="whatif.busy")
+                raise RetryLater("another what-if runs: wait until it ends, or cancel it", code="whatif.busy")
             run = Run(secrets.token_urlsafe(9), since, tuple(changes), time.time())
             # option and value in one word, so that a value that begins with a dash is no option
             arguments = [f"--since={since}", *(f"--set={change}" for change in changes)]
@@ -156,7 +156,9 @@ class WhatIfRuns:
             except OSError as error:
                 output.close()
                 raise TellAdmin(
-                    f"the what-if cannot be started ({error.strerror})", code="whatif.start"
+                    f"the what-if cannot be started: {self._command[0]} ({error.strerror}). "
+                    "Check that this program is there and that memory is free",
+                    code="whatif.start",
                 ) from error
             self._runs[run.run_id] = run
             while len(self._runs) > _MAX_RUNS:

@@ -1,7 +1,9 @@
-"""What a core-second in the cloud must bring: a price that makes a budget last to the end of its period.
+"""The price of a core-second in the cloud that makes the budget for hedged starts last to its period's end.
 
-For each ended job it is known what its hedge would have cost at each price. The price is the lowest at which
-such jobs, arriving as often as those remembered, use no more until the end of the period than is left. It is
+A hedged job runs in the cloud and keeps its place in the on-premise queue. The price is the turnaround, in
+seconds, that a core-second must be expected to save; a higher price means fewer and shorter hedges. For each
+ended job it is known what its hedge would have cost at each price. The price is the lowest at which such
+jobs, arriving as often as those remembered, use no more until the end of the period than is left. It is
 computed at each submission: fast spending makes the rest dearer, slow spending cheaper. The budget holds
 without it (:mod:`advisor.decide.hedge.hedge_budget`).
 """
@@ -20,11 +22,11 @@ from advisor.decide.hedge.hedging import PRICES
 Floats = NDArray[np.float64]
 
 REMEMBERED: Final = 5_000
-"""Ended jobs: the mix changes with the weeks."""
+"""Newest ended jobs that are remembered; older ones are dropped, because the mix of jobs changes."""
 MIN_KNOWN: Final = 500
-"""Ended jobs before the price decides."""
+"""Ended jobs that must be known before there is a price."""
 MIN_SECONDS: Final = 3_600.0
-"""The end of a period is no reason to spend what is left within minutes."""
+"""Shortest time over which the rest of a budget is spread, even where its period ends sooner."""
 
 
 class Pacer:

@@ -1,10 +1,9 @@
 """The acquirer: keep nodes that are likely to survive, release the others (Agarwal et al., section 3.2).
 
-Every hour a share of the least stable nodes is retired: new nodes are requested first, retired nodes get
-no new
-tasks and are released when their tasks have ended. In the paper the least stable node is the one that changed
-most recently; here it is the one with the highest change rate of its own, and no node is retired that is
-expected to be better than a new one.
+Every hour a share of the least stable nodes is retired: new nodes are requested first, retired nodes get no
+new tasks and are released when their tasks have ended. In the paper the least stable node is the one that
+changed most recently; here it is the one with the highest change rate of its own, and no node is retired that
+is expected to be better than a new one.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class AcquirerPlan:
     retire : int64 array
         Rows of the nodes to retire, least stable first.
     cores : float
-        Cores to request before that.
+        Cores to request before the nodes are retired.
     """
 
     retire: Ints
@@ -75,7 +74,7 @@ def acquire(
     cores : int64 array, shape (nodes,)
         Cores of the nodes that are not retiring.
     since_change : float64 array, shape (nodes,)
-        Seconds since each node changed, or was launched.
+        Seconds since each node changed (lost cores, or all of them), or was launched.
     own_rate : float64 array, shape (nodes,)
         Each node's expected change rate as a multiple of the pool's.
     busy_cores : float
@@ -83,7 +82,7 @@ def acquire(
     target_cores : float, optional
         Fixed size (section 4.3); by default the size follows the utilisation (section 4.4).
     fresh_rate : float
-        Expected rate of a new node.
+        Expected change rate of a new node, in the unit of `own_rate`; only nodes above it are exchanged.
     bounds : (float, float)
         Minimum and maximum cores where the size follows the utilisation.
     needed_now : float

@@ -31,9 +31,9 @@ from advisor.simulate.workload import workload
 WIDEST: Final = 64
 """Processors of the widest job that is kept (section 5.2)."""
 PRIOR_PROCESSORS: Final = 128
-"""Of the machine that the synthetic workloads are drawn for."""
+"""Processors of the machine for which the synthetic workloads are drawn."""
 PRIOR_WORKLOADS: Final = tuple(f"synthetic:2000:{seed}" for seed in range(1, 9))
-"""Several, for which policy is best on one hangs on its bursts."""
+"""There are several, because the bursts of a single workload decide which policy is best on it."""
 
 
 def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
@@ -60,8 +60,9 @@ def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
 def prior_of(
     policies: Sequence[RentingPolicy], options: Options, tell: Callable[[int, int], None] = lambda *_: None
 ) -> Floats:
-    """What each policy makes of the synthetic workloads, weighed as so many jobs; rows as checkpoints.
+    """Result of each policy on the synthetic workloads, scaled to the weight of `prior_jobs` jobs.
 
+    It has a row of totals (`rows_of`) for each policy.
     ``tell`` gets how many policies are done, and of how many.
     """
     workloads = [prepared(_drawn(name), options.cloud, None) for name in PRIOR_WORKLOADS]
@@ -100,8 +101,9 @@ class Leadership:
 class Knowledge:
     """How many checkpoints of the clusters simulated alongside may be known to a cluster.
 
-    With true run times all up to now. Else those at which none of them knew more of any job: one that has run
-    for five minutes here may have run for five minutes there, and how much longer it runs nobody knows yet.
+    If true run times are known, these are all checkpoints up to now. Otherwise a checkpoint may be known only
+    if no simulated cluster had at that time run any job for longer than this cluster has: how much longer
+    the job runs is not known yet.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ class Knowledge:
         return max(int((moment - self._first) // self._every), 0)
 
     def _known_until(self, cluster: RentedCluster) -> float:
-        """Until when no job had run for longer alongside than it has here; infinite where all ended."""
+        """Time until which no other cluster had run a job for longer than this one; infinite: all ended."""
         job = cluster.state.job[: cluster.arrived]
         while self._ended < len(job) and not np.isnan(job["end"][self._ended]):
             self._ended += 1
@@ -138,7 +140,7 @@ class Knowledge:
 
 
 class Expected:
-    """The jobs that may come to a cluster of the log, by those that came of late."""
+    """The jobs that are expected next, judged by the newest ones."""
 
     def __init__(self, options: Options) -> None:
         self._foresees = options.runtimes is Runtimes.ACTUAL
@@ -147,7 +149,7 @@ class Expected:
         self._after = 0
 
     def ready(self, cluster: RentedCluster) -> Readiness:
-        """What idle nodes are worth to them now. Jobs that have not ended count with what is guessed."""
+        """What idle nodes are worth to the expected jobs now; jobs that run count with their estimates."""
         arrived = cluster.arrived
         job = cluster.state.job
         if self._next is None or arrived >= self._after + min(self._after, RENEWED):

@@ -4,7 +4,8 @@ The record is kept by the probability of being faster that was forecast, because
 is not for us to say: it differs from site to site. So several rules are tried at once, each on what its own
 jobs have brought. From the site's `win_probability` on, rule t moves every job at least t likely, for each t
 in steps of 0.05; a job is judged by the best of those that would move it. Below, less likely jobs must pay
-for themselves: rule t moves the jobs from t up to `win_probability`, and what likelier ones won is not lent.
+for themselves: rule t moves the jobs from t up to `win_probability`, and what likelier jobs have won does not
+pay for them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class RecordKeeper:
     floor : float
         The site's `win_probability`.
     before : TrackRecord, optional
-        What was earned before, with the same `floor`; jobs at risk are told anew.
+        What was earned before, with the same `floor`. Its jobs at risk are not taken over: call :meth:`moved`
+        for each of them again.
     """
 
     def __init__(self, floor: float, before: TrackRecord | None = None) -> None:
@@ -52,7 +54,7 @@ class RecordKeeper:
         key : hashable
             The job.
         saved_seconds : float
-            Its turnaround here less the one in the cloud.
+            Its turnaround on-premise less its turnaround in the cloud.
         chance : float or None
             The probability of being faster that had been forecast; None: not known any more, but likely
             enough at the time.
@@ -65,7 +67,7 @@ class RecordKeeper:
         )
         self._exposure -= self._at_risk.pop(key, 0.0)
         if not self._at_risk:
-            self._exposure = 0.0  # rounding ends here
+            self._exposure = 0.0  # rounding errors do not add up
 
     def add(self, earned: TrackRecord) -> None:
         """Add what another record of the same `floor` has earned."""
@@ -81,22 +83,24 @@ class RecordKeeper:
 class LossAllowance:
     """What moved jobs may lose at worst, so that moving never costs more than a share of what it could bring.
 
-    Sum of what moves have saved, plus a share of what a clairvoyant would have saved, counted when each is
-    known. While all that jobs in the cloud may lose at worst stays below it, the sum of all moves is never
-    below minus that share of the clairvoyant's, whatever forecasts say and however many jobs lose at once:
-    his sum only grows. A job that ends later than its time limit allows may still lose more.
+    The allowance is what moves have saved, plus a share of what a clairvoyant would have saved; each is
+    counted when it is known. As long as the worst-case losses of all jobs in the cloud stay below the
+    allowance, all moves together never lose more than that share of the clairvoyant's savings, whatever the
+    forecasts say and however many jobs lose at once, because the clairvoyant's savings only grow. A job that
+    ends later than its time limit allows may still lose more.
 
     Parameters
     ----------
     share : float
-        Of the clairvoyant's seconds (``placement.loss_share``).
+        Share of the clairvoyant's savings (``placement.loss_share``), 0 to 1.
     """
 
     def __init__(self, share: float) -> None:
         self._share = share
         self._worst: dict[Hashable, float] = {}
         self._waiting: dict[Hashable, float] = {}
-        self._seconds = self._since = 0.0
+        self._seconds = 0.0
+        self._since = 0.0  # sum of the times at which the waiting jobs were moved
 
     def could_save(self, seconds: float) -> None:
         """Note what the cloud saved a job, or would have saved it; a clairvoyant leaves losses out."""
@@ -109,16 +113,19 @@ class LossAllowance:
         self._since += now
 
     def waited(self, key: Hashable, seconds: float) -> None:
-        """Note how long a moved job would have waited here."""
+        """Note how long a moved job would have waited on-premise, seconds."""
         self._since -= self._waiting.pop(key)
         self._seconds += seconds
 
     def ran(self, key: Hashable, cost_seconds: float) -> None:
-        """Note by how much the boot and the slower run were longer than the run here would have been."""
+        """Note how many seconds longer boot and run in the cloud took than the run on-premise would have."""
         self._seconds += self._worst.pop(key) - cost_seconds
 
     def left(self, now: float) -> float:
-        """What may still be staked, seconds: who would still wait has won the time since he was moved."""
+        """What further moves may lose, seconds.
+
+        A moved job that would still wait on-premise has already saved the time since its move.
+        """
         return self._seconds + len(self._waiting) * now - self._since
 
 
@@ -128,7 +135,7 @@ def could_have_saved(record: TrackRecord) -> float:
 
 
 def record_of(earned: Earned, settings: PlacementSettings, *, at_risk_seconds: float = 0.0) -> TrackRecord:
-    """Make a record of which no more is known than what likely enough jobs brought in sum."""
+    """Make a record from one sum: what all jobs with at least the site's `win_probability` saved."""
     edges, likely = bands(settings.win_probability)
     nothing = Earned()
     return TrackRecord(
@@ -138,6 +145,6 @@ def record_of(earned: Earned, settings: PlacementSettings, *, at_risk_seconds: f
 
 
 def likely_earned(record: TrackRecord, settings: PlacementSettings) -> Earned:
-    """What the likely enough jobs brought in sum."""
+    """What all jobs with at least the site's `win_probability` saved together."""
     edges, likely = bands(settings.win_probability)
     return sum(record.bands[likely:] if len(record.bands) == len(edges) else (), Earned())

@@ -1,4 +1,4 @@
-"""Question 1: may the job move at all?
+"""Question 1 of the four about each job: may it move to the cloud at all?
 
 The user's explicit request comes first, then the site's rules, then the size of the burst partition. A job
 that may not be requeued (``--no-requeue``) may move; question 4 keeps it off spot.
@@ -204,6 +204,5 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 # The rules that may concern any job. The others need something that a special job has (`is_special`);
-# skipping
-# them changes no answer and saves a tenth of the time of a decision.
+# skipping them changes no answer and saves a tenth of the time of a decision.
 RULES_FOR_ALL: Final[tuple[Rule, ...]] = (_lists, _size)

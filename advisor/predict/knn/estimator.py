@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 FIRST_ROOM: Final = 1024
 LARGEST_VALUE: Final = _sieve.LARGEST_VALUE
 _WIDENING_RATE: Final = 0.1
-"""Each miss widens later intervals by a tenth: the first 1,000 jobs of a site are enough to learn the width.
-"""
+"""Step of :meth:`KnnEstimator.judge` on the logarithm of the width: a miss widens later intervals by about a
+tenth. The first 1,000 jobs of a site are enough to learn the width."""
 
 
 class KnnEstimator:
@@ -37,6 +37,8 @@ class KnnEstimator:
 
     Parameters
     ----------
+    parameters : KnnParameters
+        k (neighbours), omega (width of the kernel), s (most cases kept) and the features' weights.
     schema : FeatureSchema
         As many features as ``parameters`` has weights; BadInput otherwise.
     coverage : float
@@ -160,7 +162,8 @@ class KnnEstimator:
 
         With few neighbours even their widest interval covers too rarely. It is therefore widened by a factor
         that follows the misses: online gradient descent on the quantile loss, as adaptive conformal inference
-        does for scores (Gibbs and Candes 2021). It never becomes narrower than the published one.
+        does for scores (Gibbs and Candes 2021). It never becomes narrower than the interval of the
+        neighbours alone.
         """
         missed = 0.0 if inside else 1.0
         self.widening = max(0.0, self.widening + _WIDENING_RATE * (missed - (1.0 - self.coverage)))

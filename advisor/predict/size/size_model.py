@@ -51,14 +51,16 @@ class _Followed:
 
 
 class LiveFeatures:
-    """The ``advisor`` features, kept up one event at a time by the same functions as in a replay.
+    """The classifier's features (``feature_names("advisor")``), updated event by event.
+
+    A replay of a log uses the same functions.
 
     Parameters
     ----------
     state : State, optional
         Initial state, e.g. of a replayed history.
     start_of_log : float
-        Epoch seconds of time 0; 0 when times are epoch seconds.
+        Epoch seconds at which the jobs' clock shows 0; 0 when their times are epoch seconds.
     utc_offset_seconds : float
         The site's offset from UTC.
     """
@@ -102,7 +104,7 @@ class LiveFeatures:
         _size_state.end(self._state, number, time, run_seconds, divider)
 
     def _day_of_week(self, job: Job) -> float:
-        return ((job.submit_time + self._clock) // 86400.0 + 3) % 7
+        return ((job.submit_time + self._clock) // 86400.0 + 3) % 7  # 0 is Monday; 1970 began on a Thursday
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, no longer than the part in use."""

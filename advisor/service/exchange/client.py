@@ -105,7 +105,11 @@ class SubmitClient:
             if error.errno in {errno.EACCES, errno.EPERM}:
                 raise denied(self._path) from error
             if error.errno == errno.EAFNOSUPPORT:
-                raise TellAdmin(f"{self._path}: this process may open no Unix socket", code=DENIED) from error
+                raise TellAdmin(
+                    f"{self._path}: this process may open no Unix socket "
+                    " (see RestrictAddressFamilies in its systemd unit)",
+                    code=DENIED,
+                ) from error
             raise RetryLater(
                 f"{self._path}: no answer from the submit server ({error})", code="submit.unreachable"
             ) from error

@@ -53,7 +53,10 @@ def read(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UseFallback(f"{path}: {error}", code="status.unreadable") from error
     if not isinstance(content, dict):
-        raise UseFallback(f"{path}: not a status", code="status.unreadable")
+        raise UseFallback(
+            f"{path}: not a status file of this release; `advisor control` writes a new one",
+            code="status.unreadable",
+        )
     return content
 
 

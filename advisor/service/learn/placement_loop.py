@@ -393,7 +393,9 @@ class PlacementLoop:
 
     def _tick(self, _done: int) -> None:
         if self._stopping.is_set():
-            raise RetryLater("stopping", code="placement.stopping")
+            raise RetryLater(
+                "the service stops before the placement model is complete", code="placement.stopping"
+            )
 
 
 def _be_nice() -> None:
