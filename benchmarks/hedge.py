@@ -87,24 +87,17 @@ def run(
 ) -> dict[str, Any]:
     """Run pairs of runs, in which all jobs wait and in which hedged jobs keep their places.
 
-    Parameters
-    ----------
-    competing, hedged : int
-        Number of jobs that only wait; of jobs with a hedge if they have to wait.
-    nodes : int
-        On-premise nodes, of four processors each.
-    arrive_seconds : float
-        All jobs are submitted within this time.
-    kill_watcher_every : float
-        Seconds between two kills of the watching process; infinite for none.
-    restart_slurmctld : int
-        Number of restarts of slurmctld in every run, after the last job has arrived. It is not killed: jobs
-        that ended within the five seconds before would run on for it until their time limit.
-    stretch : float
-        Factor on arrivals, run times and stays in the cloud. The time that a place costs, a second or two,
-        is not compressed as the minutes of the jobs are.
-    longest_seconds : float
-        A run is given up after this time.
+    Args:
+        competing, hedged: Number of jobs that only wait; of jobs with a hedge if they have to wait.
+        nodes: On-premise nodes, of four processors each.
+        arrive_seconds: All jobs are submitted within this time.
+        kill_watcher_every: Seconds between two kills of the watching process; infinite for none.
+        restart_slurmctld: Number of restarts of slurmctld in every run, after the last job has arrived. It is
+            not killed: jobs that ended within the five seconds before would run on for it until their time
+            limit.
+        stretch: Factor on arrivals, run times and stays in the cloud. The time that a place costs, a second
+            or two, is not compressed as the minutes of the jobs are.
+        longest_seconds: A run is given up after this time.
     """
     jobs = stream(competing, hedged, arrive_seconds, seed, stretch)
     restarts = [stretch * arrive_seconds + 5.0 + 12.0 * n for n in range(restart_slurmctld)]

@@ -19,18 +19,12 @@ _SAME_MOMENT_SECONDS: Final = 1.0
 class Arrival:
     """One job of the stream.
 
-    Attributes
-    ----------
-    at : float
-        Seconds since the stream's begin.
-    cores : int
-        Asked for.
-    run_seconds : float
-        On-premise; in the cloud longer.
-    limit_minutes : int
-        Its user's time limit.
-    stop_seconds : float or None
-        Stop-loss of its hedge; None: it is none of those that may be hedged.
+    Attributes:
+        at: Seconds since the stream's begin.
+        cores: Asked for.
+        run_seconds: On-premise; in the cloud longer.
+        limit_minutes: Its user's time limit.
+        stop_seconds: Stop-loss of its hedge; None: it is none of those that may be hedged.
     """
 
     at: float
@@ -44,26 +38,17 @@ class Arrival:
 class Ran:
     """One job in one run: what it wrote itself, seconds since the stream's begin, and what Slurm says.
 
-    Attributes
-    ----------
-    job_id : int
-        Slurm's.
-    is_hedged : bool
-        It started in the cloud and kept its place.
-    begun, ended : list of (str, float)
-        Partition and time.
-    state, restarts
-        Slurm's word.
-    start, place_start : float or None
-        By slurmctld's clock, whole seconds: the job's last start, and its placeholder's, if that had one.
-    submitted : float
-        When it was in the queue.
-    place_id : int or None
-        Its placeholder's id: whoever has one between the two came in between.
-    place_seconds : float or None
-        From its submission until its placeholder was in the queue and written down.
-    requeued : float or None
-        By slurmctld's clock, whole seconds; None: it never was.
+    Attributes:
+        job_id: Slurm's.
+        is_hedged: It started in the cloud and kept its place.
+        begun, ended: Partition and time.
+        state, restarts: Slurm's word.
+        start, place_start: By slurmctld's clock, whole seconds: the job's last start, and its placeholder's,
+            if that had one.
+        submitted: When it was in the queue.
+        place_id: Its placeholder's id: whoever has one between the two came in between.
+        place_seconds: From its submission until its placeholder was in the queue and written down.
+        requeued: By slurmctld's clock, whole seconds; None: it never was.
     """
 
     job_id: int

@@ -29,12 +29,9 @@ _MIN_REST_SECONDS = 0.1
 class Watcher:
     """Looks in one thread and watches in another.
 
-    Parameters
-    ----------
-    lab : Path
-        The lab's folder.
-    state : Path
-        Where it writes down what it does.
+    Args:
+        lab: The lab's folder.
+        state: Where it writes down what it does.
     """
 
     def __init__(self, lab: Path, state: Path) -> None:

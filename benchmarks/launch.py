@@ -34,16 +34,11 @@ _BURST: Final = 5
 def run(*, nodes: int = 1000, tell: Tell = lambda _: None) -> dict[str, Any]:
     """Measure one resume of so many nodes, and its repetition.
 
-    Parameters
-    ----------
-    nodes : int
-        How many.
-    tell : callable
-        Told what is being done.
+    Args:
+        nodes: How many.
+        tell: Told what is being done.
 
-    Returns
-    -------
-    dict
+    Returns:
         Seconds and counts; ``given_up`` are nodes that got no instance, ``double`` nodes that got two.
     """
     names = [f"burst{number}" for number in range(1, nodes + 1)]

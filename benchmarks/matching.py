@@ -48,18 +48,12 @@ class Landed:
 class MatchingSite:
     """The site, and what is done to it.
 
-    Parameters
-    ----------
-    site : Site
-        Started, but for the daemons.
-    enabled : bool
-        Whether matching is.
-    generator : numpy.random.Generator
-        Orders of jobs and of nodes.
-    settings : mapping
-        More settings, section to name to value.
-    steady_room : int
-        Instances that the steady pool has in the beginning.
+    Args:
+        site: Started, but for the daemons.
+        enabled: Whether matching is.
+        generator: Orders of jobs and of nodes.
+        settings: More settings, section to name to value.
+        steady_room: Instances that the steady pool has in the beginning.
     """
 
     def __init__(
@@ -196,12 +190,9 @@ class MatchingSite:
     def round(self, *, waiting: bool, reclaims: bool) -> list[Landed]:
         """Two long and two short jobs; where the long ones landed.
 
-        Parameters
-        ----------
-        waiting : bool
-            All nodes are busy when they come, and freed together a little later.
-        reclaims : bool
-            EC2 takes all instances of the shaky pool in the end.
+        Args:
+            waiting: All nodes are busy when they come, and freed together a little later.
+            reclaims: EC2 takes all instances of the shaky pool in the end.
         """
         self.make_ready()
         pools = self.pool_of_nodes()

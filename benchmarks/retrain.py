@@ -15,11 +15,9 @@ JOBS = 100_000
 def run(*, trace: str = f"synthetic:{JOBS}", tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Train as ``advisor retrain`` does, on all jobs of a log.
 
-    Returns
-    -------
-    dict
+    Returns:
         ``jobs``, ``seconds`` of the training (features and trees, compiled code warm), ``peak_rss_mb`` of the
-        process; beside them the divider and the trees.
+            process; beside them the divider and the trees.
     """
     tell(f"training on {trace} in a process of its own")
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

@@ -27,19 +27,13 @@ def run(
 ) -> dict[str, Any]:
     """Measure EASY backfilling, first come first served.
 
-    Parameters
-    ----------
-    trace : str
-        A log, or ``synthetic[:jobs[:seed]]``.
-    peer_jobs : int
-        First jobs of the log that the oracle schedules too.
-    tell : callable
-        Told what is being done.
+    Args:
+        trace: A log, or ``synthetic[:jobs[:seed]]``.
+        peer_jobs: First jobs of the log that the oracle schedules too.
+        tell: Told what is being done.
 
-    Raises
-    ------
-    RuntimeError
-        The two schedules differ.
+    Raises:
+        RuntimeError: The two schedules differ.
     """
     tell("reading")
     table, processors = prepared(load_table(trace), None)

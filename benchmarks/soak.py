@@ -53,22 +53,14 @@ def run(
 ) -> dict[str, Any]:
     """Run the soak.
 
-    Parameters
-    ----------
-    jobs : int
-        Jobs that the advisor sends to the cloud.
-    reclaims : int
-        Instances EC2 takes back under running jobs.
-    kills : int
-        How often slurmctld, and how often `advisor control`, are killed.
-    refused : float
-        Share of spot launches that EC2 has no capacity for.
-    longest_seconds : float
-        After so long the soak is given up; jobs not ended by then are counted as lost.
-    seed : int
-        Of everything that is drawn.
-    tell : callable
-        Told what is being done.
+    Args:
+        jobs: Jobs that the advisor sends to the cloud.
+        reclaims: Instances EC2 takes back under running jobs.
+        kills: How often slurmctld, and how often `advisor control`, are killed.
+        refused: Share of spot launches that EC2 has no capacity for.
+        longest_seconds: After so long the soak is given up; jobs not ended by then are counted as lost.
+        seed: Of everything that is drawn.
+        tell: Told what is being done.
     """
     drawn = random.Random(seed)  # noqa: S311 -- a test's dice
     lab = LabOptions(

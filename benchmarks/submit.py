@@ -90,17 +90,13 @@ def run(
 ) -> dict[str, Any]:
     """Measure.
 
-    Parameters
-    ----------
-    knowledge_base : int
-        Jobs both estimators know.
-    questions : int
-        Asked of the server and of the echo.
-    submissions, clients, rounds : int
-        Held jobs a run, submitted by so many sbatch at a time, in so many rounds of runs without a hook, with
-        an empty one and with ours, on each of two kinds of slurmctld; 0 submissions leave it out.
-    tell : callable
-        Told what is being done.
+    Args:
+        knowledge_base: Jobs both estimators know.
+        questions: Asked of the server and of the echo.
+        submissions, clients, rounds: Held jobs a run, submitted by so many sbatch at a time, in so many
+            rounds of runs without a hook, with an empty one and with ours, on each of two kinds of slurmctld;
+            0 submissions leave it out.
+        tell: Told what is being done.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))

@@ -75,18 +75,13 @@ def measure(
 ) -> dict[str, Any]:
     """Run the rounds; the bare slurmctld's figures are under ``bare_slurmctld``.
 
-    Parameters
-    ----------
-    socket : Path
-        Of the `advisor serve` that the hook asks.
-    serve_pid : int
-        Its process.
-    folder : Path
-        For the data base.
-    submissions, clients, rounds : int
-        Held jobs a run, submitted by so many sbatch at a time, and how many rounds of runs.
-    tell : callable
-        Told what is being done.
+    Args:
+        socket: Of the `advisor serve` that the hook asks.
+        serve_pid: Its process.
+        folder: For the data base.
+        submissions, clients, rounds: Held jobs a run, submitted by so many sbatch at a time, and how many
+            rounds of runs.
+        tell: Told what is being done.
     """
     bare = LabOptions(nodes=1, debug="error")
     site = replace(bare, debug="info", database=True, database_template=folder / "database")

@@ -28,18 +28,12 @@ _LINE_SECONDS: Final = 5.0
 class Played:
     """What is known of one submitted job.
 
-    Attributes
-    ----------
-    job : DemoJob
-        As planned.
-    job_id : int
-        Slurm's.
-    submitted : float
-        When, epoch seconds.
-    message : str
-        What sbatch told the user.
-    state, partition : str
-        Slurm's newest words.
+    Attributes:
+        job: As planned.
+        job_id: Slurm's.
+        submitted: When, epoch seconds.
+        message: What sbatch told the user.
+        state, partition: Slurm's newest words.
     """
 
     job: DemoJob
@@ -69,10 +63,8 @@ class Stage:
     def play(self) -> None:
         """Submit every job at its time and wait until all have ended.
 
-        Raises
-        ------
-        RetryLater
-            Some did not end in time.
+        Raises:
+            RetryLater: Some did not end in time.
         """
         if not self.console.is_terminal:
             self._play(None)

@@ -37,24 +37,15 @@ _START_SECONDS: Final = 3.0
 class DemoJob:
     """One job of the stream.
 
-    Attributes
-    ----------
-    submit_seconds : float
-        After the stream's start.
-    processors : int
-        Requested.
-    run_seconds : float
-        On-premise.
-    limit_minutes : int
-        Requested time, as sbatch takes it.
-    user, name : str
-        Whose, and what it is called.
-    may_requeue : bool
-        False: submitted with ``--no-requeue``.
-    opts_out : bool
-        True: submitted with ``--comment=no-burst``.
-    explicit : bool
-        True: submitted with ``-p onprem``: it was running or waiting when the stream began.
+    Attributes:
+        submit_seconds: After the stream's start.
+        processors: Requested.
+        run_seconds: On-premise.
+        limit_minutes: Requested time, as sbatch takes it.
+        user, name: Whose, and what it is called.
+        may_requeue: False: submitted with ``--no-requeue``.
+        opts_out: True: submitted with ``--comment=no-burst``.
+        explicit: True: submitted with ``-p onprem``: it was running or waiting when the stream began.
     """
 
     submit_seconds: float
@@ -72,18 +63,12 @@ class DemoJob:
 class Plan:
     """A history and a stream.
 
-    Attributes
-    ----------
-    title : str
-        Where they come from.
-    compression : float
-        Seconds of the log in a second of the demo.
-    processors : int
-        Of the on-premise cluster.
-    table : JobTable
-        The compressed history, in submission order, before the stream.
-    stream : tuple of DemoJob
-        In submission order.
+    Attributes:
+        title: Where they come from.
+        compression: Seconds of the log in a second of the demo.
+        processors: Of the on-premise cluster.
+        table: The compressed history, in submission order, before the stream.
+        stream: In submission order.
     """
 
     title: str
@@ -102,16 +87,11 @@ class Plan:
 def make_plan(table: JobTable, *, compression: float | None = None) -> Plan:
     """Choose a busy stretch of a log, with everything before it as history.
 
-    Parameters
-    ----------
-    table : JobTable
-        Jobs that ran, in submission order.
-    compression : float, optional
-        Seconds of the log in a second of the demo; by default whichever gives the busiest demo.
+    Args:
+        table: Jobs that ran, in submission order.
+        compression: Seconds of the log in a second of the demo; by default whichever gives the busiest demo.
 
-    Returns
-    -------
-    Plan
+    Returns:
         The stretch in which most of the stream's jobs would have to wait and that ends in time.
     """
     processors = table.total_processors or int(table.processors.max())

@@ -22,20 +22,13 @@ _SHOWN: Final = 5
 class JobResult:
     """One job's end.
 
-    Attributes
-    ----------
-    job : DemoJob
-        As planned.
-    state : str
-        How it ended.
-    placement : Placement
-        Where it ran.
-    wait_seconds, run_seconds : float
-        Actual, demo seconds.
-    predicted_wait_seconds : float
-        NaN when nothing was predicted.
-    starts : int
-        How often it was started.
+    Attributes:
+        job: As planned.
+        state: How it ended.
+        placement: Where it ran.
+        wait_seconds, run_seconds: Actual, demo seconds.
+        predicted_wait_seconds: NaN when nothing was predicted.
+        starts: How often it was started.
     """
 
     job: DemoJob

@@ -37,22 +37,14 @@ class Row:
 class View:
     """What the screen shows at one moment.
 
-    Attributes
-    ----------
-    title, compression, processors
-        The log; its seconds in one of ours; size of the on-premise cluster.
-    seconds, planned_seconds : float
-        Since the first submission; until the last one.
-    planned, submitted, waiting, running, ended : int
-        Jobs.
-    queue : tuple of int
-        Waiting jobs at each poll, oldest first.
-    nodes : tuple of (str, str)
-        Cloud nodes with Slurm's state.
-    instances, spot_instances, booting : int
-        Instances so far, those of them on spot, and those that boot now.
-    rows : tuple of Row
-        Submissions, newest first.
+    Attributes:
+        title, compression, processors: The log; its seconds in one of ours; size of the on-premise cluster.
+        seconds, planned_seconds: Since the first submission; until the last one.
+        planned, submitted, waiting, running, ended: Jobs.
+        queue: Waiting jobs at each poll, oldest first.
+        nodes: Cloud nodes with Slurm's state.
+        instances, spot_instances, booting: Instances so far, those of them on spot, and those that boot now.
+        rows: Submissions, newest first.
     """
 
     title: str

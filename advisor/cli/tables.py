@@ -29,16 +29,11 @@ def print_table(
     the columns are printed in bands of as many as fit, each beginning with the first column. Other cells are
     wrapped only if they are longer than a line. With ``--wide``, or without a terminal, each row is one line.
 
-    Parameters
-    ----------
-    headings : sequence of str
-        One for each column; the first column names the row.
-    numbers : sequence of str
-        Headings of right-aligned columns.
-    text : str
-        Heading of the last column, if it has sentences that may be wrapped.
-    bold_rows : sequence of int
-        Indices of rows in bold.
+    Args:
+        headings: One for each column; the first column names the row.
+        numbers: Headings of right-aligned columns.
+        text: Heading of the last column, if it has sentences that may be wrapped.
+        bold_rows: Indices of rows in bold.
     """
     columns = [
         _Column(heading, [row[at] for row in rows], heading in numbers, heading == text)

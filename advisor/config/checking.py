@@ -28,16 +28,11 @@ class Severity(enum.StrEnum):
 class Finding:
     """One setting that is wrong or suspicious.
 
-    Attributes
-    ----------
-    severity : Severity
-        An error makes ``advisor config check`` end with exit code 2.
-    key : str
-        ``section.name``.
-    where : str
-        File and line, variable or option that the value comes from.
-    what, mend : str
-        What is wrong, and what to do.
+    Attributes:
+        severity: An error makes ``advisor config check`` end with exit code 2.
+        key: ``section.name``.
+        where: File and line, variable or option that the value comes from.
+        what, mend: What is wrong, and what to do.
     """
 
     severity: Severity
@@ -50,14 +45,11 @@ class Finding:
 def check(loaded: LoadedSettings, cluster_partitions: Collection[str] | None) -> list[Finding]:
     """Look for settings that contradict each other or the cluster.
 
-    Parameters
-    ----------
-    cluster_partitions : collection of str or None
-        Names of Slurm's partitions; None if they are unknown, and then they are not checked.
+    Args:
+        cluster_partitions: Names of Slurm's partitions; None if they are unknown, and then they are not
+            checked.
 
-    Returns
-    -------
-    list of Finding
+    Returns:
         Errors first.
     """
     found = [

@@ -31,28 +31,17 @@ _KIND: dict[Any, str] = {
 class Definition:
     """One setting.
 
-    Attributes
-    ----------
-    section, name : str
-        ``placement`` and ``boot_seconds`` of ``placement.boot_seconds``.
-    kind : str
-        Type in words.
-    choices : tuple of str
-        Allowed words; empty if any value of the kind is allowed.
-    limits : str
-        Range in words, such as ``at least 0``; empty without one.
-    form : str
-        The form of a text in words, such as ``one word``; empty without one.
-    unit : str
-        Empty for a plain number or a text.
-    default : Any
-        The value as the model has it, of the setting's type.
-    meaning, why : str
-        What it does; why the default is what it is. Whole sentences.
-    expert : bool
-        True where few sites change it: it is shown in the expert table, and not in the sample.
-    is_text : bool
-        True if the value of an environment variable is taken as it is, False if it is read as TOML.
+    Attributes:
+        section, name: ``placement`` and ``boot_seconds`` of ``placement.boot_seconds``.
+        kind: Type in words.
+        choices: Allowed words; empty if any value of the kind is allowed.
+        limits: Range in words, such as ``at least 0``; empty without one.
+        form: The form of a text in words, such as ``one word``; empty without one.
+        unit: Empty for a plain number or a text.
+        default: The value as the model has it, of the setting's type.
+        meaning, why: What it does; why the default is what it is. Whole sentences.
+        expert: True where few sites change it: it is shown in the expert table, and not in the sample.
+        is_text: True if the value of an environment variable is taken as it is, False if it is read as TOML.
     """
 
     section: str

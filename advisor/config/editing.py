@@ -30,16 +30,12 @@ def write_back(path: Path, changes: Mapping[str, Any]) -> None:
 
     The new file is checked, then replaces the old one atomically with the same mode.
 
-    Parameters
-    ----------
-    path : Path
-        A TOML file; it is created if it does not exist.
-    changes : mapping of ``section.name`` to a TOML value
+    Args:
+        path: A TOML file; it is created if it does not exist.
+        changes: mapping of ``section.name`` to a TOML value
 
-    Raises
-    ------
-    BadInput
-        Unknown setting, wrong value, a file that is not TOML, no permission.
+    Raises:
+        BadInput: Unknown setting, wrong value, a file that is not TOML, no permission.
     """
     for key in changes:
         if key not in by_key():
@@ -112,10 +108,8 @@ def _check(partial: Path, path: Path) -> None:
 def parse_changes(arguments: Iterable[str]) -> dict[str, Any]:
     """``section.name=VALUE`` arguments; a value that is not TOML is a text (``--set cluster.name=main``).
 
-    Raises
-    ------
-    BadInput
-        No ``=`` in an argument.
+    Raises:
+        BadInput: No ``=`` in an argument.
     """
     changes: dict[str, Any] = {}
     for argument in arguments:

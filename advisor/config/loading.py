@@ -44,12 +44,9 @@ class Source(enum.StrEnum):
 class Origin:
     """Where one value comes from.
 
-    Attributes
-    ----------
-    source : Source
-        Default, file, environment or a command's own option.
-    where : str
-        ``/etc/advisor/advisor.toml:12``, a variable's name, an option, or empty for a default.
+    Attributes:
+        source: Default, file, environment or a command's own option.
+        where: ``/etc/advisor/advisor.toml:12``, a variable's name, an option, or empty for a default.
     """
 
     source: Source
@@ -63,14 +60,10 @@ class Origin:
 class LoadedSettings:
     """Settings in force and where each value comes from.
 
-    Attributes
-    ----------
-    settings : Settings
-        Checked.
-    origins : mapping of ``section.name`` to Origin
-        One for every setting.
-    path : Path or None
-        The file that was read; None when there is none.
+    Attributes:
+        settings: Checked.
+        origins: One for every setting.
+        path: The file that was read; None when there is none.
     """
 
     settings: Settings
@@ -81,18 +74,13 @@ class LoadedSettings:
 def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
     """Read the settings.
 
-    Parameters
-    ----------
-    path : path or None
-        A TOML file. None: the one ``ADVISOR_CONFIG`` names, else ``/etc/advisor/advisor.toml`` where it
-        exists, else no file.
-    environ : mapping
-        The environment (passed in, so that tests need not change their own).
+    Args:
+        path: A TOML file. None: the one ``ADVISOR_CONFIG`` names, else ``/etc/advisor/advisor.toml`` where it
+            exists, else no file.
+        environ: The environment (passed in, so that tests need not change their own).
 
-    Raises
-    ------
-    BadInput
-        Unreadable file, wrong TOML, unknown or wrong setting: what, file and line, how to mend.
+    Raises:
+        BadInput: Unreadable file, wrong TOML, unknown or wrong setting: what, file and line, how to mend.
     """
     found = _path_of(path, environ)
     text = _read(found) if found else ""
@@ -120,16 +108,12 @@ def load(path: str | Path | None, environ: Mapping[str, str]) -> LoadedSettings:
 def changed(loaded: LoadedSettings, changes: Mapping[str, Any], option: str = "--set") -> LoadedSettings:
     """Return the settings with some values changed; nothing is written.
 
-    Parameters
-    ----------
-    changes : mapping of ``section.name`` to a TOML value
-    option : str
-        The command-line option that the values come from, for messages.
+    Args:
+        changes: mapping of ``section.name`` to a TOML value
+        option: The command-line option that the values come from, for messages.
 
-    Raises
-    ------
-    BadInput
-        Unknown setting, wrong value.
+    Raises:
+        BadInput: Unknown setting, wrong value.
     """
     values: dict[str, dict[str, Any]] = {
         section: dict(entries) for section, entries in loaded.settings.model_dump().items()

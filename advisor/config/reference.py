@@ -106,10 +106,8 @@ def _table(rows: Iterable[Definition], name_of: Callable[[Definition], str]) -> 
 def sample(*, expert: bool = False) -> str:
     """Give a commented TOML file with settings at their defaults; as it is, it changes nothing.
 
-    Parameters
-    ----------
-    expert : bool
-        Include the expert settings.
+    Args:
+        expert: Include the expert settings.
     """
     lines = [_SAMPLE_HEAD]
     for section, model in section_models().items():

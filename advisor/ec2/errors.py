@@ -121,14 +121,10 @@ _NO_CREDENTIALS: Final = (
 class Failure:
     """One failed call.
 
-    Attributes
-    ----------
-    kind : FailureClass
-        What to do about it.
-    code : str
-        EC2's error code, or the exception's name where EC2 did not answer.
-    message : str
-        EC2's message, for people and logs only.
+    Attributes:
+        kind: What to do about it.
+        code: EC2's error code, or the exception's name where EC2 did not answer.
+        message: EC2's message, for people and logs only.
     """
 
     kind: FailureClass

@@ -50,20 +50,14 @@ Refuse = Callable[[Sequence[str]], Mapping[str, Failure]]
 class Fleet:
     """All instances of one cluster. Several threads may use it.
 
-    Parameters
-    ----------
-    cluster : str
-        Value of the cluster tag: only instances with it are ever terminated.
-    now, monotonic : callable
-        Wall clock, epoch seconds, for what must survive a restart; monotonic seconds for the rest (F32).
-    sleep : callable
-        Waits so many seconds between throttled calls.
-    jitter : callable
-        Random number from 0 to 1, for those waits.
-    connect : callable
-        Makes clients.
-    order : callable
-        Orders the pools to try; by default they are tried in the settings' order.
+    Args:
+        cluster: Value of the cluster tag: only instances with it are ever terminated.
+        now, monotonic: Wall clock, epoch seconds, for what must survive a restart; monotonic seconds for the
+            rest (F32).
+        sleep: Waits so many seconds between throttled calls.
+        jitter: Random number from 0 to 1, for those waits.
+        connect: Makes clients.
+        order: Orders the pools to try; by default they are tried in the settings' order.
     """
 
     def __init__(
@@ -104,24 +98,18 @@ class Fleet:
     ) -> LaunchReport:
         """Give each node one instance, also when it is called twice for a node (F10).
 
-        Parameters
-        ----------
-        nodes : sequence of str
-            Slurm's node names.
-        capacity_of : mapping, optional
-            Capacity that the node's job was advised; on-demand for others, which suits every job.
-        refuse : callable, optional
-            Called with the nodes that have no instance yet, before anything is launched.
+        Args:
+            nodes: Slurm's node names.
+            capacity_of: Capacity that the node's job was advised; on-demand for others, which suits every
+                job.
+            refuse: Called with the nodes that have no instance yet, before anything is launched.
 
-        Returns
-        -------
-        LaunchReport
+        Returns:
             A refused launch is part of the report and raises nothing.
 
-        Raises
-        ------
-        AdvisorError
-            Nothing was launched: EC2 or the user data cannot be read, or the journal cannot be written.
+        Raises:
+            AdvisorError: Nothing was launched: EC2 or the user data cannot be read, or the journal cannot be
+                written.
         """
         report = LaunchReport()
         by_capacity: dict[Capacity, list[str]] = {}
@@ -255,10 +243,8 @@ class Fleet:
         intent's tag. Those found are recorded, and the reconciler terminates the ones that no node needs; an
         intent older than five minutes without instances is closed.
 
-        Raises
-        ------
-        AdvisorError
-            EC2 cannot be read: the remaining intents stay open.
+        Raises:
+            AdvisorError: EC2 cannot be read: the remaining intents stay open.
         """
         found: list[Launched] = []
         with self._launching:
@@ -313,10 +299,8 @@ class Fleet:
     def instances(self) -> list[Instance]:
         """Every instance with the cluster's tag that EC2 lists, terminated ones included.
 
-        Raises
-        ------
-        AdvisorError
-            EC2 cannot be read completely; callers must not act on a part of the list (F23).
+        Raises:
+            AdvisorError: EC2 cannot be read completely; callers must not act on a part of the list (F23).
         """
         known = self.journal.instances()
         listed = [

@@ -18,24 +18,17 @@ _ENDED: Final = frozenset({"shutting-down", "terminated"})
 class Instance:
     """One instance.
 
-    Attributes
-    ----------
-    state, state_reason : str
-        EC2's words, such as ``terminated`` and ``Server.SpotInstanceTermination``; the reason may be empty.
-    node : str or None
-        Slurm's node name, from the tags, else from the journal.
-    has_node_tag : bool
-        Whether it is tagged with its own node's name; else only with all node names of its launch.
-    intent : str or None
-        Client token of its launch.
-    option : Capacity
-        Spot or on-demand.
-    private_ip : str
-        Empty while unknown.
-    launch_index : int
-        Its number within its launch call.
-    launch_time : float
-        Seconds since the epoch; 0 when unknown.
+    Attributes:
+        state, state_reason: EC2's words, such as ``terminated`` and ``Server.SpotInstanceTermination``; the
+            reason may be empty.
+        node: Slurm's node name, from the tags, else from the journal.
+        has_node_tag: Whether it is tagged with its own node's name; else only with all node names of its
+            launch.
+        intent: Client token of its launch.
+        option: Spot or on-demand.
+        private_ip: Empty while unknown.
+        launch_index: Its number within its launch call.
+        launch_time: Seconds since the epoch; 0 when unknown.
     """
 
     instance_id: str

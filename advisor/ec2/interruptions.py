@@ -53,12 +53,9 @@ _STATES_OF_THE_END: Final = frozenset({"shutting-down", "terminated", "stopping"
 class Notice:
     """One notice about one instance of the account.
 
-    Attributes
-    ----------
-    time : float
-        EC2's time of it, epoch seconds; 0 when unknown.
-    source : str
-        ``queue`` or ``poll``.
+    Attributes:
+        time: EC2's time of it, epoch seconds; 0 when unknown.
+        source: ``queue`` or ``poll``.
     """
 
     kind: NoticeKind
@@ -78,10 +75,10 @@ class Received:
 def parse(body: str) -> Notice | None:
     """Read an event of EventBridge; None when it is not about the end of an instance.
 
-    Examples
-    --------
-    >>> parse('{"detail-type": "EC2 Instance Rebalance Recommendation", "detail": {"instance-id": "i-1"}}')
-    Notice(kind=<NoticeKind.REBALANCE: 'rebalance'>, instance_id='i-1', time=0.0, source='queue')
+    Examples:
+        >>> detail = '"detail": {"instance-id": "i-1"}'
+        >>> parse('{"detail-type": "EC2 Instance Rebalance Recommendation", ' + detail + "}")
+        Notice(kind=<NoticeKind.REBALANCE: 'rebalance'>, instance_id='i-1', time=0.0, source='queue')
     """
     if len(body) > _MAX_BODY:
         return None
@@ -102,12 +99,9 @@ def parse(body: str) -> Notice | None:
 class Interruptions:
     """Both sources of notices; without ``ec2.interruption_queue_url`` only spot requests. Used by one thread.
 
-    Parameters
-    ----------
-    cluster : str
-        Value of the spot requests' cluster tag.
-    connect : callable
-        Makes clients.
+    Args:
+        cluster: Value of the spot requests' cluster tag.
+        connect: Makes clients.
     """
 
     def __init__(self, settings: Ec2Settings, cluster: str, *, connect: Callable[..., Any] = client) -> None:

@@ -34,22 +34,14 @@ _log = structlog.get_logger("advisor.ec2")
 class Intent:
     """One launch call that is about to be made.
 
-    Attributes
-    ----------
-    token : str
-        Client token of the call, at most 64 ASCII characters.
-    nodes : tuple of str
-        Node i is the instance with launch index i.
-    option : Capacity
-        Purchase option of the pool.
-    requested : Capacity
-        Purchase option of the advice.
-    time : float
-        Epoch seconds at which it was written.
-    instances : mapping of node to instance id
-        The launched instances; empty while unknown.
-    done : bool
-        Whether the outcome is known.
+    Attributes:
+        token: Client token of the call, at most 64 ASCII characters.
+        nodes: Node i is the instance with launch index i.
+        option: Purchase option of the pool.
+        requested: Purchase option of the advice.
+        time: Epoch seconds at which it was written.
+        instances: The launched instances; empty while unknown.
+        done: Whether the outcome is known.
     """
 
     token: str
@@ -66,12 +58,9 @@ class Intent:
 class Journal:
     """All intents in their newest state.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its folder must exist. A file that cannot be read counts as empty.
-    now : callable
-        Wall clock, epoch seconds.
+    Args:
+        path: The file; its folder must exist. A file that cannot be read counts as empty.
+        now: Wall clock, epoch seconds.
     """
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:

@@ -25,12 +25,10 @@ _MAX_PAUSE_SECONDS: Final = 15.0
 class Attempt:
     """What is known after a launch call.
 
-    Attributes
-    ----------
-    failure : Failure or None
-        The last call's failure.
-    is_certain : bool
-        False when an answer was lost, so that instances may have been launched although none are known.
+    Attributes:
+        failure: The last call's failure.
+        is_certain: False when an answer was lost, so that instances may have been launched although none are
+            known.
     """
 
     instances: tuple[Instance, ...] = ()
@@ -41,14 +39,10 @@ class Attempt:
 class Launcher:
     """Calls RunInstances.
 
-    Parameters
-    ----------
-    ec2 : botocore client
-        With one attempt (`advisor.ec2.clients.LAUNCH_CONFIG`).
-    sleep : callable
-        Waits so many seconds.
-    jitter : callable
-        Random number from 0 to 1, so that clusters of one account do not retry at the same moments.
+    Args:
+        ec2: With one attempt (`advisor.ec2.clients.LAUNCH_CONFIG`).
+        sleep: Waits so many seconds.
+        jitter: Random number from 0 to 1, so that clusters of one account do not retry at the same moments.
     """
 
     def __init__(self, ec2: Any, *, sleep: Callable[[float], None], jitter: Callable[[], float]) -> None:

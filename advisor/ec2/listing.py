@@ -14,10 +14,8 @@ def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:
 
     EC2 reads `*` and `?` in a filter's value as wildcards, so the tags are compared again here.
 
-    Raises
-    ------
-    AdvisorError
-        A page cannot be read; callers must not act on a part of the list (F23).
+    Raises:
+        AdvisorError: A page cannot be read; callers must not act on a part of the list (F23).
     """
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]

@@ -65,14 +65,10 @@ def pools_for(requested: Capacity, settings: Ec2Settings) -> tuple[Pool, ...]:
 class Pause(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Why and until when a pool or a purchase option is closed.
 
-    Attributes
-    ----------
-    began, until : float
-        Epoch seconds.
-    pause : float or None
-        Length of the pause, seconds; the next one is twice as long. None for a purchase option.
-    code : str or None
-        EC2's error code, for a purchase option.
+    Attributes:
+        began, until: Epoch seconds.
+        pause: Length of the pause, seconds; the next one is twice as long. None for a purchase option.
+        code: EC2's error code, for a purchase option.
     """
 
     began: float = msgspec.field(name="set")

@@ -51,14 +51,11 @@ class Quote:
 class Reserved:
     """Reserved instances of the site's instance type.
 
-    Attributes
-    ----------
-    count : int
-        Number of reserved instances.
-    usd_per_hour : float
-        Cost of one per hour, whether it runs or not: its share of the advance payment, and its charges.
-    time : float
-        Epoch seconds at which this was read.
+    Attributes:
+        count: Number of reserved instances.
+        usd_per_hour: Cost of one per hour, whether it runs or not: its share of the advance payment, and its
+            charges.
+        time: Epoch seconds at which this was read.
     """
 
     count: Count
@@ -99,14 +96,10 @@ class ReadPrices(msgspec.Struct, omit_defaults=True):
 class PriceCache:
     """The current prices: any thread may read them, one thread refreshes them from EC2.
 
-    Parameters
-    ----------
-    settings : Ec2Settings
-        Instance type, region, and the first prices.
-    state : StateFile of ReadPrices
-        Keeps the prices; those of another type or region are not used.
-    now : callable
-        Wall clock, epoch seconds.
+    Args:
+        settings: Instance type, region, and the first prices.
+        state: Keeps the prices; those of another type or region are not used.
+        now: Wall clock, epoch seconds.
     """
 
     def __init__(self, settings: Ec2Settings, state: StateFile[ReadPrices], now: Callable[[], float]) -> None:

@@ -24,14 +24,10 @@ class Launched:
 class LaunchReport:
     """The result of one `Fleet.resume`.
 
-    Attributes
-    ----------
-    launched : list of Launched
-        Nodes with an instance, including those that had one already.
-    failed : dict of node to Failure
-        Nodes without an instance, and why.
-    parked : list of Failure
-        Quota errors that have made a purchase option unavailable just now; the admin is told once.
+    Attributes:
+        launched: Nodes with an instance, including those that had one already.
+        failed: Nodes without an instance, and why.
+        parked: Quota errors that have made a purchase option unavailable just now; the admin is told once.
     """
 
     launched: list[Launched] = field(default_factory=list)

@@ -20,10 +20,8 @@ _METADATA: Final = {"HttpTokens": "required", "HttpEndpoint": "enabled", "Instan
 def user_data(settings: Ec2Settings) -> str:
     """The site's user data for cloud-init; empty when ``ec2.user_data_file`` is not set.
 
-    Raises
-    ------
-    TellAdmin
-        The file cannot be read.
+    Raises:
+        TellAdmin: The file cannot be read.
     """
     path = settings.user_data_file
     if path is None:
@@ -43,10 +41,8 @@ def run_instances_request(intent: Intent, settings: Ec2Settings, cluster: str) -
     The least-privilege policy (docs/iam.md) allows a launch only if the call tags each instance, volume,
     network interface and spot request with the cluster's name.
 
-    Raises
-    ------
-    TellAdmin
-        The user data cannot be read.
+    Raises:
+        TellAdmin: The user data cannot be read.
     """
     spot = intent.option is Capacity.SPOT
     owner = [{"Key": CLUSTER_TAG, "Value": cluster}, {"Key": INTENT_TAG, "Value": intent.token}]

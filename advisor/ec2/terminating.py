@@ -22,12 +22,9 @@ _log = structlog.get_logger("advisor.ec2")
 def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[str]]:
     """Terminate as many of these instances as EC2 accepts; terminating one twice is harmless.
 
-    Returns
-    -------
-    terminated : list of str
-        Ids that EC2 accepted.
-    unknown : list of str
-        Ids that EC2 does not know: gone for good, or so new that EC2 does not list them yet (F06).
+    Returns:
+        terminated: Ids that EC2 accepted.
+        unknown: Ids that EC2 does not know: gone for good, or so new that EC2 does not list them yet (F06).
     """
     ids = list(dict.fromkeys(instance_ids))
     stack = [ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH)]

@@ -38,12 +38,9 @@ Report: TypeAlias = Callable[[MalformedLine], None]
 class MalformedLines:
     """A report to pass to the readers: counts malformed lines and keeps the first ones.
 
-    Attributes
-    ----------
-    count : int
-        Malformed lines met.
-    first : list of MalformedLine
-        The first ``keep`` of them.
+    Attributes:
+        count: Malformed lines met.
+        first: The first ``keep`` of them.
     """
 
     keep: int = 20
@@ -72,10 +69,9 @@ def iter_bytes(path: Path, progress: Progress | None = None, *, skip: int = 0) -
 
     The first ``skip`` bytes of the text are left out.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be read, is compressed otherwise, or its gzip data are damaged or end too early.
+    Raises:
+        BadInput: The file cannot be read, is compressed otherwise, or its gzip data are damaged or end too
+            early.
     """
     try:
         with path.open("rb") as raw:

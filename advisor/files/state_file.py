@@ -22,13 +22,10 @@ Record = TypeVar("Record")
 class StateFile(Generic[Record]):
     """A record on disk.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its folder must exist.
-    record : type
-        A msgspec struct whose fields all have defaults, or a dict type: what the file holds, with the
-        constraints that a value must meet. Called without arguments it is the record of a first start.
+    Args:
+        path: The file; its folder must exist.
+        record: A msgspec struct whose fields all have defaults, or a dict type: what the file holds, with the
+            constraints that a value must meet. Called without arguments it is the record of a first start.
     """
 
     def __init__(self, path: Path, record: type[Record]) -> None:
@@ -60,12 +57,9 @@ class StateFile(Generic[Record]):
     def load(self) -> Record | None:
         """Return the record; None where there is no file.
 
-        Raises
-        ------
-        BadInput
-            The file is damaged or cannot be read (``state.damaged``, ``file.unusable``).
-        RetryLater
-            This process cannot open it for the moment.
+        Raises:
+            BadInput: The file is damaged or cannot be read (``state.damaged``, ``file.unusable``).
+            RetryLater: This process cannot open it for the moment.
         """
         try:
             return self._decoder.decode(read_plain_file(self.path, _MAX_BYTES))
@@ -90,20 +84,16 @@ class StateFile(Generic[Record]):
     def write(self, content: Record) -> None:
         """Replace the record; after this returns it survives a power cut.
 
-        Raises
-        ------
-        OSError
-            The disk is full, or the folder is missing or not writable; the old record stays.
+        Raises:
+            OSError: The disk is full, or the folder is missing or not writable; the old record stays.
         """
         replace_file(self.path, msgspec.json.encode(content, enc_hook=_plain), durable=True)
 
     def write_keeping_former(self, content: Record) -> None:
         """The same; the old record stays as `former`, should this one be damaged later.
 
-        Raises
-        ------
-        OSError
-            As `write`.
+        Raises:
+            OSError: As `write`.
         """
         former = self.former.path
         link = former.with_name(former.name + ".new")

@@ -19,20 +19,14 @@ _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIN
 def replacing(path: Path, *, durable: bool = False, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open a file beside ``path`` that takes its place when the block ends without an error.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its folder must exist.
-    durable : bool
-        Flush the file and its folder to the disk: after this the new content survives a power cut. Without it
-        a power cut may leave the old file, or none.
-    mode : int
-        Permissions of the new file, less the umask.
+    Args:
+        path: The file; its folder must exist.
+        durable: Flush the file and its folder to the disk: after this the new content survives a power cut.
+            Without it a power cut may leave the old file, or none.
+        mode: Permissions of the new file, less the umask.
 
-    Raises
-    ------
-    OSError
-        The folder is missing, full or not writable; the old file stays.
+    Raises:
+        OSError: The folder is missing, full or not writable; the old file stays.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -63,19 +57,14 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
 
     It follows no link, does not wait for the writer of a FIFO, and reads at most ``most_bytes``.
 
-    Parameters
-    ----------
-    most_bytes : int
-        A larger file is refused.
+    Args:
+        most_bytes: A larger file is refused.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
-    RetryLater
-        This process or the host lacks something for the moment (``file.later``), whatever the file is.
-    BadInput
-        It is not a plain file, too large, or cannot be read (``file.unusable``).
+    Raises:
+        FileNotFoundError: There is none.
+        RetryLater: This process or the host lacks something for the moment (``file.later``), whatever the
+            file is.
+        BadInput: It is not a plain file, too large, or cannot be read (``file.unusable``).
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -98,10 +87,8 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
 def set_aside(path: Path) -> Path:
     """Rename an entry to a free name that ends in ``.bad``, for an admin to look at; returns the new name.
 
-    Raises
-    ------
-    OSError
-        It cannot be renamed.
+    Raises:
+        OSError: It cannot be renamed.
     """
     names = (
         path.with_name(f"{path.name}{middle}.bad") for middle in ("", *(f".{n}" for n in range(1, 1000)))

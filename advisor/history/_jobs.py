@@ -28,18 +28,12 @@ _RowKey = tuple[int, float]
 class Attempt:
     """An ended run that another run of the same job may follow.
 
-    Attributes
-    ----------
-    submit_time, end_time : float
-        Epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
-    start_time : float or None
-        None when it never started.
-    first_submit_time : float
-        The job's first submission, epoch seconds.
-    restarts : int
-        Requeues before this run.
-    partition, nodes : str or None
-        Where it ran; None when unknown.
+    Attributes:
+        submit_time, end_time: Epoch seconds; Slurm's SubmitTime of the next run is the end of this one.
+        start_time: None when it never started.
+        first_submit_time: The job's first submission, epoch seconds.
+        restarts: Requeues before this run.
+        partition, nodes: Where it ran; None when unknown.
     """
 
     job_id: int
@@ -71,21 +65,14 @@ class FinishedJobs:
         the old one; if that run was cut short, the job gets a new position, so that learners see it again
         (:meth:`added_after`).
 
-        Parameters
-        ----------
-        outcomes : iterable of JobOutcome
-            Times are epoch seconds. An ``advice_id`` also links the job to that advice.
-        source : str
-            E.g. ``"slurm"`` or ``"swf:HPC2N"``.
-        cursor : str, optional
-            How far the source has then been read; stored with the last transaction.
+        Args:
+            outcomes: Times are epoch seconds. An ``advice_id`` also links the job to that advice.
+            source: E.g. ``"slurm"`` or ``"swf:HPC2N"``.
+            cursor: How far the source has then been read; stored with the last transaction.
 
-        Raises
-        ------
-        RetryLater
-            The database is locked or does not answer; batches that were added before stay.
-        BadInput
-            A time is not finite, or the database cannot be written.
+        Raises:
+            RetryLater: The database is locked or does not answer; batches that were added before stay.
+            BadInput: A time is not finite, or the database cannot be written.
         """
         stream = iter(outcomes)
         added = 0

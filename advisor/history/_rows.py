@@ -50,10 +50,8 @@ _OUTCOME_COLUMNS = {
 def row_of(outcome: JobOutcome, source: str) -> dict[str, Any]:
     """One row of the ``job`` table.
 
-    Raises
-    ------
-    BadInput
-        A time is not finite or a number does not fit.
+    Raises:
+        BadInput: A time is not finite or a number does not fit.
     """
     job = outcome.job
     row = {column: storable(getattr(job, name)) for name, column in _JOB_COLUMNS.items()}

@@ -23,14 +23,10 @@ _MAX_COMMENT_CHARACTERS = 1000
 class SwfHeader:
     """The fields of the header that are used; 0 means unknown.
 
-    Attributes
-    ----------
-    unix_start_time : float
-        Epoch seconds of the log's time 0.
-    utc_offset_seconds : float
-        The site's offset from UTC in winter, from ``TimeZone``, else ``TimeZoneString``.
-    max_processors : int
-        Size of the machine; ``1664 (72, 1368, 224)`` counts as its first number.
+    Attributes:
+        unix_start_time: Epoch seconds of the log's time 0.
+        utc_offset_seconds: The site's offset from UTC in winter, from ``TimeZone``, else ``TimeZoneString``.
+        max_processors: Size of the machine; ``1664 (72, 1368, 224)`` counts as its first number.
     """
 
     unix_start_time: float = 0.0
@@ -41,10 +37,8 @@ class SwfHeader:
 def read_header(path: str | Path) -> SwfHeader:
     """Read the comments before the first job.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be read, or is compressed but not with gzip.
+    Raises:
+        BadInput: The file cannot be read, or is compressed but not with gzip.
     """
     path = Path(path)
     _refuse_what_cannot_be_read_twice(path)

@@ -142,10 +142,9 @@ def iter_rows(
     Every number is finite and at most 1e15 in magnitude, waits and run times at most ten years. Job number,
     processors, status and the nominal columns are whole numbers.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be read, is no SWF or has no job, or (``malformed="refuse"``) a malformed line.
+    Raises:
+        BadInput: The file cannot be read, is no SWF or has no job, or (``malformed="refuse"``) a malformed
+            line.
     """
     judge = _Judge(path, malformed, report)
     next_line = 1

@@ -56,28 +56,21 @@ def insert_into(connection: Connection, table: sa.Table) -> Any:
 class Database:
     """Connections to the history, with short transactions and limited waits.
 
-    Parameters
-    ----------
-    url : str
-        ``sqlite:///path`` or ``postgresql://user@host/name``.
-    busy_seconds : float
-        Longest wait for another writer before :class:`RetryLater`.
-    read_only : bool
-        Do not create, migrate or write the database.
-    later : bool
-        Open it at its first use, which then raises the errors below, and again at each use until it succeeds.
+    Args:
+        url: ``sqlite:///path`` or ``postgresql://user@host/name``.
+        busy_seconds: Longest wait for another writer before :class:`RetryLater`.
+        read_only: Do not create, migrate or write the database.
+        later: Open it at its first use, which then raises the errors below, and again at each use until it
+            succeeds.
 
-    Attributes
-    ----------
-    is_another : bool
-        Whether another file has replaced the one that was opened first, so that earlier positions are void.
+    Attributes:
+        is_another: Whether another file has replaced the one that was opened first, so that earlier positions
+            are void.
 
-    Raises
-    ------
-    BadInput
-        The URL is not valid, the folder missing, the file not accessible or no database of this release.
-    RetryLater
-        It is locked for longer than ``busy_seconds``, or the server cannot be reached.
+    Raises:
+        BadInput: The URL is not valid, the folder missing, the file not accessible or no database of this
+            release.
+        RetryLater: It is locked for longer than ``busy_seconds``, or the server cannot be reached.
     """
 
     def __init__(

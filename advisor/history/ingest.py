@@ -26,20 +26,13 @@ SHORT_OVERLAP_SECONDS = 120.0
 class IngestReport:
     """Counts of one ingestion.
 
-    Attributes
-    ----------
-    read, added : int
-        Finished jobs read; those that were new.
-    malformed : int
-        Lines or records that cannot be read.
-    problems : tuple of str
-        The first of them: where and why.
-    never_started : int
-        Jobs cancelled before their start (sacct, lsb.acct).
-    other_records, unended : int
-        Records of other types, and files whose last line is incomplete (lsb.acct).
-    restarted : frozenset of int
-        Ended jobs that had been requeued; the end of a known one may have changed.
+    Attributes:
+        read, added: Finished jobs read; those that were new.
+        malformed: Lines or records that cannot be read.
+        problems: The first of them: where and why.
+        never_started: Jobs cancelled before their start (sacct, lsb.acct).
+        other_records, unended: Records of other types, and files whose last line is incomplete (lsb.acct).
+        restarted: Ended jobs that had been requeued; the end of a known one may have changed.
     """
 
     source: str
@@ -65,12 +58,9 @@ def ingest_swf(
 
     ``source`` is by default ``swf:`` and the file's name without its endings.
 
-    Raises
-    ------
-    BadInput
-        As :func:`advisor.history.swf.iter_outcomes`; batches that were added before stay.
-    RetryLater
-        The database is locked or does not answer; batches that were added before stay.
+    Raises:
+        BadInput: As :func:`advisor.history.swf.iter_outcomes`; batches that were added before stay.
+        RetryLater: The database is locked or does not answer; batches that were added before stay.
     """
     path = Path(path)
     source = source or f"swf:{path.name.removesuffix('.gz').removesuffix('.swf')}"

@@ -26,27 +26,19 @@ _NUMBERS = tuple(column for column in advice.c if column.name != "record")
 class LedgerRow:
     """Predicted and actual values of one ended job that had advice.
 
-    Attributes
-    ----------
-    time : float
-        Epoch seconds of the advice.
-    job_id : int
-        The job (one of several for an array).
-    reason : str
-        Code of the decisive answer.
-    predicted_wait_seconds, predicted_wait_variance : float
-        Predicted wait on-premise, seconds and seconds squared; NaN and infinity when unknown.
-    predicted_run_seconds, predicted_run_variance : float
-        The same for the run time.
-    actual_wait_seconds, actual_run_seconds : float
-        From the first submission to the last start, and from there to the end.
-    processors : int
-        Requested processors.
-    saved_seconds_estimate : float or None
-        Predicted on-premise wait minus actual wait of a moved job: an *estimate* of the wait avoided. None
-        for other jobs, and for one that was brought back.
-    cost_usd : float or None
-        Its cost in US dollars, including earlier runs in the cloud; None when unknown.
+    Attributes:
+        time: Epoch seconds of the advice.
+        job_id: The job (one of several for an array).
+        reason: Code of the decisive answer.
+        predicted_wait_seconds, predicted_wait_variance: Predicted wait on-premise, seconds and seconds
+            squared; NaN and infinity when unknown.
+        predicted_run_seconds, predicted_run_variance: The same for the run time.
+        actual_wait_seconds, actual_run_seconds: From the first submission to the last start, and from there
+            to the end.
+        processors: Requested processors.
+        saved_seconds_estimate: Predicted on-premise wait minus actual wait of a moved job: an *estimate* of
+            the wait avoided. None for other jobs, and for one that was brought back.
+        cost_usd: Its cost in US dollars, including earlier runs in the cloud; None when unknown.
     """
 
     advice_id: str

@@ -43,12 +43,9 @@ _LIBRARIES = ("numpy", "scikit-learn", "numba", "burst-advisor")
 class ModelStore:
     """Models of one site by kind, e.g. ``"predictor"`` or ``"size"``.
 
-    Attributes
-    ----------
-    folder : Path
-        Must belong to root or the running user; no other user may write in it.
-    keep : int
-        Versions kept of each kind, the one in force and the newest others.
+    Attributes:
+        folder: Must belong to root or the running user; no other user may write in it.
+        keep: Versions kept of each kind, the one in force and the newest others.
     """
 
     folder: Path
@@ -57,26 +54,17 @@ class ModelStore:
     def save(self, kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
         """Write a new version and promote it.
 
-        Parameters
-        ----------
-        kind : str
-            Lower-case letters, digits, ``-`` and ``_``.
-        arrays : mapping of str to array
-            No object arrays: they would need pickle.
-        meta : mapping
-            Anything JSON knows (NaN too), e.g. the feature schema; given back by :meth:`load`.
+        Args:
+            kind: Lower-case letters, digits, ``-`` and ``_``.
+            arrays: No object arrays: they would need pickle.
+            meta: Anything JSON knows (NaN too), e.g. the feature schema; given back by :meth:`load`.
 
-        Returns
-        -------
-        str
+        Returns:
             The version: eight digits, counting up.
 
-        Raises
-        ------
-        BadInput
-            The folder cannot be written.
-        TellAdmin
-            Another user owns the folder or can write in it.
+        Raises:
+            BadInput: The folder cannot be written.
+            TellAdmin: Another user owns the folder or can write in it.
         """
         home = self._home(kind)
         packed = _pack(arrays)
@@ -103,12 +91,9 @@ class ModelStore:
     def load(self, kind: str, version: str | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Read a version (default: the one in force) after its owner, modes and hash have been checked.
 
-        Raises
-        ------
-        UseFallback
-            There is no such model (yet).
-        TellAdmin
-            It is damaged or was changed, or another user can write there.
+        Raises:
+            UseFallback: There is no such model (yet).
+            TellAdmin: It is damaged or was changed, or another user can write there.
         """
         if version is not None:
             return self._load(kind, version)

@@ -45,10 +45,8 @@ def load_parameters(
 ) -> dict[Target, KnnParameters]:
     """Tuned parameters in force; the untuned ones where none were tuned for this schema.
 
-    Raises
-    ------
-    TellAdmin, BadInput
-        The stored ones are damaged, or other users can write them.
+    Raises:
+        TellAdmin, BadInput: The stored ones are damaged, or other users can write them.
     """
     try:
         arrays, meta = store.load(PARAMETERS_KIND)

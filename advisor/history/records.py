@@ -18,12 +18,9 @@ _MAX_BYTES = 1024 * 1024
 class AdviceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One decision, as the spool and the ledger keep it.
 
-    Attributes
-    ----------
-    job : Job
-        The job as submitted; ``job.job_id`` is 0 when the advice was given inside ``sbatch``.
-    estimates : Estimates
-        The estimates behind questions 2 and 3.
+    Attributes:
+        job: The job as submitted; ``job.job_id`` is 0 when the advice was given inside ``sbatch``.
+        estimates: The estimates behind questions 2 and 3.
     """
 
     advice: Advice
@@ -39,10 +36,8 @@ def encode(record: AdviceRecord) -> bytes:
 def decode(line: bytes | str) -> AdviceRecord:
     """Read what :func:`encode` wrote; unknown fields (a newer release's) are ignored.
 
-    Raises
-    ------
-    BadInput
-        The line is no such record, or longer than 1 MiB.
+    Raises:
+        BadInput: The line is no such record, or longer than 1 MiB.
     """
     if len(line) > _MAX_BYTES:
         raise BadInput(

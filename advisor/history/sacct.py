@@ -80,18 +80,12 @@ _MEMORY_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P"
 class EndedRun:
     """One ended run of a job, not always its last.
 
-    Attributes
-    ----------
-    outcome : JobOutcome or None
-        None for a run that was certainly not the last (state ``REQUEUED``).
-    job_id : int
-        Slurm's raw id, also for an array task or a component.
-    submit_time, end_time : float
-        Epoch seconds of this run. After a requeue SubmitTime is the requeue's.
-    start_time : float or None
-        None when it never started.
-    may_continue : bool
-        Whether another run of the same job may follow.
+    Attributes:
+        outcome: None for a run that was certainly not the last (state ``REQUEUED``).
+        job_id: Slurm's raw id, also for an array task or a component.
+        submit_time, end_time: Epoch seconds of this run. After a requeue SubmitTime is the requeue's.
+        start_time: None when it never started.
+        may_continue: Whether another run of the same job may follow.
     """
 
     outcome: JobOutcome | None
@@ -108,15 +102,12 @@ class EndedRun:
 class SacctReport:
     """Counts of an ingestion.
 
-    Attributes
-    ----------
-    records : int
-        Records read.
-    steps, unfinished, never_started, placeholders, malformed : int
-        Job steps; jobs that are pending, running or incomplete in slurmdbd; jobs cancelled before their
-        start; placeholders of hedged jobs; records that cannot be read.
-    problems : list of str
-        The first records that cannot be read, and why.
+    Attributes:
+        records: Records read.
+        steps, unfinished, never_started, placeholders, malformed: Job steps; jobs that are pending, running
+            or incomplete in slurmdbd; jobs cancelled before their start; placeholders of hedged jobs; records
+            that cannot be read.
+        problems: The first records that cannot be read, and why.
     """
 
     records: int = 0

@@ -68,19 +68,14 @@ def read_table(
 
     Times are seconds since the log's start. Some logs have waits below 0 because of differing clocks.
 
-    Parameters
-    ----------
-    keep : {"ran", "all"}
-        ``"ran"``: only jobs with a run time above 0; ``"all"``: every row.
-    report : callable, optional
-        Called with each :class:`MalformedLine` that is skipped.
-    progress : callable, optional
-        Called with (bytes read, bytes in the file).
+    Args:
+        keep: {"ran", "all"}: ``"ran"``: only jobs with a run time above 0; ``"all"``: every row.
+        report: Called with each :class:`MalformedLine` that is skipped.
+        progress: Called with (bytes read, bytes in the file).
 
-    Raises
-    ------
-    BadInput
-        The file cannot be read, is no SWF, is empty or truncated, or (``malformed="refuse"``) malformed.
+    Raises:
+        BadInput: The file cannot be read, is no SWF, is empty or truncated, or (``malformed="refuse"``)
+            malformed.
     """
     path = Path(path)
     header = read_header(path)

@@ -40,16 +40,13 @@ class Layout(NamedTuple):
 class Fields:
     """The fields of a line (without its line end), taken one after the other by their kind.
 
-    Raises
-    ------
-    MalformedRecord
-        A quote has no end, or no blank follows it.
+    Raises:
+        MalformedRecord: A quote has no end, or no blank follows it.
 
-    Examples
-    --------
-    >>> fields = Fields('"JOB_FINISH" 7 "a ""b"" c"')
-    >>> fields.text("type"), fields.whole("id"), fields.text("command")
-    ('JOB_FINISH', 7, 'a "b" c')
+    Examples:
+        >>> fields = Fields('"JOB_FINISH" 7 "a ""b"" c"')
+        >>> fields.text("type"), fields.whole("id"), fields.text("command")
+        ('JOB_FINISH', 7, 'a "b" c')
     """
 
     def __init__(self, line: str) -> None:

@@ -37,24 +37,16 @@ def ingest_lsb_acct(
 
     The runs of a requeued job become one outcome: submission, last start, number of restarts.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files (plain or gzip), or folders with ``lsb.acct``, ``lsb.acct.1``, ...
-    source : str
-        Name of the cluster's jobs in the history: one for each cluster.
-    memory_unit : {"KB", "MB", "GB", "TB"}
-        The site's ``LSF_UNIT_FOR_LIMITS``.
-    progress : callable, optional
-        Called with (bytes read, bytes in the file).
+    Args:
+        paths: Files (plain or gzip), or folders with ``lsb.acct``, ``lsb.acct.1``, ...
+        source: Name of the cluster's jobs in the history: one for each cluster.
+        memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
+        progress: Called with (bytes read, bytes in the file).
 
-    Raises
-    ------
-    BadInput
-        See :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`; batches
-        that were added before stay.
-    RetryLater
-        The database is locked or does not answer; batches that were added before stay.
+    Raises:
+        BadInput: See :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`;
+            batches that were added before stay.
+        RetryLater: The database is locked or does not answer; batches that were added before stay.
     """
     places = _places(store.cursor(source))
     report = AcctReport()

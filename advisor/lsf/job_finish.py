@@ -42,43 +42,28 @@ _MAX_HOSTS: Final = 1_000_000
 class JobFinish:
     """The fields of a ``JOB_FINISH`` record; None where the record ends before the field.
 
-    Attributes
-    ----------
-    version : str
-        Version of the log's format, e.g. ``"10.108"``.
-    event_time, submit_time, begin_time, start_time, requeue_time : int
-        Epoch seconds of the end, the submission, the earliest start (0: at once), the last dispatch (0:
-        never) and the last requeue (0: never).
-    array_index : int
-        Index in the array: 0 for a plain job, -1 for several elements killed before their start.
-    options : int
-        Bits of ``bsub``'s options (``SUB_*`` in lsbatch.h).
-    processors, max_processors : int
-        ``bsub -n``: the smallest and the largest number.
-    resource_request, effective_resource_request : str
-        ``bsub -R``, and its combination with the queue's.
-    dependency, reservation, long_reservation, service_class, description : str
-        ``-w``, ``-U`` (long ones are in a later field), ``-sla``, ``-Jd``.
-    asked_hosts, hosts : tuple of str
-        ``-m``; the execution hosts: one entry per slot, or ``4*hostA``.
-    status, exit_status, exit_info : int
-        ``JOB_STAT_*`` bits (32 exit, 64 done), the wait status, the termination reason (``TERM_*``).
-    host_factor : float
-        CPU factor of the first host.
-    user_seconds, system_seconds : float
-        CPU time; -1 unknown.
-    max_resident_kb : int
-        Of all processes together.
-    share_account : str
-        Path in the fairshare tree: ``/group/user``.
-    requeue_exit_values : str
-        ``-Q``.
-    run_limit_seconds : float
-        ``-W``.
-    running_seconds : int
-        Time in the state RUN, without suspensions.
-    allocated_slots : int
-        Slots at its end.
+    Attributes:
+        version: Version of the log's format, e.g. ``"10.108"``.
+        event_time, submit_time, begin_time, start_time, requeue_time: Epoch seconds of the end, the
+            submission, the earliest start (0: at once), the last dispatch (0: never) and the last requeue (0:
+            never).
+        array_index: Index in the array: 0 for a plain job, -1 for several elements killed before their start.
+        options: Bits of ``bsub``'s options (``SUB_*`` in lsbatch.h).
+        processors, max_processors: ``bsub -n``: the smallest and the largest number.
+        resource_request, effective_resource_request: ``bsub -R``, and its combination with the queue's.
+        dependency, reservation, long_reservation, service_class, description: ``-w``, ``-U`` (long ones are
+            in a later field), ``-sla``, ``-Jd``.
+        asked_hosts, hosts: ``-m``; the execution hosts: one entry per slot, or ``4*hostA``.
+        status, exit_status, exit_info: ``JOB_STAT_*`` bits (32 exit, 64 done), the wait status, the
+            termination reason (``TERM_*``).
+        host_factor: CPU factor of the first host.
+        user_seconds, system_seconds: CPU time; -1 unknown.
+        max_resident_kb: Of all processes together.
+        share_account: Path in the fairshare tree: ``/group/user``.
+        requeue_exit_values: ``-Q``.
+        run_limit_seconds: ``-W``.
+        running_seconds: Time in the state RUN, without suspensions.
+        allocated_slots: Slots at its end.
     """
 
     version: str
@@ -135,10 +120,8 @@ def record_type(found: Fields) -> str:
 def read_job_finish(found: Fields) -> JobFinish:
     """Read the fields after the record's type.
 
-    Raises
-    ------
-    MalformedRecord
-        A field that every release has is missing or of another kind.
+    Raises:
+        MalformedRecord: A field that every release has is missing or of another kind.
     """
     values: dict[str, Any] = {}
     _read_common_fields(found, values)
@@ -212,10 +195,9 @@ def _slots(hosts: tuple[str, ...]) -> int:
 def slots_and_host(text: str) -> tuple[int, str]:
     """Slots and host of ``4*hostA`` (``LSF_HPC_EXTENSIONS="SHORT_EVENTFILE"``); a bare name is one slot.
 
-    Examples
-    --------
-    >>> slots_and_host("16*node7"), slots_and_host("node7")
-    ((16, 'node7'), (1, 'node7'))
+    Examples:
+        >>> slots_and_host("16*node7"), slots_and_host("node7")
+        ((16, 'node7'), (1, 'node7'))
     """
     count, star, host = text.partition("*")
     if star and count.isascii() and count.isdigit() and len(count) <= 6 and host:

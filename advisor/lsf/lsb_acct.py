@@ -39,12 +39,10 @@ class Place(NamedTuple):
 class AcctFile:
     """A file with at least one whole line.
 
-    Attributes
-    ----------
-    fingerprint : str
-        Start of the SHA-256 of its first record; it identifies the file after mbatchd has renamed it.
-    time : int
-        Time of its first record, epoch seconds; 0 where that line has none.
+    Attributes:
+        fingerprint: Start of the SHA-256 of its first record; it identifies the file after mbatchd has
+            renamed it.
+        time: Time of its first record, epoch seconds; 0 where that line has none.
     """
 
     path: Path
@@ -56,20 +54,13 @@ class AcctFile:
 class AcctReport:
     """Counts of an ingestion.
 
-    Attributes
-    ----------
-    finished : int
-        ``JOB_FINISH`` records.
-    others : Counter of str
-        Records of other types.
-    never_started : int
-        Jobs that were killed in the queue.
-    malformed : int
-        Lines that cannot be read.
-    unended : int
-        Files whose last line is incomplete.
-    problems : list of str
-        The first lines that cannot be read, and why.
+    Attributes:
+        finished: ``JOB_FINISH`` records.
+        others: Records of other types.
+        never_started: Jobs that were killed in the queue.
+        malformed: Lines that cannot be read.
+        unended: Files whose last line is incomplete.
+        problems: The first lines that cannot be read, and why.
     """
 
     finished: int = 0
@@ -85,10 +76,8 @@ def find_files(paths: Sequence[Path]) -> list[AcctFile]:
 
     Files without a whole record, such as one that mbatchd has just begun, are left out.
 
-    Raises
-    ------
-    BadInput
-        A file cannot be read, or a folder has no ``lsb.acct``.
+    Raises:
+        BadInput: A file cannot be read, or a folder has no ``lsb.acct``.
     """
     found: list[AcctFile] = []
     for path in paths:
@@ -142,26 +131,18 @@ def _time_of(line: bytes) -> int:
 class AcctReader:
     """Iterates over the ended runs of one file, from a place on.
 
-    Parameters
-    ----------
-    place : Place
-        Where to begin. If no line ends just before this place, the file is not the one that was read
-        before, and is read from its beginning.
-    memory_unit : {"KB", "MB", "GB", "TB"}
-        The site's ``LSF_UNIT_FOR_LIMITS``.
-    progress : callable, optional
-        Called with (bytes read, bytes in the file).
+    Args:
+        place: Where to begin. If no line ends just before this place, the file is not the one that was read
+            before, and is read from its beginning.
+        memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
+        progress: Called with (bytes read, bytes in the file).
 
-    Attributes
-    ----------
-    place : Place
-        End of the line of the last run; at the end, the end of the last whole line.
+    Attributes:
+        place: End of the line of the last run; at the end, the end of the last whole line.
 
-    Raises
-    ------
-    BadInput
-        While reading: the file cannot be read, is no ``lsb.acct``, or (``malformed="refuse"``) has a
-        malformed line.
+    Raises:
+        BadInput: While reading: the file cannot be read, is no ``lsb.acct``, or (``malformed="refuse"``) has
+            a malformed line.
     """
 
     def __init__(

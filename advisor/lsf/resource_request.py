@@ -32,14 +32,10 @@ _NOT_COUNTED: Final = frozenset({*_LOAD_INDICES, "swap", "cpu", "duration", "dec
 class ResourceRequest:
     """The resources that a job asks for; None: not asked for, or unknown.
 
-    Attributes
-    ----------
-    memory_mb, memory_mb_per_node : int
-        MiB of the whole job, and of each of its hosts.
-    nodes : int
-        Number of hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
-    licenses, gres : str
-        Other shared resources, and GPUs: ``name=number`` joined by commas.
+    Attributes:
+        memory_mb, memory_mb_per_node: MiB of the whole job, and of each of its hosts.
+        nodes: Number of hosts, by ``span[hosts=1]`` or ``span[ptile=...]``.
+        licenses, gres: Other shared resources, and GPUs: ``name=number`` joined by commas.
     """
 
     memory_mb: int | None = None
@@ -54,11 +50,10 @@ def read_resource_request(text: str, processors: int, unit: MemoryUnit = "MB") -
 
     `unit` is the site's ``LSF_UNIT_FOR_LIMITS``, for numbers without a unit.
 
-    Examples
-    --------
-    >>> asked = read_resource_request("select[type==any] rusage[mem=2G:matlab=1] span[ptile=8]", 16)
-    >>> asked.memory_mb, asked.memory_mb_per_node, asked.nodes, asked.licenses
-    (4096, 2048, 2, 'matlab=1')
+    Examples:
+        >>> asked = read_resource_request("select[type==any] rusage[mem=2G:matlab=1] span[ptile=8]", 16)
+        >>> asked.memory_mb, asked.memory_mb_per_node, asked.nodes, asked.licenses
+        (4096, 2048, 2, 'matlab=1')
     """
     sections = _SECTION.findall(text)
     names = [name for name, _ in sections]

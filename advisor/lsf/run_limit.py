@@ -30,11 +30,12 @@ def choose_run_limit(one: int, other: int, run_seconds: float | None) -> float |
 
     A number far below `run_seconds`, the job's run time, is not taken for the limit.
 
-    Examples
-    --------
-    >>> choose_run_limit(43200, 0, 40368), choose_run_limit(4194304, -1, 3), choose_run_limit(64, 3600, 10)
-    (43200.0, None, 3600.0)
-    >>> choose_run_limit(3600, 7200, 10)  # flags that happen to be a multiple of 60
+    Examples:
+        >>> choose_run_limit(43200, 0, 40368), choose_run_limit(4194304, -1, 3)
+        (43200.0, None)
+        >>> choose_run_limit(64, 3600, 10)
+        3600.0
+        >>> choose_run_limit(3600, 7200, 10)  # flags that happen to be a multiple of 60
     """
     possible = {number for number in (one, other) if 0 < number <= _MAX_SECONDS and number % 60 == 0}
     if len(possible) != 1:

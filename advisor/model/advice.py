@@ -55,13 +55,10 @@ class Mode(enum.StrEnum):
 class Quantity(msgspec.Struct, frozen=True, gc=False):
     """A number with its unit: every number shown has one (docs/designs/0001, rule 8).
 
-    Attributes
-    ----------
-    value : float
-        NaN means unknown; infinity is allowed.
-    unit : str
-        ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"USD/core-h"``, ``"cores"``, ``"nodes"``, ``"MiB"``,
-        ``"jobs"`` or ``""`` for a ratio.
+    Attributes:
+        value: NaN means unknown; infinity is allowed.
+        unit: ``"s"``, ``"s^2"``, ``"core-s"``, ``"USD"``, ``"USD/core-h"``, ``"cores"``, ``"nodes"``,
+            ``"MiB"``, ``"jobs"`` or ``""`` for a ratio.
     """
 
     value: float
@@ -71,18 +68,13 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One question's answer.
 
-    Attributes
-    ----------
-    question : Question
-        One of the four.
-    reason : str
-        Stable code such as ``"rule.explicit_partition"`` or ``"turnaround.cloud_faster"``. The sentence
-        shown to people is made from it by ``advisor.decide.explanation.wording``.
-    numbers : tuple of (name, Quantity)
-        The numbers behind the verdict, in display order.
-    detail : str
-        Short text where the reason needs one (a rule's name, a feature). It comes from outside: escape it
-        when printing.
+    Attributes:
+        question: One of the four.
+        reason: Stable code such as ``"rule.explicit_partition"`` or ``"turnaround.cloud_faster"``. The
+            sentence shown to people is made from it by ``advisor.decide.explanation.wording``.
+        numbers: The numbers behind the verdict, in display order.
+        detail: Short text where the reason needs one (a rule's name, a feature). It comes from outside:
+            escape it when printing.
     """
 
     question: Question
@@ -102,13 +94,10 @@ class HedgeKind(enum.StrEnum):
 class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hedged start: in the cloud, while a placeholder keeps the job's on-premise queue position.
 
-    Attributes
-    ----------
-    kind : HedgeKind
-        A hedge ends when the on-premise slot comes or its cost limit is reached; a speculation gives a job
-        that is probably short a bounded time in the cloud.
-    stop_seconds : float
-        Longest run in the cloud before the slot comes, seconds; may be infinite.
+    Attributes:
+        kind: A hedge ends when the on-premise slot comes or its cost limit is reached; a speculation gives a
+            job that is probably short a bounded time in the cloud.
+        stop_seconds: Longest run in the cloud before the slot comes, seconds; may be infinite.
     """
 
     kind: HedgeKind
@@ -118,12 +107,9 @@ class Hedge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A moved job's time limit, extended because the cloud is slower.
 
-    Attributes
-    ----------
-    asked_seconds : float
-        The user's limit.
-    given_seconds : float
-        The extended limit; the hook lowers it to the burst partition's MaxTime.
+    Attributes:
+        asked_seconds: The user's limit.
+        given_seconds: The extended limit; the hook lowers it to the burst partition's MaxTime.
     """
 
     asked_seconds: float
@@ -133,34 +119,20 @@ class TimeLimit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Advice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What to do with one job, and why.
 
-    Attributes
-    ----------
-    advice_id : str
-        Unique; kept in the job's AdminComment, by which an outcome is matched with its advice.
-    time : float
-        Epoch seconds.
-    partition : str or None
-        The partition to set; None changes nothing.
-    capacity : Capacity or None
-        Answer to question 4 for a job that moves.
-    mode : Mode
-        In shadow mode advice is logged and changes nothing.
-    answers : tuple of Answer
-        One for each question asked, in order.
-    size : str
-        ``"small"``, ``"large"`` or ``"unknown"``.
-    prefer : tuple of str
-        Node features to prefer.
-    require : tuple of str
-        Node features the job must have; they keep a job that may not be requeued off spot.
-    priority_offset : int
-        Added to the job's priority (Slurm's site factor); 0 changes nothing.
-    time_limit : TimeLimit or None
-        None keeps the job's time limit.
-    origin : str or None
-        The partition the job was moved from, to which it would return; None where there is only one.
-    hedge : Hedge or None
-        None: the job gives up its on-premise queue position.
+    Attributes:
+        advice_id: Unique; kept in the job's AdminComment, by which an outcome is matched with its advice.
+        time: Epoch seconds.
+        partition: The partition to set; None changes nothing.
+        capacity: Answer to question 4 for a job that moves.
+        mode: In shadow mode advice is logged and changes nothing.
+        answers: One for each question asked, in order.
+        size: ``"small"``, ``"large"`` or ``"unknown"``.
+        prefer: Node features to prefer.
+        require: Node features the job must have; they keep a job that may not be requeued off spot.
+        priority_offset: Added to the job's priority (Slurm's site factor); 0 changes nothing.
+        time_limit: None keeps the job's time limit.
+        origin: The partition the job was moved from, to which it would return; None where there is only one.
+        hedge: None: the job gives up its on-premise queue position.
     """
 
     advice_id: str

@@ -33,14 +33,10 @@ _PICO: Final = 1e12
 class PaidTime:
     """A part of an instance's life at one price.
 
-    Attributes
-    ----------
-    instance_id, node : str
-        The instance, and the Slurm node it served as.
-    since, until : float
-        Epoch seconds.
-    usd_per_hour : float
-        Price of the node; 0 for a reserved one, which is paid for whether it runs or not.
+    Attributes:
+        instance_id, node: The instance, and the Slurm node it served as.
+        since, until: Epoch seconds.
+        usd_per_hour: Price of the node; 0 for a reserved one, which is paid for whether it runs or not.
     """
 
     instance_id: str
@@ -54,20 +50,13 @@ class PaidTime:
 class NodeUse:
     """One run of a job on one node; a job on several nodes, or requeued, has several.
 
-    Attributes
-    ----------
-    job_id : int
-        The job.
-    node : str
-        The node.
-    start, end : float
-        Epoch seconds; ``end`` of a running job is the last poll that showed it.
-    processors : float
-        Cores it held there.
-    account : str
-        Slurm account; empty for a job without one.
-    is_final : bool
-        False until accounting tells how the job ended; until then the queue's word is used.
+    Attributes:
+        job_id: The job.
+        node: The node.
+        start, end: Epoch seconds; ``end`` of a running job is the last poll that showed it.
+        processors: Cores it held there.
+        account: Slurm account; empty for a job without one.
+        is_final: False until accounting tells how the job ended; until then the queue's word is used.
     """
 
     job_id: int
@@ -136,14 +125,10 @@ def bill(
 ) -> Bill:
     """Add up a period.
 
-    Parameters
-    ----------
-    paid : iterable of PaidTime
-        Instances or parts of their lives; parts of one instance do not overlap.
-    uses : iterable of NodeUse
-        All uses that may overlap the period.
-    since, until : float
-        The period, epoch seconds.
+    Args:
+        paid: Instances or parts of their lives; parts of one instance do not overlap.
+        uses: All uses that may overlap the period.
+        since, until: The period, epoch seconds.
     """
     days: dict[str, Rows] = {}
     for line in _lines(paid, uses):

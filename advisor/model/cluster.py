@@ -13,26 +13,19 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     The first four numbers are Cunha et al. Table I, the rest Ambati et al. Table 1.
 
-    Attributes
-    ----------
-    time : float
-        Seconds.
-    queue_size : int
-        Jobs waiting.
-    queued_work_core_seconds : float
-        Sum over waiting jobs of processors x requested time.
-    remaining_work_core_seconds : float
-        Sum over running jobs of processors x remaining requested time (at least 0).
-    free_processors : int
-        Idle processors.
-    total_processors : int
-        Processors of the fixed (on-premise and reserved) partition.
-    running_jobs : int
-        Jobs running.
-    running_mean_processors, running_mean_age_seconds : float
-        Means over running jobs; the age is the time since the start. 0 when nothing runs.
-    waiting_mean_processors, waiting_mean_age_seconds : float
-        Means over waiting jobs; the age is the time since the submission. 0 when nothing waits.
+    Attributes:
+        time: Seconds.
+        queue_size: Jobs waiting.
+        queued_work_core_seconds: Sum over waiting jobs of processors x requested time.
+        remaining_work_core_seconds: Sum over running jobs of processors x remaining requested time (at least
+            0).
+        free_processors: Idle processors.
+        total_processors: Processors of the fixed (on-premise and reserved) partition.
+        running_jobs: Jobs running.
+        running_mean_processors, running_mean_age_seconds: Means over running jobs; the age is the time since
+            the start. 0 when nothing runs.
+        waiting_mean_processors, waiting_mean_age_seconds: Means over waiting jobs; the age is the time since
+            the submission. 0 when nothing waits.
     """
 
     time: float

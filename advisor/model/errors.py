@@ -41,14 +41,10 @@ class TellAdmin(AdvisorError):
 class BadInput(TellAdmin):
     """Input or configuration that cannot be used; the command line exits with code 2.
 
-    Parameters
-    ----------
-    what : str
-        What is wrong, in the user's words.
-    where : str
-        File and line, setting, option or field.
-    mend : str
-        What to do about it.
+    Args:
+        what: What is wrong, in the user's words.
+        where: File and line, setting, option or field.
+        mend: What to do about it.
     """
 
     code = "input.bad"

@@ -15,22 +15,15 @@ def holds(lower: float, truth: float, upper: float) -> bool:
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A predicted time and its uncertainty (Cunha et al., Eq. 3 and 4).
 
-    Attributes
-    ----------
-    seconds : float
-        The estimate; NaN when there is none (no neighbours, all kernels underflowed).
-    variance : float
-        Unbiased weighted variance, seconds squared; infinite where the kernel sum is at most 1 and Eq. 4 is
-        undefined.
-    lower, upper : float
-        Bounds of the ``coverage`` interval in seconds; NaN where the estimator has none.
-    coverage : float
-        Nominal coverage of ``[lower, upper]``, 0 to 1.
-    neighbours : int
-        Cases used.
-    quantiles : tuple of float
-        Equally likely values of the predictive distribution in seconds, ascending; empty where the estimator
-        gives none (the published one).
+    Attributes:
+        seconds: The estimate; NaN when there is none (no neighbours, all kernels underflowed).
+        variance: Unbiased weighted variance, seconds squared; infinite where the kernel sum is at most 1 and
+            Eq. 4 is undefined.
+        lower, upper: Bounds of the ``coverage`` interval in seconds; NaN where the estimator has none.
+        coverage: Nominal coverage of ``[lower, upper]``, 0 to 1.
+        neighbours: Cases used.
+        quantiles: Equally likely values of the predictive distribution in seconds, ascending; empty where the
+            estimator gives none (the published one).
     """
 
     seconds: float
@@ -58,14 +51,11 @@ NO_ESTIMATE = Estimate(seconds=math.nan, variance=math.inf)
 class SizeEstimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Small or large (Zrigui et al., section 4).
 
-    Attributes
-    ----------
-    is_small : bool
-        The class at the current probability threshold.
-    probability_small : float
-        The forest's vote for small, 0 to 1; 0 while there is no forest (first week: all jobs are large).
-    divider_seconds : float
-        The run time that divides small from large; NaN while unknown.
+    Attributes:
+        is_small: The class at the current probability threshold.
+        probability_small: The forest's vote for small, 0 to 1; 0 while there is no forest (first week: all
+            jobs are large).
+        divider_seconds: The run time that divides small from large; NaN while unknown.
     """
 
     is_small: bool

@@ -56,55 +56,34 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``None`` always means unknown or not asked for; HEOM counts an unknown as distance 1 (Cunha et al.,
     section IV-A).
 
-    Attributes
-    ----------
-    job_id : int
-        The scheduler's id; 0 while it has none yet (inside ``sbatch``).
-    submit_time : float
-        Seconds since the epoch (in a replay: since the log's start).
-    user, group, queue : str or None
-        Nominal features of Cunha's Table I. ``queue`` is Slurm's partition.
-    processors : int
-        Requested processors of the whole job, at least 1 (for an array: of one task).
-    requested_time : float or None
-        The user's time limit in seconds.
-    nodes : int or None
-        Requested nodes, where the user asked for a number.
-    memory_mb : int or None
-        Requested memory of the whole job in MiB.
-    name, account, qos, comment : str or None
-        As submitted. Data from outside: never interpreted beyond the documented opt-out words.
-    features : tuple of str
-        Constraint expression split at ``&``, ``|`` and ``,``.
-    requeue : bool or None
-        Whether the job may be requeued; None when the site's default holds.
-    array_tasks : int
-        Number of tasks of a job array; 1 for a plain job.
-    licenses, reservation, dependency : str or None
-        As submitted; each of them keeps a job on-premise by rule.
-    gres : str or None
-        Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a job
-        on-premise.
-    node_list : str or None
-        Nodes named by the user (``--nodelist``); keeps a job on-premise.
-    interactive : bool
-        True for srun and salloc (no batch script).
-    explicit_partition : bool
-        True when the user named a partition; the advisor never overrides it.
-    heterogeneous : bool
-        True for a component of a heterogeneous job.
-    memory_mb_per_node : int or None
-        Memory each of its nodes must have in MiB, where the user asked for it so (``--mem``).
-    explicit_time_limit : bool
-        True when the user requested the time, False for the partition's default.
-    interruptions : int
-        Spot interruptions so far; 0 at its submission.
-    deferred : bool
-        True for a job submitted held, or to begin later.
-    burst_buffer : str or None
-        As submitted; keeps a job on-premise.
-    plain_constraint : bool
-        True when a feature can be added to its constraint: it is empty or joined by ``&`` only, and short.
+    Attributes:
+        job_id: The scheduler's id; 0 while it has none yet (inside ``sbatch``).
+        submit_time: Seconds since the epoch (in a replay: since the log's start).
+        user, group, queue: Nominal features of Cunha's Table I. ``queue`` is Slurm's partition.
+        processors: Requested processors of the whole job, at least 1 (for an array: of one task).
+        requested_time: The user's time limit in seconds.
+        nodes: Requested nodes, where the user asked for a number.
+        memory_mb: Requested memory of the whole job in MiB.
+        name, account, qos, comment: As submitted. Data from outside: never interpreted beyond the documented
+            opt-out words.
+        features: Constraint expression split at ``&``, ``|`` and ``,``.
+        requeue: Whether the job may be requeued; None when the site's default holds.
+        array_tasks: Number of tasks of a job array; 1 for a plain job.
+        licenses, reservation, dependency: As submitted; each of them keeps a job on-premise by rule.
+        gres: Generic resources (GPUs, ...) as submitted, from any of Slurm's ``tres_per_*`` fields; keeps a
+            job on-premise.
+        node_list: Nodes named by the user (``--nodelist``); keeps a job on-premise.
+        interactive: True for srun and salloc (no batch script).
+        explicit_partition: True when the user named a partition; the advisor never overrides it.
+        heterogeneous: True for a component of a heterogeneous job.
+        memory_mb_per_node: Memory each of its nodes must have in MiB, where the user asked for it so
+            (``--mem``).
+        explicit_time_limit: True when the user requested the time, False for the partition's default.
+        interruptions: Spot interruptions so far; 0 at its submission.
+        deferred: True for a job submitted held, or to begin later.
+        burst_buffer: As submitted; keeps a job on-premise.
+        plain_constraint: True when a feature can be added to its constraint: it is empty or joined by ``&``
+            only, and short.
     """
 
     job_id: int
@@ -147,27 +126,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A finished job: its submission and its outcome.
 
-    Attributes
-    ----------
-    job : Job
-        As submitted.
-    start_time, end_time : float
-        Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start of a requeued job.
-    state : JobState
-        How it ended.
-    processors_used : int
-        Processors it held; the requested number where the log does not say.
-    restarts : int
-        How often it was requeued.
-    first_start_time : float or None
-        First start of a requeued job in the partition in which it ended; None where unknown. Time in another
-        partition before that, while a placeholder stood for it, counts as waiting.
-    partition : str or None
-        Where it ran.
-    nodes : str or None
-        Node list expression.
-    advice_id : str or None
-        The advice the job was submitted under, where the scheduler kept it (Slurm: AdminComment).
+    Attributes:
+        job: As submitted.
+        start_time, end_time: Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start
+            of a requeued job.
+        state: How it ended.
+        processors_used: Processors it held; the requested number where the log does not say.
+        restarts: How often it was requeued.
+        first_start_time: First start of a requeued job in the partition in which it ended; None where
+            unknown. Time in another partition before that, while a placeholder stood for it, counts as
+            waiting.
+        partition: Where it ran.
+        nodes: Node list expression.
+        advice_id: The advice the job was submitted under, where the scheduler kept it (Slurm: AdminComment).
     """
 
     job: Job

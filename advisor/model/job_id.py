@@ -20,17 +20,13 @@ _JOB_ID: Final = re.compile(
 class JobId:
     """A job, or a part of one.
 
-    Attributes
-    ----------
-    job : int
-        The job; of an array its own number, which all its tasks share; of a heterogeneous job its leader's.
-    name : str
-        The job, task or part as Slurm's commands take it, without a step: steps are never placed by
-        themselves.
-    task : int or None
-        One task of an array.
-    part : int or None
-        One component of a heterogeneous job, counted from 0.
+    Attributes:
+        job: The job; of an array its own number, which all its tasks share; of a heterogeneous job its
+            leader's.
+        name: The job, task or part as Slurm's commands take it, without a step: steps are never placed by
+            themselves.
+        task: One task of an array.
+        part: One component of a heterogeneous job, counted from 0.
     """
 
     job: int
@@ -42,17 +38,12 @@ class JobId:
 def parse_job_id(text: str, *, where: str) -> JobId:
     """Read a job's id.
 
-    Parameters
-    ----------
-    text : str
-        As typed.
-    where : str
-        The argument or field, for the message.
+    Args:
+        text: As typed.
+        where: The argument or field, for the message.
 
-    Raises
-    ------
-    BadInput
-        Slurm writes no job so (``job.id``).
+    Raises:
+        BadInput: Slurm writes no job so (``job.id``).
     """
     match = _JOB_ID.fullmatch(text.strip())
     if match is None or int(match["job"]) > _LARGEST:

@@ -23,14 +23,11 @@ tasks; ``first``, ``running``: its tasks in ``NodeView.remaining`` and ``.held``
 class NodeView(NamedTuple):
     """Nodes and what runs on them.
 
-    Attributes
-    ----------
-    nodes : records, shape (nodes,)
-        Of type ``NODE_RECORD``.
-    remaining : float64, shape (running tasks,)
-        Seconds until each running task is expected to end, ascending within a node.
-    held : int64, shape (running tasks,)
-        Cores each holds.
+    Attributes:
+        nodes: records, shape (nodes,): Of type ``NODE_RECORD``.
+        remaining: float64, shape (running tasks,): Seconds until each running task is expected to end,
+            ascending within a node.
+        held: int64, shape (running tasks,): Cores each holds.
     """
 
     nodes: NodeRecords

@@ -22,16 +22,12 @@ def setting(
 ) -> Any:
     """Define a setting.
 
-    Parameters
-    ----------
-    meaning, why : str
-        What it does, and why the default is what it is: whole sentences.
-    form : str
-        What ``pattern`` allows, in words for an error message.
-    expert : bool
-        True where few sites change it: it is not in the sample, and in the expert table of docs/settings.md.
-    limits
-        What pydantic checks: ``ge``, ``gt``, ``le``, ``pattern`` and the like.
+    Args:
+        meaning, why: What it does, and why the default is what it is: whole sentences.
+        form: What ``pattern`` allows, in words for an error message.
+        expert: True where few sites change it: it is not in the sample, and in the expert table of
+            docs/settings.md.
+        limits: What pydantic checks: ``ge``, ``gt``, ``le``, ``pattern`` and the like.
     """
     extra: dict[str, JsonValue] = {"why": why, "unit": unit, "form": form, "expert": expert}
     return Field(default=default, description=meaning, json_schema_extra=extra, **limits)

@@ -18,17 +18,12 @@ _NOTHING: Final = MappingProxyType[str, float]({})
 class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When cloud nodes of one kind have room for jobs of one size, after all jobs that already wait there.
 
-    Attributes
-    ----------
-    processors : int
-        Size of one place: processors on one node.
-    free : int
-        Places that are free now, on nodes that are up or powered down.
-    later : tuple of float
-        Expected times at which further places become free, seconds on the clock of ``SiteState.time``,
-        ascending; the first few hundred.
-    total : int
-        All places, free and taken.
+    Attributes:
+        processors: Size of one place: processors on one node.
+        free: Places that are free now, on nodes that are up or powered down.
+        later: Expected times at which further places become free, seconds on the clock of ``SiteState.time``,
+            ascending; the first few hundred.
+        total: All places, free and taken.
     """
 
     processors: int
@@ -40,44 +35,31 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cloud side at one moment, as `advisor control` last saw it.
 
-    Attributes
-    ----------
-    boot_seconds : float or None
-        Learned boot time; None, and the setting is used, until enough boots were seen.
-    reserved_free_nodes : int
-        Idle reserved instances.
-    spot_open, on_demand_open : bool
-        False while the circuit breakers of all pools of that option are open.
-    protected : str
-        Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is well.
-    spent_today_usd, promised_usd : float
-        Cost of nodes since midnight UTC, and the expected cost of launched nodes and of moved jobs that
-        still wait. Caps apply to the sum.
-    spent_today_by_account, promised_by_account : mapping
-        The same per account.
-    spot_usd_per_core_hour, on_demand_usd_per_core_hour : float or None
-        Last known prices; None, and the settings are used, until there are any.
-    nodes_up : int
-        Cloud nodes running or booting.
-    nodes_total : int
-        Cloud nodes of the burst partition; 0 when unknown.
-    processors_per_node : int
-        Processors of the smallest cloud node; 0 when unknown.
-    memory_mb_per_node : int
-        Memory of the smallest cloud node in MiB; 0 when unknown.
-    features : tuple of str
-        Features that every cloud node has. A job that asks for another feature would never start there.
-    nodes_with : mapping
-        Number of usable cloud nodes by feature. slurmctld refuses a job that requires or prefers a feature
-        of fewer nodes than the job needs.
-    steady_free_nodes : int
-        Idle cloud nodes marked as likely to survive (``matching.long_lived_feature``).
-    rooms : dict
-        The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot; ``on-demand``,
-        ``reserved``: those with that feature) its rooms, from small places to whole nodes. A kind that is not
-        named is as ``""``; none at all: nothing is known of the queue.
-    taken_processors : int
-        Processors taken by jobs moved since the last poll; a job on several nodes takes whole nodes.
+    Attributes:
+        boot_seconds: Learned boot time; None, and the setting is used, until enough boots were seen.
+        reserved_free_nodes: Idle reserved instances.
+        spot_open, on_demand_open: False while the circuit breakers of all pools of that option are open.
+        protected: Why no job is sent to the cloud (ten failed boots, EC2 cannot be read); empty when all is
+            well.
+        spent_today_usd, promised_usd: Cost of nodes since midnight UTC, and the expected cost of launched
+            nodes and of moved jobs that still wait. Caps apply to the sum.
+        spent_today_by_account, promised_by_account: The same per account.
+        spot_usd_per_core_hour, on_demand_usd_per_core_hour: Last known prices; None, and the settings are
+            used, until there are any.
+        nodes_up: Cloud nodes running or booting.
+        nodes_total: Cloud nodes of the burst partition; 0 when unknown.
+        processors_per_node: Processors of the smallest cloud node; 0 when unknown.
+        memory_mb_per_node: Memory of the smallest cloud node in MiB; 0 when unknown.
+        features: Features that every cloud node has. A job that asks for another feature would never start
+            there.
+        nodes_with: Number of usable cloud nodes by feature. slurmctld refuses a job that requires or prefers
+            a feature of fewer nodes than the job needs.
+        steady_free_nodes: Idle cloud nodes marked as likely to survive (``matching.long_lived_feature``).
+        rooms: The cloud's queue: by kind of node (``""``: any; ``spot``: those that may be spot;
+            ``on-demand``, ``reserved``: those with that feature) its rooms, from small places to whole nodes.
+            A kind that is not named is as ``""``; none at all: nothing is known of the queue.
+        taken_processors: Processors taken by jobs moved since the last poll; a job on several nodes takes
+            whole nodes.
     """
 
     boot_seconds: float | None = None
@@ -141,12 +123,9 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Earned(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What some moves saved, counted after the jobs ended.
 
-    Attributes
-    ----------
-    saved_seconds : float
-        Sum of what the moves saved (negative: lost).
-    absolute_seconds, squared_seconds : float
-        Sums of the absolute values, and of the squares.
+    Attributes:
+        saved_seconds: Sum of what the moves saved (negative: lost).
+        absolute_seconds, squared_seconds: Sums of the absolute values, and of the squares.
     """
 
     saved_seconds: float = 0.0
@@ -167,16 +146,12 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Every job whose expected gain is large enough counts, moved or not.
 
-    Attributes
-    ----------
-    bands : tuple of Earned
-        By the probability of being faster that was forecast (`advisor.decide.submission.proven.bands`),
-        least likely first; empty: nothing yet.
-    at_risk_seconds : float
-        Worst-case loss of the jobs that are in the cloud now.
-    may_lose_seconds : float or None
-        The loss that is allowed: what moves have saved and lost so far, plus ``placement.loss_share`` of what
-        a clairvoyant would have saved. None where it is not counted.
+    Attributes:
+        bands: By the probability of being faster that was forecast
+            (`advisor.decide.submission.proven.bands`), least likely first; empty: nothing yet.
+        at_risk_seconds: Worst-case loss of the jobs that are in the cloud now.
+        may_lose_seconds: The loss that is allowed: what moves have saved and lost so far, plus
+            ``placement.loss_share`` of what a clairvoyant would have saved. None where it is not counted.
     """
 
     bands: tuple[Earned, ...] = ()
@@ -187,12 +162,9 @@ class TrackRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """a and b of the published rule's cutoff C = a*exp(-b*o*c).
 
-    Attributes
-    ----------
-    scale : float
-        a, seconds squared: tolerated variance of the wait where the cloud costs nothing.
-    decay : float
-        b, dimensionless.
+    Attributes:
+        scale: a, seconds squared: tolerated variance of the wait where the cloud costs nothing.
+        decay: b, dimensionless.
     """
 
     scale: float
@@ -202,18 +174,12 @@ class Cutoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """On-premise nodes with free processors that offer the same resources.
 
-    Attributes
-    ----------
-    nodes : int
-        Number of such nodes.
-    processors : int
-        Free processors of each, at least 1.
-    memory_mb : int
-        Memory of each in MiB; 0 on nodes that run jobs, whose use is not known.
-    features : tuple of str
-        Active features of each.
-    partitions : tuple of str
-        On-premise partitions of each.
+    Attributes:
+        nodes: Number of such nodes.
+        processors: Free processors of each, at least 1.
+        memory_mb: Memory of each in MiB; 0 on nodes that run jobs, whose use is not known.
+        features: Active features of each.
+        partitions: On-premise partitions of each.
     """
 
     nodes: int
@@ -226,14 +192,10 @@ class FreeNodes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Ratio(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The learned performance ratio of one partition or application.
 
-    Attributes
-    ----------
-    factor : float
-        Multiplies the site's s(c).
-    deviation : float
-        Standard deviation of the logarithm of a job's ratio: 0.1 is about 10 %.
-    jobs : int
-        Cloud runs it was learned from.
+    Attributes:
+        factor: Multiplies the site's s(c).
+        deviation: Standard deviation of the logarithm of a job's ratio: 0.1 is about 10 %.
+        jobs: Cloud runs it was learned from.
     """
 
     factor: float
@@ -244,16 +206,12 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """s(c) = o*c + i as learned from jobs that ran on both sides.
 
-    Attributes
-    ----------
-    overhead, baseline : float
-        o and i of the site.
-    deviation : float
-        Standard deviation of the logarithm of the ratio of any job.
-    jobs : int
-        Cloud runs it was learned from.
-    partitions, applications : dict of str to Ratio
-        Those with enough runs, by the partition of submission and by the job name without counters.
+    Attributes:
+        overhead, baseline: o and i of the site.
+        deviation: Standard deviation of the logarithm of the ratio of any job.
+        jobs: Cloud runs it was learned from.
+        partitions, applications: Those with enough runs, by the partition of submission and by the job name
+            without counters.
     """
 
     overhead: float
@@ -277,28 +235,17 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud at one submission.
 
-    Attributes
-    ----------
-    time : float
-        Now, seconds since the epoch (in a replay: since the log's start).
-    cluster : ClusterState or None
-        None when there is no snapshot or it is too old; jobs then stay on-premise.
-    cloud : CloudState
-        The cloud.
-    record : TrackRecord or None
-        None where no record is kept; the rule then requires none.
-    hedge_price : float or None
-        Seconds of turnaround that a core-second of a hedge must save; None while unknown.
-    hedge_left_core_seconds : float or None
-        Core-seconds that hedges may still reserve; None without a budget.
-    cutoff : Cutoff or None
-        The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
-    waiting_price : float or None
-        Core-seconds worth paying to save one second of waiting; None while unknown.
-    free_nodes : tuple of FreeNodes, or None
-        Nodes with free processors at the last poll; None where only their sum is known.
-    ratios : PerformanceRatios or None
-        The learned s(c); None, and the settings are used, until jobs ran on both sides.
+    Attributes:
+        time: Now, seconds since the epoch (in a replay: since the log's start).
+        cluster: None when there is no snapshot or it is too old; jobs then stay on-premise.
+        cloud: The cloud.
+        record: None where no record is kept; the rule then requires none.
+        hedge_price: Seconds of turnaround that a core-second of a hedge must save; None while unknown.
+        hedge_left_core_seconds: Core-seconds that hedges may still reserve; None without a budget.
+        cutoff: The published rule's cutoff chosen by a backtest on the site's jobs; None: no backtest yet.
+        waiting_price: Core-seconds worth paying to save one second of waiting; None while unknown.
+        free_nodes: Nodes with free processors at the last poll; None where only their sum is known.
+        ratios: The learned s(c); None, and the settings are used, until jobs ran on both sides.
     """
 
     time: float

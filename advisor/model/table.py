@@ -17,42 +17,27 @@ UNKNOWN_CODE = -1
 class JobTable:
     """Finished jobs in submission order, one array a column, all of length n.
 
-    Attributes
-    ----------
-    job_id : int64
-        The log's job number.
-    submit : float64
-        Seconds since the log's start.
-    wait : float64
-        Seconds from submission to start.
-    run : float64
-        Seconds from start to end.
-    processors : int64
-        Requested processors, else used ones; at least 1.
-    requested_time : float64
-        Seconds; NaN where the log has none.
-    user, group, queue : int64
-        Nominal codes; ``UNKNOWN_CODE`` where unknown.
-    status : int64
-        SWF status (1 completed, 0 failed, 5 cancelled, -1 unknown).
-    executable : int64
-        Code of the job's name or executable (SWF column 14); all ``UNKNOWN_CODE`` when not given.
-    requeued_seconds : float64
-        Seconds from the first to the last start of a requeued job; NaN where the first is unknown. Default 0.
-    is_whole : bool
-        False where the last run was cut short (node failure, preemption). Default True.
-    start_of_log : float
-        Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week days.
-    utc_offset_seconds : float
-        The site's offset from UTC.
-    total_processors : int
-        Processors of the machine (header ``MaxProcs``); 0 when unknown.
-    name : str
-        Name of the log, for titles.
-    names : mapping of str to tuple of str
-        By column (``user``, ``group``, ``queue``, ``executable``): the text behind each code,
-        ``names[column][code]``. A column without an entry has codes that are names themselves: 95 is user
-        ``"95"``, as in a log.
+    Attributes:
+        job_id: The log's job number.
+        submit: Seconds since the log's start.
+        wait: Seconds from submission to start.
+        run: Seconds from start to end.
+        processors: Requested processors, else used ones; at least 1.
+        requested_time: Seconds; NaN where the log has none.
+        user, group, queue: Nominal codes; ``UNKNOWN_CODE`` where unknown.
+        status: SWF status (1 completed, 0 failed, 5 cancelled, -1 unknown).
+        executable: Code of the job's name or executable (SWF column 14); all ``UNKNOWN_CODE`` when not given.
+        requeued_seconds: Seconds from the first to the last start of a requeued job; NaN where the first is
+            unknown. Default 0.
+        is_whole: False where the last run was cut short (node failure, preemption). Default True.
+        start_of_log: Epoch seconds of time 0 (SWF header ``UnixStartTime``); 0 when unknown. Needed for week
+            days.
+        utc_offset_seconds: The site's offset from UTC.
+        total_processors: Processors of the machine (header ``MaxProcs``); 0 when unknown.
+        name: Name of the log, for titles.
+        names: By column (``user``, ``group``, ``queue``, ``executable``): the text behind each code,
+            ``names[column][code]``. A column without an entry has codes that are names themselves: 95 is user
+            ``"95"``, as in a log.
     """
 
     job_id: NDArray[np.int64]

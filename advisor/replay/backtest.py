@@ -23,14 +23,12 @@ MIN_JUDGED: Final = 100
 class Backtest:
     """How a candidate and the model in force class the same jobs.
 
-    Attributes
-    ----------
-    jobs : int
-        Jobs judged; 0 when there was nothing to compare.
-    candidate_accuracy, current_accuracy : float
-        Shares of jobs classed correctly by the candidate's divider; NaN where none was judged.
-    is_worse : bool
-        The candidate errs more often than chance explains (McNemar: beyond two standard deviations).
+    Attributes:
+        jobs: Jobs judged; 0 when there was nothing to compare.
+        candidate_accuracy, current_accuracy: Shares of jobs classed correctly by the candidate's divider; NaN
+            where none was judged.
+        is_worse: The candidate errs more often than chance explains (McNemar: beyond two standard
+            deviations).
     """
 
     jobs: int = 0
@@ -49,18 +47,12 @@ def backtest(
 ) -> Backtest:
     """Train a candidate as of a week ago and compare it with the model in force on the jobs since then.
 
-    Parameters
-    ----------
-    history : SizeHistory
-        Jobs that ended until ``now``.
-    current : SizeModel or None
-        The model in force. Jobs from before its own training are left out.
-    now : float
-        Seconds, by the history's clock.
-    training : SizeTraining, optional
-        The product's by default.
-    probability_cut : float
-        Vote from which a job is classed small (``settings.size.probability_cut``).
+    Args:
+        history: Jobs that ended until ``now``.
+        current: The model in force. Jobs from before its own training are left out.
+        now: Seconds, by the history's clock.
+        training: The product's by default.
+        probability_cut: Vote from which a job is classed small (``settings.size.probability_cut``).
     """
     week_ago = now - WEEK_SECONDS
     candidate = train(history, now=week_ago, parameters=training)

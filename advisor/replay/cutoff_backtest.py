@@ -31,15 +31,11 @@ _MIN_JOBS: Final = 100
 class JudgedCutoff:
     """A cutoff chosen on earlier jobs, beside the one in force, on jobs that neither was chosen on.
 
-    Attributes
-    ----------
-    candidate, current : Cutoff
-        The chosen cutoff, and the one in force.
-    chosen_on_jobs, judged_on_jobs : int
-        Numbers of jobs.
-    candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds : float
-        What the published rule would have saved the judged jobs with each, and what a
-        clairvoyant would have saved.
+    Attributes:
+        candidate, current: The chosen cutoff, and the one in force.
+        chosen_on_jobs, judged_on_jobs: Numbers of jobs.
+        candidate_saved_seconds, current_saved_seconds, optimum_saved_seconds: What the published rule would
+            have saved the judged jobs with each, and what a clairvoyant would have saved.
     """
 
     candidate: Cutoff
@@ -68,26 +64,17 @@ def backtest_cutoff(
 ) -> JudgedCutoff | None:
     """Choose a cutoff on earlier jobs and judge it on the newest.
 
-    Parameters
-    ----------
-    table : JobTable
-        On-premise jobs, in submission order.
-    states : StateColumns
-        State of the cluster at each job's submission.
-    encoder : Encoder
-        Makes the estimators' features.
-    settings : PlacementSettings
-        The site's overhead, baseline and boot time.
-    current : Cutoff
-        The cutoff in force.
-    parameters : mapping of {"wait", "run"} to KnnParameters
-        Parameters of the estimators that will be in force.
-    entries : int
-        Number of newest jobs that are judged.
+    Args:
+        table: On-premise jobs, in submission order.
+        states: State of the cluster at each job's submission.
+        encoder: Makes the estimators' features.
+        settings: The site's overhead, baseline and boot time.
+        current: The cutoff in force.
+        parameters: mapping of {"wait", "run"} to KnnParameters: Parameters of the estimators that will be in
+            force.
+        entries: Number of newest jobs that are judged.
 
-    Returns
-    -------
-    JudgedCutoff or None
+    Returns:
         None where too few jobs had ended before the judged ones.
     """
     rows = np.flatnonzero((table.whole_run > 0) & np.isfinite(table.first_wait))

@@ -26,16 +26,11 @@ DECAYS: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0
 class PastJobs:
     """Jobs of the past with what was predicted for them and what happened; arrays of one length.
 
-    Attributes
-    ----------
-    processors : int64
-        c, requested.
-    wait, run : float64
-        Predictions, seconds; NaN where there was none.
-    wait_variance : float64
-        Seconds squared; infinite where unknown.
-    actual_wait, actual_run : float64
-        What happened, seconds.
+    Attributes:
+        processors: c, requested.
+        wait, run: Predictions, seconds; NaN where there was none.
+        wait_variance: Seconds squared; infinite where unknown.
+        actual_wait, actual_run: What happened, seconds.
     """
 
     processors: NDArray[np.int64]
@@ -67,14 +62,10 @@ class PastJobs:
 class ChosenCutoff:
     """The best cutoff of a backtest.
 
-    Attributes
-    ----------
-    scale, decay : float
-        a (seconds squared) and b.
-    score : float
-        Mean fraction of the optimum's saved time over the factors, with it.
-    score_without : float
-        The same without a cutoff.
+    Attributes:
+        scale, decay: a (seconds squared) and b.
+        score: Mean fraction of the optimum's saved time over the factors, with it.
+        score_without: The same without a cutoff.
     """
 
     scale: float
@@ -92,16 +83,11 @@ def choose_cutoff(
     the factors of the saved time divided by the clairvoyant's, so that each factor counts the same. Ties go
     to the larger a and the smaller b: the less strict cutoff.
 
-    Parameters
-    ----------
-    jobs : PastJobs
-        Jobs that had ended before anything that the choice is used for.
-    factors : sequence of float
-        Overheads o.
-    baseline : float
-        i of s(c).
-    boot_seconds : float
-        Boot time of a cloud node; the paper leaves it out.
+    Args:
+        jobs: Jobs that had ended before anything that the choice is used for.
+        factors: Overheads o.
+        baseline: i of s(c).
+        boot_seconds: Boot time of a cloud node; the paper leaves it out.
     """
     seen = jobs.wait_variance[np.isfinite(jobs.wait_variance) & (jobs.wait_variance > 0)]
     scales = np.quantile(seen, np.linspace(0.0, 1.0, SCALES)) if len(seen) else np.ones(1)

@@ -68,16 +68,11 @@ def estimate_rows(
     Before each one the knowledge base takes in what became known *before* its submission: waits of jobs
     that had started, run times of jobs that had ended (Cunha et al., section V).
 
-    Parameters
-    ----------
-    table : JobTable
-        The whole log.
-    features : ndarray, shape (jobs, features)
-        Of every row of the log.
-    rows : ndarray of int64
-        Rows to estimate, in submission order.
-    tick : callable, optional
-        Called now and then with the number of rows done since the last call.
+    Args:
+        table: The whole log.
+        features: ndarray, shape (jobs, features): Of every row of the log.
+        rows: Rows to estimate, in submission order.
+        tick: Called now and then with the number of rows done since the last call.
     """
     estimator = KnnEstimator(parameters, encoder.schema)
     results = np.empty((len(rows), 5))

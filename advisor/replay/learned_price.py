@@ -18,14 +18,10 @@ from advisor.model.settings import HedgeSettings
 class LearnedPrice:
     """The budget and the price over time.
 
-    Parameters
-    ----------
-    settings : HedgeSettings
-        The budget and its period.
-    usd_per_core_hour : float
-        On-demand price.
-    start_of_log : float
-        Epoch seconds of time 0.
+    Args:
+        settings: The budget and its period.
+        usd_per_core_hour: On-demand price.
+        start_of_log: Epoch seconds of time 0.
     """
 
     def __init__(self, settings: HedgeSettings, usd_per_core_hour: float, start_of_log: float) -> None:

@@ -37,15 +37,11 @@ _LEAD_JOBS: Final = 2_000
 class OwnJobs:
     """The jobs of a site or a log.
 
-    Attributes
-    ----------
-    table : JobTable
-        Jobs that ran on-premise, in submission order.
-    job_at : callable
-        A row's submission.
-    in_cloud : int
-        Number of jobs of the window that ran in the cloud. They are left out, because the wait they would
-        have had is unknown.
+    Attributes:
+        table: Jobs that ran on-premise, in submission order.
+        job_at: A row's submission.
+        in_cloud: Number of jobs of the window that ran in the cloud. They are left out, because the wait they
+            would have had is unknown.
     """
 
     table: JobTable
@@ -56,14 +52,10 @@ class OwnJobs:
 def jobs_of_store(store: HistoryStore, settings: Settings, since: float, *, processors: int = 0) -> OwnJobs:
     """Jobs of the site's history, with what each said at its submission.
 
-    Parameters
-    ----------
-    settings : Settings
-        They name the burst partition.
-    since : float
-        Epoch seconds; earlier jobs are only learned from.
-    processors : int
-        Size of the on-premise machine; 0 when unknown: then the most that were ever busy at once.
+    Args:
+        settings: They name the burst partition.
+        since: Epoch seconds; earlier jobs are only learned from.
+        processors: Size of the on-premise machine; 0 when unknown: then the most that were ever busy at once.
     """
     whole = store.table(utc_offset_seconds=settings.cluster.utc_offset_seconds)
     here = on_premise(whole, settings.cluster.burst_partition)
@@ -91,17 +83,12 @@ def jobs_of_log(table: JobTable) -> OwnJobs:
 def window_begin(table: JobTable, since: float) -> float:
     """When a window may begin (epoch seconds): at `since`, or later where too few jobs came before it.
 
-    Parameters
-    ----------
-    table : JobTable
-        In submission order.
-    since : float
-        Epoch seconds.
+    Args:
+        table: In submission order.
+        since: Epoch seconds.
 
-    Raises
-    ------
-    BadInput
-        The whole history is too short (``whatif.short``).
+    Raises:
+        BadInput: The whole history is too short (``whatif.short``).
     """
     first = ForecastOptions().first
     after = (
@@ -137,19 +124,13 @@ def history_of(
 ) -> dict[str, History]:
     """Histories of a window by rule, with forecasts from what was known at each submission.
 
-    Parameters
-    ----------
-    since : float
-        Epoch seconds at which the window begins.
-    rules : frozenset of str
-        ``"advisor"`` (distribution forests), ``"published"`` (k-NN).
-    parameters : mapping of {"wait", "run"} to KnnParameters
-        Parameters of the k-NN estimators.
+    Args:
+        since: Epoch seconds at which the window begins.
+        rules: ``"advisor"`` (distribution forests), ``"published"`` (k-NN).
+        parameters: mapping of {"wait", "run"} to KnnParameters: Parameters of the k-NN estimators.
 
-    Raises
-    ------
-    BadInput
-        The window is empty, or too few jobs came before it.
+    Raises:
+        BadInput: The window is empty, or too few jobs came before it.
     """
     options = ForecastOptions()
     rows, judged = window_rows(jobs.table, since, before=RECORD_JOBS)

@@ -20,20 +20,14 @@ _MAX_SYNTHETIC_JOBS = 10_000_000
 def load_table(spec: str | Path, *, keep: swf.Keep = "ran", progress: swf.Progress | None = None) -> JobTable:
     """Jobs of a replay in submission order; jobs of one second keep the log's order.
 
-    Parameters
-    ----------
-    spec : str or path
-        A ``.swf`` or ``.swf.gz`` file, or ``synthetic[:jobs[:seed]]``: a workload by
-        ``advisor.simulate.workload`` on 128 processors, 20,000 jobs with seed 1 unless said otherwise.
-    keep : {"ran", "all"}
-        As for ``swf.read_table``; synthetic jobs all ran.
-    progress : callable, optional
-        Called with (done, all): bytes of a file, jobs of a synthetic workload.
+    Args:
+        spec: A ``.swf`` or ``.swf.gz`` file, or ``synthetic[:jobs[:seed]]``: a workload by
+            ``advisor.simulate.workload`` on 128 processors, 20,000 jobs with seed 1 unless said otherwise.
+        keep: {"ran", "all"}: As for ``swf.read_table``; synthetic jobs all ran.
+        progress: Called with (done, all): bytes of a file, jobs of a synthetic workload.
 
-    Raises
-    ------
-    BadInput
-        An unreadable or malformed log, or numbers out of range.
+    Raises:
+        BadInput: An unreadable or malformed log, or numbers out of range.
     """
     if str(spec) == SYNTHETIC or str(spec).startswith(f"{SYNTHETIC}:"):
         return _synthetic(str(spec), progress)

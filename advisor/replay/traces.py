@@ -33,18 +33,12 @@ _TIMEOUT_SECONDS: Final = 30.0
 class Trace:
     """A log of the archive.
 
-    Attributes
-    ----------
-    name : str
-        Its name for `advisor traces get`.
-    path : str
-        Path below the archive's address.
-    sha256 : str
-        Checksum of the packed file.
-    size_bytes, jobs, processors : int
-        Size of the packed file; lines of the log; processors of the machine.
-    contributors : str
-        People to acknowledge.
+    Attributes:
+        name: Its name for `advisor traces get`.
+        path: Path below the archive's address.
+        sha256: Checksum of the packed file.
+        size_bytes, jobs, processors: Size of the packed file; lines of the log; processors of the machine.
+        contributors: People to acknowledge.
     """
 
     name: str
@@ -134,17 +128,12 @@ CATALOGUE: Final = {
 def find_trace(spec: str, folder: Path = FOLDER) -> str:
     """Path of the log that a specification names; a synthetic one is returned as it is.
 
-    Parameters
-    ----------
-    spec : str
-        ``KTH-SP2.swf.gz``, ``kth-sp2``, ``synthetic:2000:1``.
-    folder : Path
-        Where `advisor traces get` puts logs.
+    Args:
+        spec: ``KTH-SP2.swf.gz``, ``kth-sp2``, ``synthetic:2000:1``.
+        folder: Where `advisor traces get` puts logs.
 
-    Raises
-    ------
-    BadInput
-        The file is missing, or the named log has not been fetched (``trace.missing``).
+    Raises:
+        BadInput: The file is missing, or the named log has not been fetched (``trace.missing``).
     """
     if spec == "synthetic" or spec.startswith("synthetic:") or Path(spec).is_file():
         return spec
@@ -170,10 +159,8 @@ def find_trace(spec: str, folder: Path = FOLDER) -> str:
 def named(name: str) -> Trace:
     """Find a log of the catalogue.
 
-    Raises
-    ------
-    BadInput
-        There is none of that name.
+    Raises:
+        BadInput: There is none of that name.
     """
     trace = CATALOGUE.get(name.lower())
     if trace is None:
@@ -202,14 +189,10 @@ def get(
 
     A broken transfer leaves ``.NAME.partial`` beside it, from which the next call resumes.
 
-    Raises
-    ------
-    BadInput
-        Another file of that name is there (it is left alone), or the folder cannot be written to.
-    RetryLater
-        The connection broke; the same call resumes the transfer.
-    UseFallback
-        The archive has no such file, or its checksum is not the catalogue's.
+    Raises:
+        BadInput: Another file of that name is there (it is left alone), or the folder cannot be written to.
+        RetryLater: The connection broke; the same call resumes the transfer.
+        UseFallback: The archive has no such file, or its checksum is not the catalogue's.
     """
     target = folder / trace.file_name
     try:

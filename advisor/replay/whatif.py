@@ -50,23 +50,16 @@ NOTHING_SEEN: Final = SiteState(time=0.0, cluster=None)
 class WhatIfRow:
     """What one set of settings would have done.
 
-    Attributes
-    ----------
-    jobs, cloud_jobs, hedged_jobs, slower_jobs : int
-        Jobs judged; jobs that would have started in the cloud; hedged ones among these; jobs that would have
-        ended later than they did.
-    saved_seconds, lost_seconds : float
-        Turnaround saved by all together, losses subtracted; those losses (a positive number).
-    cost_usd, dearest_day_usd : float
-        Of all, and of the dearest day by the site's clock.
-    cloud_core_hours : float
-        Processors times hours, boots included.
-    capacity : Counter of str
-        Jobs by the purchase option.
-    reasons : Counter of str
-        Jobs by the reason that decided.
-    mean_turnaround_seconds : float
-        Of all jobs judged.
+    Attributes:
+        jobs, cloud_jobs, hedged_jobs, slower_jobs: Jobs judged; jobs that would have started in the cloud;
+            hedged ones among these; jobs that would have ended later than they did.
+        saved_seconds, lost_seconds: Turnaround saved by all together, losses subtracted; those losses (a
+            positive number).
+        cost_usd, dearest_day_usd: Of all, and of the dearest day by the site's clock.
+        cloud_core_hours: Processors times hours, boots included.
+        capacity: Jobs by the purchase option.
+        reasons: Jobs by the reason that decided.
+        mean_turnaround_seconds: Of all jobs judged.
     """
 
     jobs: int = 0
@@ -87,18 +80,12 @@ class WhatIfRow:
 class History:
     """Jobs to be advised, with what is known of them.
 
-    Attributes
-    ----------
-    table : JobTable
-        Jobs that ran on-premise, in submission order, earlier ones included.
-    rows : int64
-        Rows that are advised; the record begins with the first of them.
-    first_judged : int
-        Position in `rows` from which jobs are counted; those before only make the record.
-    states : StateColumns
-        What each row of the table met.
-    job_at, estimates_at : callable
-        A row's submission; the forecasts of a position in `rows`.
+    Attributes:
+        table: Jobs that ran on-premise, in submission order, earlier ones included.
+        rows: Rows that are advised; the record begins with the first of them.
+        first_judged: Position in `rows` from which jobs are counted; those before only make the record.
+        states: What each row of the table met.
+        job_at, estimates_at: A row's submission; the forecasts of a position in `rows`.
     """
 
     table: JobTable
@@ -112,19 +99,13 @@ class History:
 def window_rows(table: JobTable, since: float, *, before: int) -> tuple[Rows, int]:
     """Rows to advise, and the position of the first one submitted at ``since`` (epoch seconds) or later.
 
-    Parameters
-    ----------
-    table : JobTable
-        In submission order.
-    since : float
-        Epoch seconds.
-    before : int
-        Number of earlier rows that are advised too, for the record.
+    Args:
+        table: In submission order.
+        since: Epoch seconds.
+        before: Number of earlier rows that are advised too, for the record.
 
-    Raises
-    ------
-    BadInput
-        Nothing was submitted since.
+    Raises:
+        BadInput: Nothing was submitted since.
     """
     # a job that was cut short has no run time, and the wait of some requeued jobs is unknown
     rows = np.flatnonzero((table.whole_run > 0) & np.isfinite(table.first_wait))
@@ -149,17 +130,12 @@ def decide_again(
     money is that of the moves so far, and the price of hedges is learned on the way. Shadow mode makes no
     difference: what would be done counts.
 
-    Parameters
-    ----------
-    history : History
-        The jobs.
-    settings : Settings
-        How they are decided.
-    tick : callable
-        Called with the number of jobs done since the last call.
-    seen : SiteState
-        The site as last seen. Used of it: what the cloud's nodes are like, their boot time and prices, the
-        published rule's cutoff, and the learned s(c). What is unknown is as the settings say.
+    Args:
+        history: The jobs.
+        settings: How they are decided.
+        tick: Called with the number of jobs done since the last call.
+        seen: The site as last seen. Used of it: what the cloud's nodes are like, their boot time and prices,
+            the published rule's cutoff, and the learned s(c). What is unknown is as the settings say.
     """
     again = _Again(history, settings, seen)
     for position, row in enumerate(history.rows.tolist()):

@@ -21,27 +21,18 @@ STARVED, SMALL, DOUBTFUL, PROBED, LARGE = 0, 1, 2, 3, 4
 class Demand:
     """Jobs in submission order, one array per column, all of length n; times in seconds.
 
-    Attributes
-    ----------
-    submit, run : float64
-        Submission (ascending) and true run time (above 0).
-    processors : int64
-        At least 1.
-    requested : float64
-        Requested time, by which SPF, SAF and WFP sort; above 0.
-    planned : float64
-        Time planned for the first attempt.
-    limit : float64
-        The first attempt is killed after this run time (the divider, or a probe's length) and queued once
-        more as large, without limit; infinite: never.
-    planned_again : float64
-        Time planned for the second attempt.
-    job_class : int64
-        SMALL, DOUBTFUL, PROBED or LARGE.
-    user : int64
-        0 or more; only EASY++ uses it.
-    patience : float64
-        The job goes to the cloud after this wait; infinite: never; below 0: at once, without queueing.
+    Attributes:
+        submit, run: Submission (ascending) and true run time (above 0).
+        processors: At least 1.
+        requested: Requested time, by which SPF, SAF and WFP sort; above 0.
+        planned: Time planned for the first attempt.
+        limit: The first attempt is killed after this run time (the divider, or a probe's length) and queued
+            once more as large, without limit; infinite: never.
+        planned_again: Time planned for the second attempt.
+        job_class: SMALL, DOUBTFUL, PROBED or LARGE.
+        user: 0 or more; only EASY++ uses it.
+        patience: The job goes to the cloud after this wait; infinite: never; below 0: at once, without
+            queueing.
     """
 
     submit: Floats

@@ -25,12 +25,9 @@ _EVENTS_PER_CALL = 20_000  # some 0.03 s between two reports of progress
 class Cloud:
     """The cloud partition, for jobs whose patience ends; each job gets its own node.
 
-    Attributes
-    ----------
-    boot_seconds : float
-        From the request of the node to the job's start.
-    slowdown : float
-        Run time in the cloud over run time on the cluster.
+    Attributes:
+        boot_seconds: From the request of the node to the job's start.
+        slowdown: Run time in the cloud over run time on the cluster.
     """
 
     boot_seconds: float = 0.0
@@ -41,18 +38,12 @@ class Cloud:
 class Schedule:
     """The result for each job; arrays of length n in the demand's order, times in seconds.
 
-    Attributes
-    ----------
-    start, end : float64
-        Of the attempt that finished.
-    attempts : int64
-        1, or 2 for a job that was killed at its limit and started again.
-    lost : float64
-        Run time of the killed attempt, or 0.
-    in_cloud : bool
-        Whether the job ran in the cloud partition.
-    events : int
-        Moments at which something happened.
+    Attributes:
+        start, end: Of the attempt that finished.
+        attempts: 1, or 2 for a job that was killed at its limit and started again.
+        lost: Run time of the killed attempt, or 0.
+        in_cloud: Whether the job ran in the cloud partition.
+        events: Moments at which something happened.
     """
 
     start: Floats

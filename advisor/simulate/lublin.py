@@ -27,26 +27,21 @@ FIRST_SLOT_OF_DAY = 11  # the published cycle begins in the early morning, where
 class BatchParameters:
     """Published parameters of batch jobs.
 
-    Attributes
-    ----------
-    serial_probability, power_of_two_probability : float
-        Shares of all jobs on one processor and on a power of two.
-    smallest_log2 : float
-        Lower bound of the two-stage uniform distribution; 1.2 instead of 1 makes two processors less
-        frequent.
-    middle_below_largest, first_stage_probability : float
-        The stages meet this far below log2 of the machine's size; share of the lower stage.
-    short_shape, short_scale, long_shape, long_scale : float
-        The two gamma distributions of ln(run time in seconds).
-    short_slope, short_intercept : float
-        Probability of the first gamma for n processors: ``slope * n + intercept``, clipped to 0 to 1.
-    longest_log_run, longest_log_gap : float
-        Larger logarithms are drawn again (about two and five days).
-    gap_shape, gap_scale : float
-        Gamma of ln(inter-arrival time in seconds) in the rush hours, with the published factor that makes it
-        hold for all hours.
-    cycle_shape, cycle_scale : float
-        Gamma over the half hours of the day, from 5:30 on.
+    Attributes:
+        serial_probability, power_of_two_probability: Shares of all jobs on one processor and on a power of
+            two.
+        smallest_log2: Lower bound of the two-stage uniform distribution; 1.2 instead of 1 makes two
+            processors less frequent.
+        middle_below_largest, first_stage_probability: The stages meet this far below log2 of the machine's
+            size; share of the lower stage.
+        short_shape, short_scale, long_shape, long_scale: The two gamma distributions of ln(run time in
+            seconds).
+        short_slope, short_intercept: Probability of the first gamma for n processors: ``slope * n +
+            intercept``, clipped to 0 to 1.
+        longest_log_run, longest_log_gap: Larger logarithms are drawn again (about two and five days).
+        gap_shape, gap_scale: Gamma of ln(inter-arrival time in seconds) in the rush hours, with the published
+            factor that makes it hold for all hours.
+        cycle_shape, cycle_scale: Gamma over the half hours of the day, from 5:30 on.
     """
 
     serial_probability: float = 0.2927

@@ -48,25 +48,18 @@ STEPS_SECONDS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 7
 class Policy:
     """The rules of the simulated scheduler.
 
-    Attributes
-    ----------
-    order : Order
-        Order within a class.
-    backfill : Backfill
-        Order of the candidates behind the reserved head.
-    starvation_seconds : float
-        Jobs that waited longer go first, in the order of submission ("threshold", section 5.1); infinite:
-        never.
-    starvation_load_factor : float
-        The threshold is at least this many times the planned processor-seconds of the queue over the
-        machine's processors. Under overload all jobs wait long, and a fixed threshold would turn every order
-        into first come, first served. 0: fixed threshold.
-    starvation_at_most_seconds : float
-        Upper limit of the threshold as raised by the load.
-    predict_recent : bool
-        Plan a job by the mean run time of its user's last two jobs, at most the request (EASY++).
-    correction : Correction
-        For running jobs that outlive their plan.
+    Attributes:
+        order: Order within a class.
+        backfill: Order of the candidates behind the reserved head.
+        starvation_seconds: Jobs that waited longer go first, in the order of submission ("threshold", section
+            5.1); infinite: never.
+        starvation_load_factor: The threshold is at least this many times the planned processor-seconds of the
+            queue over the machine's processors. Under overload all jobs wait long, and a fixed threshold
+            would turn every order into first come, first served. 0: fixed threshold.
+        starvation_at_most_seconds: Upper limit of the threshold as raised by the load.
+        predict_recent: Plan a job by the mean run time of its user's last two jobs, at most the request
+            (EASY++).
+        correction: For running jobs that outlive their plan.
     """
 
     order: Order = Order.FCFS

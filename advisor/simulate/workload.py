@@ -43,24 +43,16 @@ _OPEN_SESSIONS = 8  # sessions that can interleave
 class Habits:
     """Behaviour of users; the defaults are of the order seen in the archive's logs.
 
-    Attributes
-    ----------
-    users_per_job : float
-        Number of users = ``users_per_job * sqrt(jobs)``, at least 5: 100 users at 10,000 jobs.
-    zipf_exponent : float
-        The user of rank r has activity r^-exponent: a few users submit most jobs.
-    jobs_per_session : float
-        Mean number of jobs in a session.
-    idle_jobs : int
-        A session is over after this many jobs of other sessions. Jobs, not seconds, so that users do not
-        depend on the load.
-    same_again, recent_again : float
-        Probabilities that the next job of a session is of the previous job's class, or of one of the user's
-        recent classes; otherwise the class is new.
-    similarity : float
-        Correlation of run times within a class, on the normal scale.
-    always_the_limit : float
-        Share of classes submitted with the longest time the site allows.
+    Attributes:
+        users_per_job: Number of users = ``users_per_job * sqrt(jobs)``, at least 5: 100 users at 10,000 jobs.
+        zipf_exponent: The user of rank r has activity r^-exponent: a few users submit most jobs.
+        jobs_per_session: Mean number of jobs in a session.
+        idle_jobs: A session is over after this many jobs of other sessions. Jobs, not seconds, so that users
+            do not depend on the load.
+        same_again, recent_again: Probabilities that the next job of a session is of the previous job's class,
+            or of one of the user's recent classes; otherwise the class is new.
+        similarity: Correlation of run times within a class, on the normal scale.
+        always_the_limit: Share of classes submitted with the longest time the site allows.
     """
 
     users_per_job: float = 1.0
@@ -176,12 +168,10 @@ def submissions(
     All waits are 0. A job that would exceed its request is cut off there and failed. Raises ValueError unless
     all numbers are positive.
 
-    Parameters
-    ----------
-    load : float
-        Offered load: work per processor and second of the log. The published arrival process is stretched
-        evenly to meet it. Repeated large jobs make it bursty: a machine at load 0.5 has waits like the
-        archive's machines at two thirds.
+    Args:
+        load: Offered load: work per processor and second of the log. The published arrival process is
+            stretched evenly to meet it. Repeated large jobs make it bursty: a machine at load 0.5 has waits
+            like the archive's machines at two thirds.
     """
     if jobs < 1 or processors < 1 or not load > 0 or not math.isfinite(load):
         raise ValueError(f"jobs={jobs}, processors={processors} and load={load} must be positive")

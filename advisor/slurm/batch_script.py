@@ -27,16 +27,11 @@ _MIB: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 class SubmittedOptions:
     """Options of one submission.
 
-    Attributes
-    ----------
-    fields : dict
-        Fields of ``advisor.service.exchange.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
-    ignored : tuple of str
-        Options of sbatch that no decision uses.
-    unknown : tuple of str
-        Words that are no option of sbatch, without their values.
-    heterogeneous : bool
-        Whether the script has a ``hetjob`` line; such a job is never moved to the cloud.
+    Attributes:
+        fields: Fields of ``advisor.service.exchange.protocol.AdviseRequest`` (minutes, MiB, counts, texts).
+        ignored: Options of sbatch that no decision uses.
+        unknown: Words that are no option of sbatch, without their values.
+        heterogeneous: Whether the script has a ``hetjob`` line; such a job is never moved to the cloud.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
@@ -159,10 +154,8 @@ _UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
 def read_script(text: str, *, where: str) -> SubmittedOptions:
     """Read the ``#SBATCH`` lines of a script up to its first command; `where` names it in messages.
 
-    Raises
-    ------
-    BadInput
-        The script has no ``#!`` line (sbatch refuses it, too) or a value that sbatch would refuse.
+    Raises:
+        BadInput: The script has no ``#!`` line (sbatch refuses it, too) or a value that sbatch would refuse.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
@@ -200,10 +193,8 @@ def merged(first: SubmittedOptions, second: SubmittedOptions) -> SubmittedOption
 def read_options(words: Sequence[str], *, where: str) -> SubmittedOptions:
     """Read options as sbatch takes them: ``--time=5``, ``--time 5``, ``-t 5``, ``-t5``.
 
-    Raises
-    ------
-    BadInput
-        A value is missing, or sbatch would refuse it.
+    Raises:
+        BadInput: A value is missing, or sbatch would refuse it.
     """
     fields: dict[str, Any] = {}
     ignored: list[str] = []

@@ -23,10 +23,8 @@ def begin_time(text: str, now: float) -> int:
     ``now+1hour``, ``16:00``, ``teatime``, ``tomorrow``, ``2026-11-30T08:00``, ``11/30/26-08:00``, ``113026``.
     A time of day that has passed means tomorrow.
 
-    Raises
-    ------
-    ValueError
-        The text is no such time.
+    Raises:
+        ValueError: The text is no such time.
     """
     word = text.strip().lower()
     moment = datetime.fromtimestamp(now).astimezone()

@@ -24,14 +24,10 @@ _MAX_LINES_BYTES: Final = 64 * MAX_BYTES
 class Commands:
     """Runs commands of one Slurm installation.
 
-    Parameters
-    ----------
-    folder : Path
-        Where squeue, sinfo, scontrol and sacct are.
-    slurm_conf : Path or None
-        Their ``SLURM_CONF``; None leaves it to Slurm's own default.
-    timeout : float
-        Longest a query may take, seconds.
+    Args:
+        folder: Where squeue, sinfo, scontrol and sacct are.
+        slurm_conf: Their ``SLURM_CONF``; None leaves it to Slurm's own default.
+        timeout: Longest a query may take, seconds.
     """
 
     def __init__(self, folder: Path, slurm_conf: Path | None, *, timeout: float = 20.0) -> None:
@@ -54,13 +50,11 @@ class Commands:
     def text(self, name: str, *arguments: str, timeout: float | None = None) -> str:
         """Standard output of a command as text; bytes that are no UTF-8 are replaced.
 
-        Raises
-        ------
-        RetryLater
-            The command failed (``slurm.command_failed``), took too long (``slurm.timeout``) or wrote too much
-            (``slurm.too_long``).
-        BadInput
-            There is no such command (``slurm.no_command``), or no slurm.conf for it (``slurm.no_conf``).
+        Raises:
+            RetryLater: The command failed (``slurm.command_failed``), took too long (``slurm.timeout``) or
+                wrote too much (``slurm.too_long``).
+            BadInput: There is no such command (``slurm.no_command``), or no slurm.conf for it
+                (``slurm.no_conf``).
         """
         in_memory = os.fdopen(os.memfd_create(name), "w+b")  # closed by _output
         with self._output(name, arguments, timeout or self._timeout, MAX_BYTES, in_memory) as file:

@@ -16,10 +16,8 @@ PROLOG: Final = "prolog_slurmctld"
 def folder() -> Path:
     """Folder of the programs: inside the installed package, or beside it in a checkout.
 
-    Raises
-    ------
-    BadInput
-        Neither folder has them.
+    Raises:
+        BadInput: Neither folder has them.
     """
     package = Path(__file__).resolve().parent
     for candidate in (package / "hooks", package.parent.parent / "slurm_hooks"):

@@ -18,10 +18,8 @@ _RANGE: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
 def expand(expression: str) -> tuple[str, ...]:
     """Node names of an expression such as ``burst[1-3,7]``, in order.
 
-    Raises
-    ------
-    BadInput
-        The text is no node list, or names more than 100,000 nodes.
+    Raises:
+        BadInput: The text is no node list, or names more than 100,000 nodes.
     """
     if not _CHARACTERS.fullmatch(expression):
         raise _refused(expression, "it has a character that no node list has")
@@ -40,10 +38,8 @@ def expand(expression: str) -> tuple[str, ...]:
 def fold(names: Iterable[str]) -> str:
     """The shortest expression for some nodes.
 
-    Raises
-    ------
-    BadInput
-        A name is no node name.
+    Raises:
+        BadInput: A name is no node name.
     """
     wanted = list(names)
     for name in wanted:

@@ -70,16 +70,12 @@ _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 class PlaceholderRequest:
     """The placeholder that a job is to get.
 
-    Attributes
-    ----------
-    limit_seconds : float or None
-        Time limit that the user gave; None: the job's present one.
-    held_seconds : float
-        Longest time for which the placeholder holds its nodes.
-    features : tuple of str or None
-        The user's own constraint; None: the job's present one.
-    advice_id : str
-        The advice with which the job was submitted: another one belongs to another job. Empty: not compared.
+    Attributes:
+        limit_seconds: Time limit that the user gave; None: the job's present one.
+        held_seconds: Longest time for which the placeholder holds its nodes.
+        features: The user's own constraint; None: the job's present one.
+        advice_id: The advice with which the job was submitted: another one belongs to another job. Empty: not
+            compared.
     """
 
     job_id: int
@@ -159,12 +155,9 @@ class Placeholders:
     def reserve(self, wish: PlaceholderRequest) -> int:
         """Submit a placeholder as the job's own user; return its id.
 
-        Raises
-        ------
-        TellAdmin
-            Only root may submit for others (``hedge.not_root``).
-        RetryLater
-            The job is gone (``hedge.job_gone``), or Slurm refuses.
+        Raises:
+            TellAdmin: Only root may submit for others (``hedge.not_root``).
+            RetryLater: The job is gone (``hedge.job_gone``), or Slurm refuses.
         """
         shape = self._row(wish.job_id, _SHAPE_COLUMNS)
         if shape is None or (wish.advice_id and _advice_id(shape) != wish.advice_id):

@@ -26,27 +26,18 @@ _NOT_QUEUED: Final = frozenset(
 class QueuedJob:
     """One row of squeue: a job, an array task, or an array's tasks that still wait.
 
-    Attributes
-    ----------
-    job : Job
-        The job as submitted; ``job.queue`` is its first partition, ``job.array_tasks`` the tasks in this row.
-    state : str
-        State as Slurm writes it; an unknown one is kept, and no loop acts on it (F16 in
-        docs/faults.md).
-    partitions : tuple of str
-        All partitions for which the job waits.
-    array_job_id : int
-        The array's id; the job's own for a plain job.
-    start_time : float or None
-        Epoch seconds of the last start; None while it waits.
-    restarts : int
-        How often it was requeued.
-    reason : str
-        Slurm's reason why it waits.
-    nodes : str
-        Node list expression; empty while it waits.
-    admin_comment : str
-        Where the hook records the advice; not trusted.
+    Attributes:
+        job: The job as submitted; ``job.queue`` is its first partition, ``job.array_tasks`` the tasks in this
+            row.
+        state: State as Slurm writes it; an unknown one is kept, and no loop acts on it (F16 in
+            docs/faults.md).
+        partitions: All partitions for which the job waits.
+        array_job_id: The array's id; the job's own for a plain job.
+        start_time: Epoch seconds of the last start; None while it waits.
+        restarts: How often it was requeued.
+        reason: Slurm's reason why it waits.
+        nodes: Node list expression; empty while it waits.
+        admin_comment: Where the hook records the advice; not trusted.
     """
 
     job: Job
@@ -79,27 +70,20 @@ class QueuedJob:
 class JobView:
     """One job as slurmctld shows it now.
 
-    Attributes
-    ----------
-    state, reason, partition : str
-        As Slurm writes them.
-    start_time : float or None
-        Epoch seconds of its start, or of the start that slurmctld expects; None when it expects none.
-    submit_time : float
-        Epoch seconds; a requeue sets it anew.
-    ages_since : float
-        Epoch seconds from which Slurm counts its age for the priority (AccrueTime). A requeue sets it to two
-        minutes after the requeue, the job's earliest restart. It stays there if the job restarts sooner.
-    limit_seconds : float or None
-        Time limit; None: without limit.
-    restarts : int
-        How often it was requeued.
-    processors, nodes : int
-        What the job has; while it waits, what it asks for at least (nodes: slurmctld's estimate).
-    processors_asked : int
-        Tasks times processors per task.
-    advice_id : str or None
-        The advice in its AdminComment.
+    Attributes:
+        state, reason, partition: As Slurm writes them.
+        start_time: Epoch seconds of its start, or of the start that slurmctld expects; None when it expects
+            none.
+        submit_time: Epoch seconds; a requeue sets it anew.
+        ages_since: Epoch seconds from which Slurm counts its age for the priority (AccrueTime). A requeue
+            sets it to two minutes after the requeue, the job's earliest restart. It stays there if the job
+            restarts sooner.
+        limit_seconds: Time limit; None: without limit.
+        restarts: How often it was requeued.
+        processors, nodes: What the job has; while it waits, what it asks for at least (nodes: slurmctld's
+            estimate).
+        processors_asked: Tasks times processors per task.
+        advice_id: The advice in its AdminComment.
     """
 
     job_id: int
@@ -128,16 +112,11 @@ class JobView:
 class SlurmSnapshot:
     """All jobs and nodes at one moment, from one query each, shared by all loops (F29 in docs/faults.md).
 
-    Attributes
-    ----------
-    time : float
-        When the query began, epoch seconds.
-    nodes : tuple of Node
-        Every node of every partition, powered down or not.
-    seconds : float
-        How long the two queries took.
-    malformed : int
-        Records that could not be read and were left out.
+    Attributes:
+        time: When the query began, epoch seconds.
+        nodes: Every node of every partition, powered down or not.
+        seconds: How long the two queries took.
+        malformed: Records that could not be read and were left out.
     """
 
     time: float

@@ -17,14 +17,10 @@ _LEADER_WIDTH: Final = 24
 class JobRecordInSlurm:
     """What slurmctld or the accounting knows of a job.
 
-    Attributes
-    ----------
-    is_known : bool
-        Whether either knows the job.
-    recorded : RecordedAdvice or None
-        The advice in its AdminComment; None when there is none.
-    leader : int or None
-        Of a heterogeneous job, the id that its parts share.
+    Attributes:
+        is_known: Whether either knows the job.
+        recorded: The advice in its AdminComment; None when there is none.
+        leader: Of a heterogeneous job, the id that its parts share.
     """
 
     is_known: bool = False
@@ -35,15 +31,11 @@ class JobRecordInSlurm:
 def record_in_slurm(commands: Commands, job: str) -> JobRecordInSlurm:
     """Ask slurmctld (for a job that waits, runs or has just ended), then the accounting.
 
-    Parameters
-    ----------
-    job : str
-        The job as Slurm writes it, without a step: ``95``, ``95_2``, ``97+1``.
+    Args:
+        job: The job as Slurm writes it, without a step: ``95``, ``95_2``, ``97+1``.
 
-    Raises
-    ------
-    BadInput
-        Slurm's commands are not installed.
+    Raises:
+        BadInput: Slurm's commands are not installed.
     """
     known, leader = False, None
     for found_leader, comment in _answers(commands, job):

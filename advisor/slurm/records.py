@@ -49,10 +49,9 @@ class Layout:
     def records(self, text: str, report: Unread) -> Iterator[dict[str, str]]:
         """Records by column; those with another number of columns are counted in `report` and left out.
 
-        Raises
-        ------
-        RetryLater
-            The output ends inside a record (``slurm.unreadable``): a part of the queue is worse than none.
+        Raises:
+            RetryLater: The output ends inside a record (``slurm.unreadable``): a part of the queue is worse
+                than none.
         """
         *complete, rest = text.split(self.after)
         if rest.strip():

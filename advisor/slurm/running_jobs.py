@@ -29,12 +29,10 @@ _FIELD: Final = re.compile(r"(?:^|\s)(ExcNodeList|JobState|EndTime|Requeue|Featu
 class RequestedSignal:
     """The signal that a job asked for before its end.
 
-    Attributes
-    ----------
-    name : str
-        The signal's name without ``SIG``, or its number.
-    to_batch_shell : bool
-        Whether it goes to the batch shell (``B:``) and not, as by default, to the job's steps.
+    Attributes:
+        name: The signal's name without ``SIG``, or its number.
+        to_batch_shell: Whether it goes to the batch shell (``B:``) and not, as by default, to the job's
+            steps.
     """
 
     name: str
@@ -62,10 +60,9 @@ class NodeConstraints:
 def parse_signal(text: str) -> RequestedSignal | None:
     """Read the value of ``--signal``; None when it is not valid.
 
-    Examples
-    --------
-    >>> parse_signal("B:SIGUSR1@60")
-    RequestedSignal(name='USR1', to_batch_shell=True)
+    Examples:
+        >>> parse_signal("B:SIGUSR1@60")
+        RequestedSignal(name='USR1', to_batch_shell=True)
     """
     match = _SIGNAL.fullmatch(text.strip().upper())
     if match is None:
@@ -95,11 +92,9 @@ class RunningJobs:
     def warn(self, job_id: int) -> str:
         """Send a running job the signal it asked for; return its name, empty when it asked for none.
 
-        Raises
-        ------
-        RetryLater
-            Also when the accounting does not know the job yet, as in the first seconds after its submission.
-            After 15 calls only the batch script is read.
+        Raises:
+            RetryLater: Also when the accounting does not know the job yet, as in the first seconds after its
+                submission. After 15 calls only the batch script is read.
         """
         asked = requested_signal(self._submit_line(job_id), self._script(job_id))
         if asked is None:

@@ -22,15 +22,11 @@ _log = structlog.get_logger("advisor.testing.hypervisor")
 class Hypervisor:
     """Boots nodes when their instances run and stops them when the instances go.
 
-    Parameters
-    ----------
-    emulator : Ec2Emulator
-        Where the instances are.
-    start, stop : callable
-        Called with the node's name; `start` after the boot delay.
-    boot_seconds : float
-        Time from running instance to `start`. Over one second: slurmctld compares whole seconds, and a boot
-        in the second of the resume request is now and then taken for none.
+    Args:
+        emulator: Where the instances are.
+        start, stop: Called with the node's name; `start` after the boot delay.
+        boot_seconds: Time from running instance to `start`. Over one second: slurmctld compares whole
+            seconds, and a boot in the second of the resume request is now and then taken for none.
     """
 
     def __init__(

@@ -48,14 +48,10 @@ _ENDED: Final = frozenset(
 class Submission:
     """What sbatch said.
 
-    Attributes
-    ----------
-    job_id : int
-        Slurm's id.
-    message : str
-        What it wrote to the user's terminal (standard error).
-    seconds : float
-        How long it took.
+    Attributes:
+        job_id: Slurm's id.
+        message: What it wrote to the user's terminal (standard error).
+        seconds: How long it took.
     """
 
     job_id: int
@@ -66,17 +62,13 @@ class Submission:
 class Lab:
     """One lab in one folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if missing. Short: Unix socket paths end at 107 bytes.
-    options : LabOptions
-        What it looks like.
+    Args:
+        folder: Made if missing. Short: Unix socket paths end at 107 bytes.
+        options: What it looks like.
 
-    Notes
-    -----
-    Best run as root: then jobs of several users can run. As another user everything runs as that user
-    (SlurmUser too), and only that user's jobs.
+    Notes:
+        Best run as root: then jobs of several users can run. As another user everything runs as that user
+        (SlurmUser too), and only that user's jobs.
     """
 
     def __init__(self, folder: Path, options: LabOptions | None = None) -> None:
@@ -109,12 +101,9 @@ class Lab:
     def start(self) -> None:
         """Everything up, every on-premise node idle.
 
-        Raises
-        ------
-        BadInput
-            Slurm is not installed, or the folder's path is too long.
-        RetryLater
-            Something does not come up in time; the message names its log.
+        Raises:
+            BadInput: Slurm is not installed, or the folder's path is too long.
+            RetryLater: Something does not come up in time; the message names its log.
         """
         self._check()
         self._make_folders()
@@ -206,10 +195,8 @@ class Lab:
     ) -> subprocess.CompletedProcess[str]:
         """Run a client command and collect its output.
 
-        Raises
-        ------
-        TellAdmin
-            It failed and ``check`` is set; the message has its standard error.
+        Raises:
+            TellAdmin: It failed and ``check`` is set; the message has its standard error.
         """
         done = subprocess.run(  # noqa: S603 - a test's own command, no shell
             command,
@@ -230,12 +217,9 @@ class Lab:
     ) -> Submission:
         """Submit a batch job; its output goes to the lab's ``jobs`` folder.
 
-        Parameters
-        ----------
-        arguments : str
-            Options of sbatch.
-        script : str
-            Shell commands.
+        Args:
+            arguments: Options of sbatch.
+            script: Shell commands.
         """
         before = time.perf_counter()
         output = f"--output={self.folder}/jobs/%j.out"
@@ -256,10 +240,8 @@ class Lab:
     def wait_for_jobs(self, job_ids: Iterable[int], *, seconds: float = 180.0) -> dict[int, str]:
         """Wait until all have ended; the state of each.
 
-        Raises
-        ------
-        RetryLater
-            Some have not ended in time; the message says which.
+        Raises:
+            RetryLater: Some have not ended in time; the message says which.
         """
         wanted = sorted(job_ids)
         states: dict[int, str] = {}

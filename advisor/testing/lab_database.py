@@ -26,12 +26,9 @@ _ACCOUNTS: Final = (
 class LabDatabase:
     """The accounting of one lab.
 
-    Parameters
-    ----------
-    folder : Path
-        The lab's.
-    environment : mapping
-        For Slurm's commands.
+    Args:
+        folder: The lab's.
+        environment: For Slurm's commands.
     """
 
     def __init__(

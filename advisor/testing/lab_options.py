@@ -23,48 +23,31 @@ _PLUGIN_FOLDERS: Final = ("slurm-wlm", "slurm")
 class LabOptions:
     """What a lab is made of.
 
-    Attributes
-    ----------
-    cluster : str
-        Name of the cluster.
-    nodes, processors, memory_mb : int
-        On-premise nodes, and what each pretends to have (MiB).
-    burst_nodes, burst_processors, burst_memory_mb : int
-        The same of the cloud nodes; at most 90.
-    burst_features, last_burst_features : tuple of str
-        Node features of the cloud nodes; those of the last one, where they are others.
-    database : bool
-        MariaDB and slurmdbd, so that sacct knows ended jobs.
-    database_template : Path or None
-        Folder with a ready database to copy; made there by the first lab when it is missing. It saves
-        every later lab six seconds.
-    hook : Path or None
-        job_submit.lua to install, with the advisor_submit.lua beside it if there is one.
-    hook_settings : mapping
-        Lines of ``advisor_hook.conf`` beside it.
-    cloud_programs : Path or None
-        Folder with ``resume``, ``suspend`` and ``resume_fail``. None: a stand-in that "boots" a cloud node
-        by starting its slurmd on this machine.
-    prolog : Path or None
-        PrologSlurmctld; None: the stand-in's, which ends Slurm's wait of up to 30 s before the batch
-        launch. Needed for fast tests.
-    boot_seconds : float
-        Boot time of the stand-in. Over one second: slurmctld compares whole seconds, and takes a faster
-        "boot" now and then for none.
-    suspend_seconds, resume_timeout_seconds, suspend_timeout_seconds : int
-        Idle time before a cloud node is given back; how long a boot, and a power-down, may last.
-    requeue_seconds : int
-        How long a requeued job waits unless somebody has it start now; 120 on a real site.
-    default_minutes : int
-        Time limit of a job that asks for none.
-    priority_type : str
-        ``priority/multifactor`` knows site factors, ``priority/basic`` does not.
-    max_jobs, min_job_age_seconds : int
-        slurmctld's memory of jobs.
-    scheduler_parameters, debug : str
-        As in slurm.conf.
-    extra : tuple of str
-        More lines for slurm.conf.
+    Attributes:
+        cluster: Name of the cluster.
+        nodes, processors, memory_mb: On-premise nodes, and what each pretends to have (MiB).
+        burst_nodes, burst_processors, burst_memory_mb: The same of the cloud nodes; at most 90.
+        burst_features, last_burst_features: Node features of the cloud nodes; those of the last one, where
+            they are others.
+        database: MariaDB and slurmdbd, so that sacct knows ended jobs.
+        database_template: Folder with a ready database to copy; made there by the first lab when it is
+            missing. It saves every later lab six seconds.
+        hook: job_submit.lua to install, with the advisor_submit.lua beside it if there is one.
+        hook_settings: Lines of ``advisor_hook.conf`` beside it.
+        cloud_programs: Folder with ``resume``, ``suspend`` and ``resume_fail``. None: a stand-in that "boots"
+            a cloud node by starting its slurmd on this machine.
+        prolog: PrologSlurmctld; None: the stand-in's, which ends Slurm's wait of up to 30 s before the batch
+            launch. Needed for fast tests.
+        boot_seconds: Boot time of the stand-in. Over one second: slurmctld compares whole seconds, and takes
+            a faster "boot" now and then for none.
+        suspend_seconds, resume_timeout_seconds, suspend_timeout_seconds: Idle time before a cloud node is
+            given back; how long a boot, and a power-down, may last.
+        requeue_seconds: How long a requeued job waits unless somebody has it start now; 120 on a real site.
+        default_minutes: Time limit of a job that asks for none.
+        priority_type: ``priority/multifactor`` knows site factors, ``priority/basic`` does not.
+        max_jobs, min_job_age_seconds: slurmctld's memory of jobs.
+        scheduler_parameters, debug: As in slurm.conf.
+        extra: More lines for slurm.conf.
     """
 
     cluster: str = "lab"
@@ -174,10 +157,8 @@ def _accounting_lines(options: LabOptions, folder: Path, base: int) -> str:
 def plugin_folder() -> Path:
     """Where Debian keeps Slurm's plugins.
 
-    Raises
-    ------
-    BadInput
-        Slurm is not installed.
+    Raises:
+        BadInput: Slurm is not installed.
     """
     for library in (*Path("/usr/lib").glob("*-linux-gnu*"), Path("/usr/lib64"), Path("/usr/lib")):
         for name in _PLUGIN_FOLDERS:

@@ -26,10 +26,8 @@ def take_block(folder: Path) -> int:
 
     The lock is a folder that names the lab's; a lock whose lab folder is gone is taken over.
 
-    Raises
-    ------
-    RetryLater
-        Every block is taken.
+    Raises:
+        RetryLater: Every block is taken.
     """
     locks = _locks()
     locks.mkdir(mode=0o700, exist_ok=True)

@@ -19,10 +19,8 @@ _DAEMONS: Final = frozenset({"slurmd", "slurmstepd", "slurmctld", "slurmscriptd"
 def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Poll a condition until it holds.
 
-    Raises
-    ------
-    RetryLater
-        It does not hold in time; the message says what was waited for.
+    Raises:
+        RetryLater: It does not hold in time; the message says what was waited for.
     """
     end = time.monotonic() + seconds
     while not condition():
@@ -52,13 +50,10 @@ def pid_in(file: Path) -> int | None:
 def stop(pid_files: Iterable[Path], *, mark: str, kill: bool = False) -> None:
     """End the processes named by pid files: TERM, up to ten seconds of patience, KILL.
 
-    Parameters
-    ----------
-    mark : str
-        Text that must be in a process's command line or environment (a lab: its folder), so that a pid
-        file left by a crash never hits the process that has the number today.
-    kill : bool
-        KILL at once, as a crash would.
+    Args:
+        mark: Text that must be in a process's command line or environment (a lab: its folder), so that a pid
+            file left by a crash never hits the process that has the number today.
+        kill: KILL at once, as a crash would.
     """
     files = list(pid_files)
     pids = [pid for file in files if (pid := pid_in(file)) is not None and _carries(pid, mark)]
@@ -79,14 +74,10 @@ def sweep(slurm_conf: Path, *, node: str | None = None, programs: frozenset[str]
     A process is the lab's when its environment names the lab's slurm.conf, and it is a Slurm daemon, one of
     ``programs``, or belongs to a job.
 
-    Parameters
-    ----------
-    node : str, optional
-        Only what runs on this node.
+    Args:
+        node: Only what runs on this node.
 
-    Returns
-    -------
-    int
+    Returns:
         How many processes that were.
     """
     ours = f"SLURM_CONF={slurm_conf}"

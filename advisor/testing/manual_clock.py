@@ -11,21 +11,16 @@ from advisor.service.running.clock import Clock
 class ManualClock:
     """Wall clock and monotonic clock in a test's hand.
 
-    Attributes
-    ----------
-    wall : float
-        Epoch seconds; may be set to and fro (docs/faults.md, F32).
-    steady : float
-        Monotonic seconds.
-    waited : list of float
-        Every wait that was asked for.
+    Attributes:
+        wall: Epoch seconds; may be set to and fro (docs/faults.md, F32).
+        steady: Monotonic seconds.
+        waited: Every wait that was asked for.
 
-    Examples
-    --------
-    >>> clock = ManualClock(wall=100.0)
-    >>> clock.sleep(5.0)
-    >>> clock.clock.wall(), clock.waited
-    (105.0, [5.0])
+    Examples:
+        >>> clock = ManualClock(wall=100.0)
+        >>> clock.sleep(5.0)
+        >>> clock.clock.wall(), clock.waited
+        (105.0, [5.0])
     """
 
     wall: float = 1_800_000_000.0

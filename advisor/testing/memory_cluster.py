@@ -21,21 +21,14 @@ from advisor.testing.memory_slurm_records import ENDED, ON_PREMISE, MemoryJob, M
 class MemoryCluster:
     """Nodes and jobs, which change when `advance` is called.
 
-    Attributes
-    ----------
-    now : callable
-        Epoch seconds.
-    program : callable
-        Resume-, Suspend-, ResumeFailProgram: ``(operation, nodes, jobs by node)``.
-    answers : callable
-        Whether a node's slurmd answers at an address: ``(node, address, since)``. A node that powers up must
-        have booted after it was asked for; slurmctld ignores a machine that runs already.
-    times : SlurmTimes
-        Time-outs.
-    is_away : bool
-        slurmctld does not run: no call is answered, and nothing starts.
-    features : tuple of str
-        Features of every node, as in slurm.conf.
+    Attributes:
+        now: Epoch seconds.
+        program: Resume-, Suspend-, ResumeFailProgram: ``(operation, nodes, jobs by node)``.
+        answers: Whether a node's slurmd answers at an address: ``(node, address, since)``. A node that powers
+            up must have booted after it was asked for; slurmctld ignores a machine that runs already.
+        times: Time-outs.
+        is_away: slurmctld does not run: no call is answered, and nothing starts.
+        features: Features of every node, as in slurm.conf.
     """
 
     now: Callable[[], float]

@@ -46,24 +46,16 @@ _HTML: Final = "html"
 class MemoryEc2:
     """One account. `connect` stands in for `advisor.ec2.clients.client`.
 
-    Attributes
-    ----------
-    now : callable
-        Epoch seconds.
-    times : Ec2Times
-        How long things take.
-    room : dict of market to int
-        Most instances that may be alive in a market; no entry: any number.
-    instances : dict
-        All there ever were, by id.
-    observe : callable
-        Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
-    launched, terminating : callable
-        Told of each new instance, and of each that somebody ends by a call; they may raise.
-    page_size : int
-        Launches on a page of DescribeInstances.
-    is_away : bool
-        No call arrives.
+    Attributes:
+        now: Epoch seconds.
+        times: How long things take.
+        room: Most instances that may be alive in a market; no entry: any number.
+        instances: All there ever were, by id.
+        observe: Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
+        launched, terminating: Told of each new instance, and of each that somebody ends by a call; they may
+            raise.
+        page_size: Launches on a page of DescribeInstances.
+        is_away: No call arrives.
     """
 
     now: Callable[[], float]
@@ -91,14 +83,11 @@ class MemoryEc2:
     def fail(self, action: str, how: str, times: int = 1) -> None:
         """Let the next calls of an action fail.
 
-        Parameters
-        ----------
-        action : str
-            As in boto3 (``run_instances``); ``next_page``: pages of a list after its first.
-        how : str
-            An error code of EC2, ``answer-lost`` (done, but nobody hears of it), ``never-arrives``, ``html``.
-        times : int
-            How many calls.
+        Args:
+            action: As in boto3 (``run_instances``); ``next_page``: pages of a list after its first.
+            how: An error code of EC2, ``answer-lost`` (done, but nobody hears of it), ``never-arrives``,
+                ``html``.
+            times: How many calls.
         """
         self._faults.setdefault(action, deque()).extend([how] * times)
 

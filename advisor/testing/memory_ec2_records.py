@@ -14,24 +14,16 @@ ALIVE: Final = frozenset({"pending", "running"})
 class MemoryInstance:
     """One instance as it truly is.
 
-    Attributes
-    ----------
-    instance_id, instance_type, market, private_ip, token : str
-        As launched; the market is ``spot`` or ``on-demand``.
-    subnet_id : str or None
-        Where.
-    launch_index : int
-        Its number within its launch.
-    tags : dict
-        Name to value.
-    history : list of (time, state)
-        Every state it was or will be in, oldest first.
-    reason : str
-        EC2's code of why it ended.
-    spot_status : str
-        Status code of its spot request; empty for an on-demand one.
-    ends_at : float or None
-        When EC2 will take it back.
+    Attributes:
+        instance_id, instance_type, market, private_ip, token: As launched; the market is ``spot`` or
+            ``on-demand``.
+        subnet_id: Where.
+        launch_index: Its number within its launch.
+        tags: Name to value.
+        history: Every state it was or will be in, oldest first.
+        reason: EC2's code of why it ended.
+        spot_status: Status code of its spot request; empty for an on-demand one.
+        ends_at: When EC2 will take it back.
     """
 
     instance_id: str
@@ -70,14 +62,10 @@ class MemoryInstance:
 class Ec2Times:
     """How long things take, in seconds.
 
-    Attributes
-    ----------
-    pending, shutdown : float
-        From launch to running, from the end to terminated.
-    lag : float
-        How old the picture is that Describe calls give and other calls go by.
-    purge : float
-        How long terminated instances stay listed.
+    Attributes:
+        pending, shutdown: From launch to running, from the end to terminated.
+        lag: How old the picture is that Describe calls give and other calls go by.
+        purge: How long terminated instances stay listed.
     """
 
     pending: float = 5.0

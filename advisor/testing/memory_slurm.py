@@ -36,15 +36,11 @@ _JOB_FIELDS: Final = frozenset({"partition", "starttime", "timelimit", "features
 class MemorySlurm(MemoryCluster):
     """Takes the place of `SlurmBackend` and of `advisor.slurm.running_jobs.RunningJobs` before the loops.
 
-    Attributes
-    ----------
-    observe : callable
-        Called with each call as ``(name, stage)``, stage ``before`` or ``after``; it may raise.
-    powered_down : callable
-        Called with each node that is forced down, before it is; it may raise.
-    told : list of (str, tuple, dict)
-        Each change that was carried out: ``node``, ``job``, ``requeue``, ``release`` or ``warn``; names or
-        ids; what was set.
+    Attributes:
+        observe: Called with each call as ``(name, stage)``, stage ``before`` or ``after``; it may raise.
+        powered_down: Called with each node that is forced down, before it is; it may raise.
+        told: Each change that was carried out: ``node``, ``job``, ``requeue``, ``release`` or ``warn``; names
+            or ids; what was set.
     """
 
     observe: Callable[[str, str], None] = lambda _name, _stage: None

@@ -25,16 +25,11 @@ _POWER_WORD: Final = {
 class SlurmTimes:
     """Slurm's own time-outs and waits, seconds.
 
-    Attributes
-    ----------
-    resume, suspend : float
-        ResumeTimeout, SuspendTimeout.
-    idle : float
-        SuspendTime.
-    silent : float
-        SlurmdTimeout.
-    requeue : float
-        How long a requeued job waits (reason BeginTime).
+    Attributes:
+        resume, suspend: ResumeTimeout, SuspendTimeout.
+        idle: SuspendTime.
+        silent: SlurmdTimeout.
+        requeue: How long a requeued job waits (reason BeginTime).
     """
 
     resume: float = 300.0
@@ -95,28 +90,17 @@ class MemoryNode:
 class MemoryJob:
     """A job: what was asked for, and how it is.
 
-    Attributes
-    ----------
-    job_id, nodes_wanted : int
-        Slurm's id; nodes of its own.
-    seconds : float
-        How long it really runs.
-    submit_time : float
-        Epoch seconds.
-    partition, account, admin_comment : str
-        As in Slurm.
-    fails : bool
-        Whether it ends with an exit code of its own that is not 0.
-    signal : str
-        The signal it asked to be warned by (``--signal``); empty for none.
-    may_requeue : bool
-        False for ``--no-requeue``.
-    runs : int
-        How often it has begun to run.
-    ends : list of str
-        Every state it has ended in: a job ends once.
-    nodes, had : tuple of str
-        Nodes it has now; nodes it had last.
+    Attributes:
+        job_id, nodes_wanted: Slurm's id; nodes of its own.
+        seconds: How long it really runs.
+        submit_time: Epoch seconds.
+        partition, account, admin_comment: As in Slurm.
+        fails: Whether it ends with an exit code of its own that is not 0.
+        signal: The signal it asked to be warned by (``--signal``); empty for none.
+        may_requeue: False for ``--no-requeue``.
+        runs: How often it has begun to run.
+        ends: Every state it has ended in: a job ends once.
+        nodes, had: Nodes it has now; nodes it had last.
     """
 
     job_id: int

@@ -43,16 +43,11 @@ PATIENT: Final = {"budget_seconds": 0.5}
 class SiteOptions:
     """What a site is made of.
 
-    Attributes
-    ----------
-    lab : LabOptions
-        The cluster; hook and cloud programs are filled in.
-    settings : mapping
-        What differs from `Site.default_settings`.
-    boot_seconds : float
-        How long an instance takes from running to its slurmd.
-    hooks : Path
-        Folder of ``job_submit.lua``, ``resume``, ``suspend`` and ``resume_fail``.
+    Attributes:
+        lab: The cluster; hook and cloud programs are filled in.
+        settings: What differs from `Site.default_settings`.
+        boot_seconds: How long an instance takes from running to its slurmd.
+        hooks: Folder of ``job_submit.lua``, ``resume``, ``suspend`` and ``resume_fail``.
     """
 
     lab: LabOptions = field(default_factory=lambda: LabOptions(database=True))
@@ -72,16 +67,11 @@ def _free_port() -> int:
 class Daemon:
     """One of the advisor's processes, started as systemd would start it.
 
-    Parameters
-    ----------
-    command : str
-        ``serve`` or ``control``.
-    config : Path
-        ``advisor.toml``.
-    log : Path
-        Where its output goes.
-    environment : mapping
-        Added to ours.
+    Args:
+        command: ``serve`` or ``control``.
+        config: ``advisor.toml``.
+        log: Where its output goes.
+        environment: Added to ours.
     """
 
     def __init__(self, command: str, config: Path, log: Path, environment: Mapping[str, str]) -> None:
@@ -99,10 +89,8 @@ class Daemon:
     def start(self) -> None:
         """Start and wait until it says READY.
 
-        Raises
-        ------
-        RetryLater
-            It ended, or said nothing in time; the message names its log.
+        Raises:
+            RetryLater: It ended, or said nothing in time; the message names its log.
         """
         address = str(self.log.parent / f"{self.command}.notify")
         Path(address).unlink(missing_ok=True)
@@ -159,12 +147,9 @@ class Daemon:
 class Site:
     """A site in one short folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if missing.
-    options : SiteOptions
-        What it is made of.
+    Args:
+        folder: Made if missing.
+        options: What it is made of.
     """
 
     def __init__(self, folder: Path, options: SiteOptions | None = None) -> None:
@@ -290,10 +275,8 @@ class Site:
     def advisor(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run an `advisor` command about this site.
 
-        Raises
-        ------
-        RetryLater
-            It failed and `check` is set; the message has its standard error.
+        Raises:
+            RetryLater: It failed and `check` is set; the message has its standard error.
         """
         done = subprocess.run(  # noqa: S603 -- our own interpreter and module
             [sys.executable, *_ENTRY, *arguments],
@@ -311,10 +294,8 @@ class Site:
     def wait_until(self, what: str, condition: Callable[[], bool], *, seconds: float = 400.0) -> None:
         """Wait for something to become true.
 
-        Raises
-        ------
-        RetryLater
-            It did not.
+        Raises:
+            RetryLater: It did not.
         """
         end = time.monotonic() + seconds
         while not condition():

@@ -47,20 +47,13 @@ _NO_QUANTILES: tuple[float, ...] = ()
 class WatchedLab:
     """The watch loop beside a running lab.
 
-    Parameters
-    ----------
-    lab : Lab
-        Up.
-    state : Path
-        Folder for what the loop writes down; a new object with the same one goes on from there.
-    sections : dict
-        Settings beside the paths: section to key to value.
-    wrap : callable, optional
-        Stands between the loop and Slurm: given both parts, gives both; to break in.
-    quantiles : callable, optional
-        Forecast run times by job.
-    divider : float
-        Of every small job, seconds.
+    Args:
+        lab: Up.
+        state: Folder for what the loop writes down; a new object with the same one goes on from there.
+        sections: Settings beside the paths: section to key to value.
+        wrap: Stands between the loop and Slurm: given both parts, gives both; to break in.
+        quantiles: Forecast run times by job.
+        divider: Of every small job, seconds.
     """
 
     def __init__(
@@ -128,10 +121,8 @@ class WatchedLab:
     def round(self) -> None:
         """The same, one step's failure keeping no other from its turn: as the real loop does.
 
-        Raises
-        ------
-        AdvisorError
-            Slurm does not answer at all.
+        Raises:
+            AdvisorError: Slurm does not answer at all.
         """
         self.look()
         self.go_on()

@@ -26,14 +26,10 @@ _BUSY_SECONDS: Final = 5.0
 class Site:
     """What the pages of one site share.
 
-    Attributes
-    ----------
-    first : Settings
-        Settings at the start; the address and port stay theirs.
-    load : callable
-        Reads the settings again, which the pages show.
-    token : str
-        Secret in every form, so that other sites cannot send one.
+    Attributes:
+        first: Settings at the start; the address and port stay theirs.
+        load: Reads the settings again, which the pages show.
+        token: Secret in every form, so that other sites cannot send one.
     """
 
     first: Settings

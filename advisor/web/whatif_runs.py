@@ -52,18 +52,12 @@ class RunState(enum.StrEnum):
 class Run:
     """One run.
 
-    Attributes
-    ----------
-    since, changes : str, tuple of str
-        Values of ``--since`` and ``--set``.
-    begun, ended : float, float or None
-        Epoch seconds.
-    progress : dict of str to (int, int)
-        Step to units done and all units.
-    result : dict or None
-        The command's JSON, when it has succeeded.
-    exit_code, message : int or None, str
-        The command's exit code and error, when it has failed.
+    Attributes:
+        since, changes: Values of ``--since`` and ``--set``.
+        begun, ended: Epoch seconds.
+        progress: Step to units done and all units.
+        result: The command's JSON, when it has succeeded.
+        exit_code, message: The command's exit code and error, when it has failed.
     """
 
     run_id: str
@@ -99,14 +93,10 @@ class Run:
 class WhatIfRuns:
     """Starts runs, one at a time, and keeps the last 20.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Command line of ``advisor``.
-    options : sequence of str
-        Further options, such as the settings file.
-    niceness : int
-        Niceness of the process, from 0 to 19.
+    Args:
+        command: Command line of ``advisor``.
+        options: Further options, such as the settings file.
+        niceness: Niceness of the process, from 0 to 19.
     """
 
     def __init__(self, command: Sequence[str], options: Sequence[str] = (), *, niceness: int = 19) -> None:
@@ -135,12 +125,9 @@ class WhatIfRuns:
     def start(self, since: str, changes: Sequence[str], *, longest_seconds: float) -> Run:
         """Start a run, which is killed after ``longest_seconds``.
 
-        Raises
-        ------
-        RetryLater
-            Another one runs (``whatif.busy``).
-        TellAdmin
-            The process cannot be started.
+        Raises:
+            RetryLater: Another one runs (``whatif.busy``).
+            TellAdmin: The process cannot be started.
         """
         if self._thread is not None and self.running() is None:
             self._thread.join(5.0)  # one that was cancelled is about to end

@@ -29,24 +29,17 @@ _encoder: Final = msgspec.json.Encoder()
 class RecordedAdvice:
     """What an AdminComment says about a job's advice.
 
-    Attributes
-    ----------
-    advice_id : str
-        Finds the whole advice in the ledger.
-    placement, mode, reason, size : str
-        As in :class:`~advisor.model.advice.Advice`; the reason is that of the decisive answer.
-    capacity : str or None
-        What was to be paid for.
-    detail : str
-        Of the decisive answer.
-    time_limit : TimeLimit or None
-        What the user's limit was, and what it was raised to.
-    hedge : Hedge or None
-        Its hedged start, if it has one.
-    origin : str or None
-        The partition it was moved from, unless it was the first on-premise one.
-    numbers : dict of str to float
-        In the units of the advice (``advisor.decide.explanation.phrases.UNITS``, else seconds), four digits.
+    Attributes:
+        advice_id: Finds the whole advice in the ledger.
+        placement, mode, reason, size: As in :class:`~advisor.model.advice.Advice`; the reason is that of the
+            decisive answer.
+        capacity: What was to be paid for.
+        detail: Of the decisive answer.
+        time_limit: What the user's limit was, and what it was raised to.
+        hedge: Its hedged start, if it has one.
+        origin: The partition it was moved from, unless it was the first on-premise one.
+        numbers: In the units of the advice (``advisor.decide.explanation.phrases.UNITS``, else seconds), four
+            digits.
     """
 
     advice_id: str

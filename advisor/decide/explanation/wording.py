@@ -80,14 +80,10 @@ def message(
 ) -> str | None:
     """The one line ``sbatch`` prints; None unless the advice moved the job.
 
-    Parameters
-    ----------
-    advice : Advice
-        What was decided.
-    opt_out_comment : str
-        The site's opt-out word, to tell the user how to stay; empty: not told.
-    values : mapping, optional
-        The advice's ``values()``, where the caller has them.
+    Args:
+        advice: What was decided.
+        opt_out_comment: The site's opt-out word, to tell the user how to stay; empty: not told.
+        values: The advice's ``values()``, where the caller has them.
     """
     if advice.partition is None:
         return None

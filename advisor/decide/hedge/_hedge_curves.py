@@ -43,18 +43,12 @@ def expected_curves(  # noqa: PLR0917 (compiled functions take positions only)
 ) -> None:
     """Fill the expected gain and the expected seconds in the cloud for each stop-loss.
 
-    Parameters
-    ----------
-    wait_mass, run_mass : float64, shape (bins,)
-        Probabilities, taken as independent.
-    waits, runs : float64, shape (bins,)
-        Seconds they belong to.
-    slowdown, boot : float
-        s(c), and seconds until a cloud node is up.
-    stops : float64, shape (k,)
-        Stop-losses in seconds, ascending; the first is 0: no hedge.
-    gain, seconds : float64, shape (k,)
-        Written.
+    Args:
+        wait_mass, run_mass: float64, shape (bins,): Probabilities, taken as independent.
+        waits, runs: float64, shape (bins,): Seconds they belong to.
+        slowdown, boot: s(c), and seconds until a cloud node is up.
+        stops: float64, shape (k,): Stop-losses in seconds, ascending; the first is 0: no hedge.
+        gain, seconds: float64, shape (k,): Written.
     """
     gain[:] = 0.0
     seconds[:] = 0.0
@@ -154,24 +148,16 @@ def at_prices(  # noqa: PLR0917 (compiled functions take positions only)
 ) -> float:
     """Work out one job at every price, now that its wait and run time are known.
 
-    Parameters
-    ----------
-    wait_mass, waits, run_mass, runs, slowdown, boot, stops
-        As in :func:`expected_curves`.
-    processors : float
-        c.
-    wait, run : float
-        What they really were, seconds.
-    prices : float64, shape (levels,)
-        Of a core-second.
-    saved, seconds, expected, ending : shape (levels,)
-        Written: seconds saved and spent in the cloud, core-seconds that were expected, how it ended.
-    gain, stay_seconds : float64, shape (k,)
-        Written: :func:`expected_curves`.
+    Args:
+        wait_mass, waits, run_mass, runs, slowdown, boot, stops: As in :func:`expected_curves`.
+        processors: c.
+        wait, run: What they really were, seconds.
+        prices: float64, shape (levels,): Of a core-second.
+        saved, seconds, expected, ending: shape (levels,): Written: seconds saved and spent in the cloud,
+            core-seconds that were expected, how it ended.
+        gain, stay_seconds: float64, shape (k,): Written: :func:`expected_curves`.
 
-    Returns
-    -------
-    float
+    Returns:
         Core-seconds a clairvoyant was expected to spend.
     """
     expected_curves(wait_mass, waits, run_mass, runs, slowdown, boot, stops, gain, stay_seconds)

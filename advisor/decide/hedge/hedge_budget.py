@@ -117,10 +117,8 @@ def period_of(time: float, kind: Literal["day", "month"]) -> str:
 def period_end(period: str) -> float:
     """End of a period of :func:`period_of`, epoch seconds.
 
-    Raises
-    ------
-    ValueError
-        It is no such period.
+    Raises:
+        ValueError: It is no such period.
     """
     if period.count("-") > 1:
         return (datetime.fromisoformat(period).replace(tzinfo=UTC) + timedelta(days=1)).timestamp()

@@ -48,12 +48,9 @@ def hedged(
 ) -> tuple[Answer, Hedge | None]:
     """Question 2 of a site that hedges: a doubt about a job that would wait on-premise may be hedged.
 
-    Returns
-    -------
-    answer : Answer
-        As given, or YES where the doubt is hedged.
-    hedge : Hedge or None
-        The job's hedge, should it be moved.
+    Returns:
+        answer: As given, or YES where the doubt is hedged.
+        hedge: The job's hedge, should it be moved.
     """
     hedge = hedge_of(job, state.cloud, settings)
     hedge = within_budget(hedge, job, state.cloud, case.boot_seconds, state.hedge_left_core_seconds)
@@ -87,14 +84,10 @@ def within_budget(
 ) -> Hedge | None:
     """Stop a hedge by the time its worst case uses up what is left of the budget; None where nothing is.
 
-    Parameters
-    ----------
-    hedge, job, cloud
-        What it would take.
-    boot : float
-        Seconds until a cloud node is up.
-    left : float or None
-        Core-seconds that may be reserved; None without a budget.
+    Args:
+        hedge, job, cloud: What it would take.
+        boot: Seconds until a cloud node is up.
+        left: Core-seconds that may be reserved; None without a budget.
     """
     if hedge is None or left is None:
         return hedge
@@ -105,19 +98,13 @@ def within_budget(
 def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hedge | None:
     """The hedge of a job in doubt where a core-second must bring something.
 
-    Parameters
-    ----------
-    hedge : Hedge or None
-        With the setting's stop-loss, the longest in any case.
-    case : PlacementCase
-        What is forecast of the job.
-    price : float or None
-        Seconds of turnaround that a core-second must bring, as learned (`advisor.decide.hedge.pacing`).
-        Without it, or without a forecast, the setting's stop-loss holds.
+    Args:
+        hedge: With the setting's stop-loss, the longest in any case.
+        case: What is forecast of the job.
+        price: Seconds of turnaround that a core-second must bring, as learned
+            (`advisor.decide.hedge.pacing`). Without it, or without a forecast, the setting's stop-loss holds.
 
-    Returns
-    -------
-    Hedge or None
+    Returns:
         None where no stop-loss is worth the price: the job waits.
     """
     if hedge is None or price is None:

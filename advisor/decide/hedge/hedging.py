@@ -30,18 +30,13 @@ PRICES: Final[Floats] = np.concatenate([np.geomspace(1e-5, 1e4, 91), [1e30]])
 class HedgeCase:
     """What a hedge of one job rests on.
 
-    Attributes
-    ----------
-    processors : int
-        c.
-    slowdown : float
-        s(c) = o*c + i.
-    boot_seconds : float
-        Until a cloud node is up.
-    wait_mass, run_mass : float64, shape (bins,)
-        Forecast probabilities of the wait and the run time.
-    waits, runs : float64, shape (bins,)
-        Seconds they belong to; run times are not above the requested time.
+    Attributes:
+        processors: c.
+        slowdown: s(c) = o*c + i.
+        boot_seconds: Until a cloud node is up.
+        wait_mass, run_mass: float64, shape (bins,): Forecast probabilities of the wait and the run time.
+        waits, runs: float64, shape (bins,): Seconds they belong to; run times are not above the requested
+            time.
     """
 
     processors: int
@@ -95,12 +90,10 @@ def case_of(
 class Hindsight:
     """What a job teaches when it has ended.
 
-    Attributes
-    ----------
-    cost : float64, shape (prices,)
-        Core-seconds its hedge would have cost at each of `PRICES`.
-    optimal, expected_optimal : float
-        Core-seconds a clairvoyant would have spent on it, and what was forecast of them.
+    Attributes:
+        cost: float64, shape (prices,): Core-seconds its hedge would have cost at each of `PRICES`.
+        optimal, expected_optimal: Core-seconds a clairvoyant would have spent on it, and what was forecast of
+            them.
     """
 
     cost: Floats
@@ -144,14 +137,10 @@ def hindsight(case: HedgeCase, wait_seconds: float, run_seconds: float) -> Hinds
 class HedgePlan:
     """One job's hedge at one price.
 
-    Attributes
-    ----------
-    stop_seconds : float
-        Longest stay in the cloud before the slot comes; 0: no hedge.
-    expected_gain_seconds : float
-        Of turnaround.
-    expected_core_seconds : float
-        In the cloud.
+    Attributes:
+        stop_seconds: Longest stay in the cloud before the slot comes; 0: no hedge.
+        expected_gain_seconds: Of turnaround.
+        expected_core_seconds: In the cloud.
     """
 
     stop_seconds: float
@@ -164,20 +153,13 @@ def choose_stop(
 ) -> int:
     """Choose a stop-loss that can be paid for.
 
-    Parameters
-    ----------
-    gain, seconds : float64, shape (stops,)
-        Expected for each of `STOPS`.
-    price : float
-        Seconds of turnaround that a second in the cloud must bring.
-    longest : float
-        Seconds the job can be in the cloud at most, by its time limit: no stop-loss takes longer.
-    most : float
-        Seconds that can be paid for.
+    Args:
+        gain, seconds: float64, shape (stops,): Expected for each of `STOPS`.
+        price: Seconds of turnaround that a second in the cloud must bring.
+        longest: Seconds the job can be in the cloud at most, by its time limit: no stop-loss takes longer.
+        most: Seconds that can be paid for.
 
-    Returns
-    -------
-    int
+    Returns:
         Index into `STOPS`; 0: no hedge.
     """
     count = len(STOPS) if longest <= most else int(np.searchsorted(STOPS, most, side="right"))
@@ -187,14 +169,10 @@ def choose_stop(
 def plan(case: HedgeCase, price: float, most_seconds: float = np.inf) -> HedgePlan:
     """Choose a job's stop-loss.
 
-    Parameters
-    ----------
-    case : HedgeCase
-        What the hedge rests on.
-    price : float
-        Seconds of turnaround that a core-second in the cloud must bring.
-    most_seconds : float
-        In the cloud that can be paid for.
+    Args:
+        case: What the hedge rests on.
+        price: Seconds of turnaround that a core-second in the cloud must bring.
+        most_seconds: In the cloud that can be paid for.
     """
     gain, seconds = np.empty(len(STOPS)), np.empty(len(STOPS))
     expected_curves(

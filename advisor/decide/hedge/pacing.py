@@ -44,12 +44,9 @@ class Pacer:
     def remember(self, submitted: float, cost: Floats) -> None:
         """Add an ended job.
 
-        Parameters
-        ----------
-        submitted : float
-            Time of its submission, seconds.
-        cost : float64, shape (prices,)
-            Core-seconds its hedge would have used at each of `PRICES`.
+        Args:
+            submitted: Time of its submission, seconds.
+            cost: float64, shape (prices,): Core-seconds its hedge would have used at each of `PRICES`.
         """
         self._known.append((submitted, cost))
         self._cost += cost
@@ -78,10 +75,8 @@ class Pacer:
     def take_up(self, arrays: Mapping[str, Floats]) -> None:
         """Restore what :meth:`to_arrays` gave.
 
-        Raises
-        ------
-        KeyError, ValueError
-            The arrays are not such a state.
+        Raises:
+            KeyError, ValueError: The arrays are not such a state.
         """
         cost, submitted = np.asarray(arrays["cost"], float), np.asarray(arrays["submitted"], float)
         if cost.shape != (len(submitted), len(PRICES)) or submitted.shape != (len(cost),):

@@ -20,21 +20,15 @@ def stays_at_slot(
 ) -> bool:
     """Whether a job whose slot on-premise has come ends sooner in the cloud.
 
-    Parameters
-    ----------
-    slowdown : float
-        s(c) = o*c + i.
-    elapsed_seconds : float
-        Since its start in the cloud, after the boot.
-    own_limit_seconds : float or None
-        The time limit its user gave.
-    run_quantiles : sequence of float
-        Equally likely on-premise run times, seconds; empty: no forecast.
+    Args:
+        slowdown: s(c) = o*c + i.
+        elapsed_seconds: Since its start in the cloud, after the boot.
+        own_limit_seconds: The time limit its user gave.
+        run_quantiles: Equally likely on-premise run times, seconds; empty: no forecast.
 
-    Notes
-    -----
-    Staying ends at s*r, starting again at elapsed + r. Without a forecast the job stays only where that is
-    certainly sooner for every run within the limit. Without a limit nothing is certain.
+    Notes:
+        Staying ends at s*r, starting again at elapsed + r. Without a forecast the job stays only where that
+        is sooner for every run within the limit; without a limit it does not stay.
     """
     if len(run_quantiles):
         limit = math.inf if own_limit_seconds is None else own_limit_seconds
@@ -65,10 +59,8 @@ def stays_past_stop(
     It does where it certainly ends in the cloud before its slot comes: bringing it back would only lose time.
     The paper (Ambati et al. 2021) has no such rule.
 
-    Parameters
-    ----------
-    further_wait_seconds : float or None
-        Until slurmctld expects the slot; None when it expects none yet.
+    Args:
+        further_wait_seconds: Until slurmctld expects the slot; None when it expects none yet.
     """
     if own_limit_seconds is None or further_wait_seconds is None:
         return False

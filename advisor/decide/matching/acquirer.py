@@ -22,14 +22,10 @@ Ints = NDArray[np.int64]
 class AcquirerRules:
     """Parameters of the acquirer.
 
-    Attributes
-    ----------
-    share : float
-        Largest share of nodes retired in a period.
-    own_rate : bool
-        Rank by each node's own change rate; False: by the time since its last change, as published.
-    lowest, highest : float
-        Bounds of the utilisation; nodes are requested and released to stay within them.
+    Attributes:
+        share: Largest share of nodes retired in a period.
+        own_rate: Rank by each node's own change rate; False: by the time since its last change, as published.
+        lowest, highest: Bounds of the utilisation; nodes are requested and released to stay within them.
     """
 
     share: float = 0.2
@@ -42,12 +38,9 @@ class AcquirerRules:
 class AcquirerPlan:
     """Nodes to retire and cores to request.
 
-    Attributes
-    ----------
-    retire : int64 array
-        Rows of the nodes to retire, least stable first.
-    cores : float
-        Cores to request before the nodes are retired.
+    Attributes:
+        retire: Rows of the nodes to retire, least stable first.
+        cores: Cores to request before the nodes are retired.
     """
 
     retire: Ints
@@ -69,26 +62,20 @@ def acquire(
 ) -> AcquirerPlan:
     """Decide which nodes to retire and how many cores to request.
 
-    Parameters
-    ----------
-    cores : int64 array, shape (nodes,)
-        Cores of the nodes that are not retiring.
-    since_change : float64 array, shape (nodes,)
-        Seconds since each node changed (lost cores, or all of them), or was launched.
-    own_rate : float64 array, shape (nodes,)
-        Each node's expected change rate as a multiple of the pool's.
-    busy_cores : float
-        Cores in use.
-    target_cores : float, optional
-        Fixed size (section 4.3); by default the size follows the utilisation (section 4.4).
-    fresh_rate : float
-        Expected change rate of a new node, in the unit of `own_rate`; only nodes above it are exchanged.
-    bounds : (float, float)
-        Minimum and maximum cores where the size follows the utilisation.
-    needed_now : float
-        Cores in use and requested now (`busy_cores` is an average); the size does not shrink below them.
-    may_go : bool array, shape (nodes,), optional
-        Nodes that may be released to shrink; by default all. It does not apply to exchanged nodes.
+    Args:
+        cores: int64 array, shape (nodes,): Cores of the nodes that are not retiring.
+        since_change: float64 array, shape (nodes,): Seconds since each node changed (lost cores, or all of
+            them), or was launched.
+        own_rate: float64 array, shape (nodes,): Each node's expected change rate as a multiple of the pool's.
+        busy_cores: Cores in use.
+        target_cores: Fixed size (section 4.3); by default the size follows the utilisation (section 4.4).
+        fresh_rate: Expected change rate of a new node, in the unit of `own_rate`; only nodes above it are
+            exchanged.
+        bounds: Minimum and maximum cores where the size follows the utilisation.
+        needed_now: Cores in use and requested now (`busy_cores` is an average); the size does not shrink
+            below them.
+        may_go: bool array, shape (nodes,): Nodes that may be released to shrink; by default all. It does not
+            apply to exchanged nodes.
     """
     rules = rules or AcquirerRules()
     total = float(cores.sum())

@@ -33,27 +33,20 @@ THRESHOLD = 0.9
 class MatchRules:
     """Variants of Eq. 2.
 
-    Attributes
-    ----------
-    waits : bool
-        Delayed scheduling: busy nodes are considered too.
-    reserves : bool
-        A waiting task reserves the cores it waits for.
-    typical_restart : bool
-        A preempted task restarts on an average node; False, as published: on one that has just changed. Off,
-        because it gains one percent on quiet clusters and loses four on busy ones.
-    longest_first : bool
-        Among tasks that fit free cores the longest choose first; False: the queue's order.
-    keeps_busy : bool
-        No task waits for a better node while tasks request more than the free cores and the backlog.
-    backlog : float
-        Share of all cores by which requested cores may exceed free ones while tasks still wait. With 0 each
-        arrival of a large job stops all waiting; without a bound overloaded nodes idle.
-    depth : int
-        A decision ends after this many tasks that fit nowhere now.
-    shielded : bool
-        When a node shrinks, the tasks whose loss costs least end first, so that a new task is ended only by a
-        shrink beyond the spare cores. Off where nodes vanish whole or others choose which tasks end.
+    Attributes:
+        waits: Delayed scheduling: busy nodes are considered too.
+        reserves: A waiting task reserves the cores it waits for.
+        typical_restart: A preempted task restarts on an average node; False, as published: on one that has
+            just changed. Off, because it gains one percent on quiet clusters and loses four on busy ones.
+        longest_first: Among tasks that fit free cores the longest choose first; False: the queue's order.
+        keeps_busy: No task waits for a better node while tasks request more than the free cores and the
+            backlog.
+        backlog: Share of all cores by which requested cores may exceed free ones while tasks still wait. With
+            0 each arrival of a large job stops all waiting; without a bound overloaded nodes idle.
+        depth: A decision ends after this many tasks that fit nowhere now.
+        shielded: When a node shrinks, the tasks whose loss costs least end first, so that a new task is ended
+            only by a shrink beyond the spare cores. Off where nodes vanish whole or others choose which tasks
+            end.
     """
 
     waits: bool = True
@@ -75,21 +68,14 @@ def match(
 ) -> Ints:
     """Choose for each waiting task the node on which it starts now, if any.
 
-    Parameters
-    ----------
-    view : NodeView
-        The present nodes.
-    cores : int64 array, shape (tasks,)
-        Cores of each waiting task, in the queue's order.
-    during : float64 array, shape (tasks,)
-        Expected run time of each, seconds.
-    stability : SurvivalModel
-        Survival of the nodes.
+    Args:
+        view: The present nodes.
+        cores: int64 array, shape (tasks,): Cores of each waiting task, in the queue's order.
+        during: float64 array, shape (tasks,): Expected run time of each, seconds.
+        stability: Survival of the nodes.
 
-    Returns
-    -------
-    int64 array, shape (tasks,)
-        Row of the node, or ``NOWHERE`` for a task that waits for the next event.
+    Returns:
+        int64 array, shape (tasks,): Row of the node, or ``NOWHERE`` for a task that waits for the next event.
     """
     weights = Weights(
         waits=rules.waits,
@@ -129,14 +115,10 @@ def heartbeat(
     It is the task of highest completion probability if that exceeds the threshold; else the shortest task, if
     no other node is better for it.
 
-    Parameters
-    ----------
-    view, cores, during, stability, rules
-        As for :func:`match`.
-    node : int
-        Row of the node that sent a heartbeat.
-    threshold : float
-        Sufficient completion probability.
+    Args:
+        view, cores, during, stability, rules: As for :func:`match`.
+        node: Row of the node that sent a heartbeat.
+        threshold: Sufficient completion probability.
     """
     record = view.nodes[node]
     fitting = np.flatnonzero(cores <= (record["free"] if record["open"] else -1))

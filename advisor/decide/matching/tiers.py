@@ -35,15 +35,12 @@ class Tier(enum.StrEnum):
 def tiers(survives: Mapping[str, float | None]) -> dict[str, Tier]:
     """Tier of each node: a shaky one is closer to the worst than to the best, and less likely than `SURE`.
 
-    Parameters
-    ----------
-    survives : mapping of node to probability
-        Probability of surviving the lookahead time; None for a node that is not spot.
+    Args:
+        survives: Probability of surviving the lookahead time; None for a node that is not spot.
 
-    Examples
-    --------
-    >>> [tier.value for tier in tiers({"a": 0.5, "b": 0.8, "c": 0.75, "d": None}).values()]
-    ['shaky', 'steady', 'steady', 'fixed']
+    Examples:
+        >>> [tier.value for tier in tiers({"a": 0.5, "b": 0.8, "c": 0.75, "d": None}).values()]
+        ['shaky', 'steady', 'steady', 'fixed']
     """
     known = [value for value in survives.values() if value is not None]
     least, most = min(known, default=0.0), max(known, default=0.0)
@@ -60,13 +57,10 @@ def _tier(value: float | None, border: float) -> Tier:
 def weight_offset(survives: float | None, *, steady_last: bool) -> int:
     """Offset of a node's weight, 0 to 10; Slurm fills nodes of low weight first.
 
-    Parameters
-    ----------
-    survives : float or None
-        Probability of surviving; None for a node that is not spot.
-    steady_last : bool
-        Long jobs prefer steady nodes by feature, so other jobs get the shaky ones first; False: all jobs
-        get the steadiest first.
+    Args:
+        survives: Probability of surviving; None for a node that is not spot.
+        steady_last: Long jobs prefer steady nodes by feature, so other jobs get the shaky ones first; False:
+            all jobs get the steadiest first.
     """
     step = round(_STEPS * (1.0 if survives is None else survives))
     return step if steady_last else _STEPS - step

@@ -17,24 +17,17 @@ def raising_factors(own: Sequence[int], present: Sequence[int], floor: int) -> l
     No factor is negative, so that a job that leaves this queue before its factor is reset has lost nothing.
     Present factors that already give the order are kept.
 
-    Parameters
-    ----------
-    own : sequence of int
-        Priorities without site factors, in the wanted order, first job first.
-    present : sequence of int
-        Their present site factors.
-    floor : int
-        Largest priority of the jobs that come after all of these.
+    Args:
+        own: Priorities without site factors, in the wanted order, first job first.
+        present: Their present site factors.
+        floor: Largest priority of the jobs that come after all of these.
 
-    Returns
-    -------
-    list of int
+    Returns:
         Factors, 0 or more, in the same order.
 
-    Examples
-    --------
-    >>> raising_factors([10, 30, 20], [0, 0, 0], floor=5)
-    [22, 0, 0]
+    Examples:
+        >>> raising_factors([10, 30, 20], [0, 0, 0], floor=5)
+        [22, 0, 0]
     """
     totals = [priority + factor for priority, factor in zip(own, present, strict=True)]
     if all(factor >= 0 for factor in present) and all(

@@ -33,12 +33,9 @@ class Worth:
     time charged and ``beta x slowdown / sum of slowdowns`` by a job's slowdown. A queue's own utility, the
     paper's score, weighs them by the queue instead, as if the log had no other jobs.
 
-    Attributes
-    ----------
-    charged_seconds, slowdown_sum : float
-        R_V and the sum of bounded slowdowns so far.
-    alpha, beta : float
-        Of the utility.
+    Attributes:
+        charged_seconds, slowdown_sum: R_V and the sum of bounded slowdowns so far.
+        alpha, beta: Of the utility.
     """
 
     charged_seconds: float
@@ -68,14 +65,10 @@ class Worth:
 class Budget:
     """How much may be simulated for one choice: a number of policies, or a time.
 
-    Attributes
-    ----------
-    policies : int, optional
-        Number of simulations; the choice is then the same on every machine.
-    seconds : float
-        Else the time by ``clock``.
-    clock : callable, optional
-        Seconds, monotonic; needed where ``policies`` is not given.
+    Attributes:
+        policies: Number of simulations; the choice is then the same on every machine.
+        seconds: Else the time by ``clock``.
+        clock: Seconds, monotonic; needed where ``policies`` is not given.
     """
 
     policies: int | None = None
@@ -114,15 +107,11 @@ class Reflections:
 class TimeConstrainedSelector:
     """Algorithm 1: smart, stale and poor policies share the budget by ``SMART_QUOTA`` and ``STALE_QUOTA``.
 
-    Attributes
-    ----------
-    kinds : ndarray of int, shape (count,)
-        Kind of each policy. Policies of one kind make similar plans, so each kind of stale and poor policies
-        is tried once before a second policy of a kind.
-    generator : numpy Generator
-        Draws the order of poor policies.
-    smart, stale, poor : list of int
-        The three sets; all are smart at first.
+    Attributes:
+        kinds: ndarray of int, shape (count,): Kind of each policy. Policies of one kind make similar plans,
+            so each kind of stale and poor policies is tried once before a second policy of a kind.
+        generator: Draws the order of poor policies.
+        smart, stale, poor: The three sets; all are smart at first.
     """
 
     kinds: Ints
@@ -148,23 +137,15 @@ class TimeConstrainedSelector:
     ) -> tuple[int, Ints, Floats]:
         """Simulate within the budget, choose, and update the three sets.
 
-        Parameters
-        ----------
-        simulate : callable
-            The online simulator.
-        always : int, optional
-            Policy that is simulated first, with which the others are compared.
-        jobs : int
-            Length of the queue; a simulation's time grows at most with its square.
+        Args:
+            simulate: The online simulator.
+            always: Policy that is simulated first, with which the others are compared.
+            jobs: Length of the queue; a simulation's time grows at most with its square.
 
-        Returns
-        -------
-        best : int
-            Policy of least loss; among equals the one that ranked higher before.
-        tried : ndarray of int
-            Policies whose loss is known, in order of simulation.
-        loss : ndarray of float, shape (count,)
-            Their losses; NaN for the others.
+        Returns:
+            best: Policy of least loss; among equals the one that ranked higher before.
+            tried: Policies whose loss is known, in order of simulation.
+            loss: ndarray of float, shape (count,): Their losses; NaN for the others.
         """
         loss = np.full(self.count, math.nan)
         if jobs > self._jobs:

@@ -23,16 +23,11 @@ from advisor.simulate.portfolio.state import Rules
 class Choice:
     """The result of a choice; policies by index.
 
-    Attributes
-    ----------
-    applied : int
-        The policy to follow.
-    best : int
-        The policy of least loss.
-    tried : ndarray of int
-        Simulated policies.
-    loss : ndarray of float
-        Share of the utility that each plan costs; NaN where not simulated.
+    Attributes:
+        applied: The policy to follow.
+        best: The policy of least loss.
+        tried: Simulated policies.
+        loss: Share of the utility that each plan costs; NaN where not simulated.
     """
 
     applied: int
@@ -64,14 +59,10 @@ class AdaptivePeriod:
 def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> int:
     """The best policy, or the champion where it is hardly worse.
 
-    Parameters
-    ----------
-    loss : ndarray
-        Loss of each policy when the champion follows it.
-    margin : float
-        Share of the champion's loss that must be saved. The simulation knows neither later arrivals nor, in
-        most cases, true run times, so smaller savings are not trusted.
-
+    Args:
+        loss: Loss of each policy when the champion follows it.
+        margin: Share of the champion's loss that must be saved. The simulation knows neither later arrivals
+            nor, in most cases, true run times, so smaller savings are not trusted.
     """
     saved = loss[champion] - loss[best]
     return best if saved > margin * abs(loss[champion]) else champion
@@ -80,18 +71,12 @@ def unless_champion(loss: Floats, best: int, champion: int, margin: float) -> in
 class Chooser:
     """Chooses by simulating policies on a situation.
 
-    Parameters
-    ----------
-    policies : sequence of RentingPolicy
-        The portfolio.
-    rules : Rules
-        Of the cloud.
-    margin : float
-        Share of the champion's loss that must be saved; see :func:`unless_champion`.
-    hold_seconds : float
-        Each policy is judged by following it for so long, and the champion afterwards.
-    seed : int
-        Of the draws among poor policies.
+    Args:
+        policies: The portfolio.
+        rules: Of the cloud.
+        margin: Share of the champion's loss that must be saved; see :func:`unless_champion`.
+        hold_seconds: Each policy is judged by following it for so long, and the champion afterwards.
+        seed: Of the draws among poor policies.
     """
 
     def __init__(

@@ -20,13 +20,10 @@ _DAY_JOBS: Final = 5.0
 class Days:
     """The loss of contenders on each day by itself.
 
-    Attributes
-    ----------
-    loss : ndarray, shape (n, d)
-        ``alpha`` log(charged that day) + ``beta`` log(slowdown of that day), in which utilities differ: work
-        and jobs are the same for all.
-    tells : ndarray of bool, shape (n, d)
-        Whether the day had enough jobs.
+    Attributes:
+        loss: ndarray, shape (n, d): ``alpha`` log(charged that day) + ``beta`` log(slowdown of that day), in
+            which utilities differ: work and jobs are the same for all.
+        tells: ndarray of bool, shape (n, d): Whether the day had enough jobs.
     """
 
     loss: Floats
@@ -38,12 +35,10 @@ class Days:
     ) -> Self:
         """Make days from totals at checkpoints.
 
-        Parameters
-        ----------
-        charged, slowdown, jobs : ndarray, shape (n, c)
-            Charged seconds, sum of bounded slowdowns and jobs so far.
-        each : int
-            Checkpoints in a day.
+        Args:
+            charged, slowdown, jobs: ndarray, shape (n, c): Charged seconds, sum of bounded slowdowns and jobs
+                so far.
+            each: Checkpoints in a day.
         """
         a_day = [np.diff(one[:, each - 1 :: each], axis=1, prepend=0.0) for one in (charged, slowdown, jobs)]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -53,12 +48,9 @@ class Days:
     def of_champions(self, champions: NDArray[np.int64], each: int) -> Self:
         """The loss of each day's champion (at the end of the day), shape (1, d).
 
-        Parameters
-        ----------
-        champions : ndarray of int, shape (c,)
-            Champion at each checkpoint.
-        each : int
-            Checkpoints in a day.
+        Args:
+            champions: ndarray of int, shape (c,): Champion at each checkpoint.
+            each: Checkpoints in a day.
         """
         champion = champions[each - 1 :: each]
         day = np.arange(len(champion))
@@ -82,10 +74,8 @@ class Days:
         A day's gain is the logarithm of the ratio of the utilities on that day, so that a burst counts as one
         day.
 
-        Parameters
-        ----------
-        against : Days
-            The days of one contender.
+        Args:
+            against: The days of one contender.
         """
         both = self.tells & against.tells
         gain = np.where(both, np.where(both, against.loss, 0.0) - np.where(both, self.loss, 0.0), 0.0)

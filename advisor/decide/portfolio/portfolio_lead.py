@@ -33,12 +33,9 @@ HYSTERESIS: Final = 0.01
 class Leader:
     """The contender of best utility so far, with hysteresis.
 
-    Attributes
-    ----------
-    first : int
-        The first leader.
-    hysteresis : float
-        A contender takes over when its utility is better by this share.
+    Attributes:
+        first: The first leader.
+        hysteresis: A contender takes over when its utility is better by this share.
     """
 
     first: int
@@ -67,12 +64,9 @@ def champions_of(checkpoints: Sequence[Floats], before: Floats, options: Options
     policy of another order takes over only when its days are better by so many standard errors. A change of
     the number of warm nodes costs nothing, so the best is taken without hysteresis.
 
-    Parameters
-    ----------
-    checkpoints : sequence of ndarray, shape (c, 4)
-        Checkpoints of each policy.
-    before : ndarray, shape (n, 4)
-        Each policy's prior.
+    Args:
+        checkpoints: sequence of ndarray, shape (c, 4): Checkpoints of each policy.
+        before: ndarray, shape (n, 4): Each policy's prior.
     """
     known = np.concatenate([np.zeros((len(checkpoints), 1, 4)), np.stack(checkpoints)], axis=1)
     utility = utility_of(known + before[:, None, :], options)
@@ -152,16 +146,11 @@ def leaders_of(
 ) -> NDArray[np.int64]:
     """The leader when 0, 1, ... checkpoints are known: index of a selection, or ``CHAMPION``.
 
-    Parameters
-    ----------
-    alone : sequence of ndarray, shape (c, 4)
-        Checkpoints of each policy.
-    champions : ndarray of int, shape (c + 1,)
-        Champion when 0, 1, ... checkpoints are known.
-    contenders : sequence of ndarray, shape (c, 4)
-        Checkpoints of each selection.
-    before : ndarray, shape (4,)
-        The prior, added to each.
+    Args:
+        alone: sequence of ndarray, shape (c, 4): Checkpoints of each policy.
+        champions: ndarray of int, shape (c + 1,): Champion when 0, 1, ... checkpoints are known.
+        contenders: sequence of ndarray, shape (c, 4): Checkpoints of each selection.
+        before: ndarray, shape (4,): The prior, added to each.
     """
     of_champions = champions[1:]
     champion = np.array([alone[policy][k] for k, policy in enumerate(of_champions)]).reshape(-1, 4)

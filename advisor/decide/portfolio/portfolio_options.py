@@ -29,41 +29,25 @@ CHAMPION: Final = -1
 class Options:
     """Options of a portfolio, on a log or on a live site.
 
-    Attributes
-    ----------
-    policies : tuple of RentingPolicy
-        The portfolio; the published sixty come first.
-    cloud : Cloud
-        Nodes, boot time and billing.
-    runtimes : Runtimes
-        Which run times are known.
-    budget : Budget
-        Simulations allowed for one choice.
-    alpha, beta : float
-        Exponents of the utility.
-    lookahead_seconds : float
-        Arrivals of this last period are expected again; 0 for none.
-    expects_jobs : bool
-        Whether plans are credited with the value of idle nodes to expected jobs.
-    hold_seconds : float
-        A policy is simulated for this time, the champion afterwards.
-    margins : sequence of float
-        One selection for each: share of the champion's loss that a policy must save to be chosen.
-    hurdle : float
-        A selection leads only while its utility is better than the champion's by this share and the
-        hysteresis.
-    evidence : float
-        Standard errors by which its days must also be better (`Days.evidence`); the same for a champion of
-        another order of jobs.
-    first_leader : int
-        Index of the selection that leads until another contender has the better days (`REFUTED`), or
-        ``CHAMPION``.
-    day_seconds : float
-        Length of a day of evidence.
-    checkpoint_seconds : float
-        Time between checkpoints, at which the leader is determined.
-    seed : int
-        Seed of the draws among poor policies.
+    Attributes:
+        policies: The portfolio; the published sixty come first.
+        cloud: Nodes, boot time and billing.
+        runtimes: Which run times are known.
+        budget: Simulations allowed for one choice.
+        alpha, beta: Exponents of the utility.
+        lookahead_seconds: Arrivals of this last period are expected again; 0 for none.
+        expects_jobs: Whether plans are credited with the value of idle nodes to expected jobs.
+        hold_seconds: A policy is simulated for this time, the champion afterwards.
+        margins: One selection for each: share of the champion's loss that a policy must save to be chosen.
+        hurdle: A selection leads only while its utility is better than the champion's by this share and the
+            hysteresis.
+        evidence: Standard errors by which its days must also be better (`Days.evidence`); the same for a
+            champion of another order of jobs.
+        first_leader: Index of the selection that leads until another contender has the better days
+            (`REFUTED`), or ``CHAMPION``.
+        day_seconds: Length of a day of evidence.
+        checkpoint_seconds: Time between checkpoints, at which the leader is determined.
+        seed: Seed of the draws among poor policies.
     """
 
     policies: tuple[RentingPolicy, ...] = PUBLISHED

@@ -106,18 +106,13 @@ class Selection:
 class Standing:
     """What every contender made of a log, and who was in charge when.
 
-    Attributes
-    ----------
-    alone : list of Totals
-        Each policy's.
-    selections : list of Run
-        One a margin.
-    scores : ndarray
-        Each policy's utility at the end, its prior included.
-    champions, leaders : ndarray of int
-        Champion, and leading selection or ``CHAMPION``, when 0, 1, ... checkpoints were known.
-    earliest : ndarray
-        When each job first started under any of the contenders.
+    Attributes:
+        alone: Each policy's.
+        selections: One a margin.
+        scores: Each policy's utility at the end, its prior included.
+        champions, leaders: Champion, and leading selection or ``CHAMPION``, when 0, 1, ... checkpoints were
+            known.
+        earliest: When each job first started under any of the contenders.
     """
 
     alone: list[Totals]

@@ -39,10 +39,8 @@ PRIOR_WORKLOADS: Final = tuple(f"synthetic:2000:{seed}" for seed in range(1, 9))
 def prepared(table: JobTable, cloud: Cloud, jobs: int | None) -> JobTable:
     """The paper's jobs: those that ran on at most 64 processors; the first so many of them.
 
-    Raises
-    ------
-    BadInput
-        None is left.
+    Raises:
+        BadInput: None is left.
     """
     fitting = table.select((table.processors <= min(WIDEST, cloud.max_nodes)) & (table.run > 0))
     if jobs is not None:
@@ -105,14 +103,10 @@ class Knowledge:
     if no simulated cluster had at that time run any job for longer than this cluster has: how much longer
     the job runs is not known yet.
 
-    Parameters
-    ----------
-    jobs : JobTable
-        Of the log.
-    options : Options
-        Which run times are known, and how often there are checkpoints.
-    earliest : ndarray, shape (n,)
-        When each job first started in any of those clusters.
+    Args:
+        jobs: Of the log.
+        options: Which run times are known, and how often there are checkpoints.
+        earliest: ndarray, shape (n,): When each job first started in any of those clusters.
     """
 
     def __init__(self, jobs: JobTable, options: Options, earliest: Floats) -> None:

@@ -28,14 +28,10 @@ _SURE: Final = 0.05
 class Steps:
     """Reports the present step and the elapsed share of the expected total time.
 
-    Parameters
-    ----------
-    tell : callable
-        Called with (step, done, total).
-    passes : sequence of str
-        Names of the passes with choices that follow the policies.
-    clock : callable
-        Seconds, monotonic.
+    Args:
+        tell: Called with (step, done, total).
+        passes: Names of the passes with choices that follow the policies.
+        clock: Seconds, monotonic.
     """
 
     def __init__(

@@ -61,22 +61,14 @@ def advise(job: Job, state: SiteState, estimates: Estimates, settings: Settings,
     The four questions (docs/designs/0001) in their order; the first that is not answered YES keeps the job
     on-premise, and later ones are not asked. Pure: no clock, no I/O, no randomness.
 
-    Parameters
-    ----------
-    job : Job
-        The submission.
-    state : SiteState
-        Cluster and cloud as it meets them.
-    estimates : Estimates
-        Predicted wait, run time and size.
-    settings : Settings
-        The site's settings.
-    advice_id : str
-        Unique name of this advice.
+    Args:
+        job: The submission.
+        state: Cluster and cloud as it meets them.
+        estimates: Predicted wait, run time and size.
+        settings: The site's settings.
+        advice_id: Unique name of this advice.
 
-    Returns
-    -------
-    Advice
+    Returns:
         In shadow mode the same answers with nothing to change: no partition, features or priority.
     """
     answers, chosen, hedge = _answers(job, state, estimates, settings)

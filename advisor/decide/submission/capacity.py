@@ -32,23 +32,17 @@ def choose(
 ) -> tuple[Capacity | None, Answer]:
     """Choose the capacity and say why.
 
-    Parameters
-    ----------
-    job : Job
-        A job that may not be requeued is never put on spot (docs/designs/0001, rule 1): it moves only if a
-        constraint can keep it off.
-    cloud_run_seconds : float
-        Predicted run time in the cloud, s(c)*r; NaN when unknown, which keeps the job off spot.
-    cloud : CloudState
-        Free reserved nodes, open pools, protected mode.
-    now : float
-        Seconds, on the clock of ``cloud.rooms``.
+    Args:
+        job: A job that may not be requeued is never put on spot (docs/designs/0001, rule 1): it moves only if
+            a constraint can keep it off.
+        cloud_run_seconds: Predicted run time in the cloud, s(c)*r; NaN when unknown, which keeps the job off
+            spot.
+        cloud: Free reserved nodes, open pools, protected mode.
+        now: Seconds, on the clock of ``cloud.rooms``.
 
-    Returns
-    -------
-    capacity : Capacity or None
-        None when no pool is open: the job stays on-premise.
-    answer : Answer
+    Returns:
+        capacity: None when no pool is open: the job stays on-premise.
+        answer:
     """
     if cloud.protected:
         return None, _answer(Verdict.NO, Reason.PROTECTED, detail=cloud.protected)

@@ -34,30 +34,18 @@ _ROUNDING: Final = 1e-6
 class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a placement rule may look at: one job's predictions and what the cloud would do to it.
 
-    Attributes
-    ----------
-    processors : int
-        c, requested processors.
-    requested_time : float or None
-        The user's time limit, seconds: no job runs longer.
-    wait, run : Estimate
-        Predicted on-premise wait and run time.
-    boot_seconds : float
-        Until a cloud node is up.
-    performance_ratio : float
-        s(c) = o*c + i.
-    settings : PlacementSettings
-        The cutoff, and whatever the rule in force needs.
-    record : TrackRecord or None
-        What moves have brought so far; None where nobody keeps a record.
-    tasks : int
-        Tasks of a job array, each of which moves; 1 for a plain job.
-    cutoff : Cutoff or None
-        The published rule's cutoff, where a backtest has chosen it.
-    cloud_wait_seconds : float
-        Expected wait for a node in the cloud, before the boot.
-    ratio : Ratio or None
-        How the performance ratio was learned; None: as set.
+    Attributes:
+        processors: c, requested processors.
+        requested_time: The user's time limit, seconds: no job runs longer.
+        wait, run: Predicted on-premise wait and run time.
+        boot_seconds: Until a cloud node is up.
+        performance_ratio: s(c) = o*c + i.
+        settings: The cutoff, and whatever the rule in force needs.
+        record: What moves have brought so far; None where nobody keeps a record.
+        tasks: Tasks of a job array, each of which moves; 1 for a plain job.
+        cutoff: The published rule's cutoff, where a backtest has chosen it.
+        cloud_wait_seconds: Expected wait for a node in the cloud, before the boot.
+        ratio: How the performance ratio was learned; None: as set.
     """
 
     processors: int

@@ -115,16 +115,11 @@ def _refused_stake(
 def is_overexposed(record: TrackRecord, stake: float, trusted: float, settings: PlacementSettings) -> bool:
     """Whether one more stake is too much beside those of the jobs that are in the cloud.
 
-    Parameters
-    ----------
-    record : TrackRecord
-        With what is at risk now.
-    stake : float
-        What the job may lose at worst, all its tasks together, seconds.
-    trusted : float
-        What counts of the record for such a job, seconds.
-    settings : PlacementSettings
-        The share that may be at risk.
+    Args:
+        record: With what is at risk now.
+        stake: What the job may lose at worst, all its tasks together, seconds.
+        trusted: What counts of the record for such a job, seconds.
+        settings: The share that may be at risk.
     """
     at_risk = record.at_risk_seconds + stake
     if record.may_lose_seconds is not None and at_risk > record.may_lose_seconds:
@@ -152,18 +147,12 @@ def trusted_seconds(record: TrackRecord, settings: PlacementSettings, chance: fl
     that rests on one lucky job counts for nothing. Of the rules that would move the job the one with the
     best record is asked.
 
-    Parameters
-    ----------
-    record : TrackRecord
-        What such moves brought.
-    settings : PlacementSettings
-        Discount, standard errors, and where likely begins.
-    chance : float
-        The job's probability of being faster; 1: what counts for the likeliest job.
+    Args:
+        record: What such moves brought.
+        settings: Discount, standard errors, and where likely begins.
+        chance: The job's probability of being faster; 1: what counts for the likeliest job.
 
-    Returns
-    -------
-    float
+    Returns:
         Seconds; not above 0 where nothing is proved. A record of other bands counts for nothing.
     """
     edges, likely = bands(settings.win_probability)

@@ -62,10 +62,8 @@ class RecordInTime:
 
     Waits are known when the job starts here, or would have; runs when it has ended, wherever it is.
 
-    Parameters
-    ----------
-    settings : PlacementSettings
-        Where likely begins, and what may be lost.
+    Args:
+        settings: Where likely begins, and what may be lost.
     """
 
     def __init__(self, settings: PlacementSettings) -> None:
@@ -122,14 +120,10 @@ def earned_by_candidates(
 ) -> RecordKeeper:
     """The record a site has earned with jobs of its history, none of which was moved.
 
-    Parameters
-    ----------
-    table : JobTable
-        The history.
-    forecasts : dict
-        Of rows in submission order; rows without a forecast earn nothing.
-    placement : PlacementSettings
-        Overheads, boot time and the rule's settings.
+    Args:
+        table: The history.
+        forecasts: Of rows in submission order; rows without a forecast earn nothing.
+        placement: Overheads, boot time and the rule's settings.
     """
     keeper = RecordKeeper(placement.win_probability)
     waits, runs = table.first_wait, table.whole_run

@@ -25,13 +25,10 @@ class RecordKeeper:
     Jobs that were not moved count as well: what the cloud would have saved them is known once they have
     waited and run. So a site's record grows in shadow mode, and from its history.
 
-    Parameters
-    ----------
-    floor : float
-        The site's `win_probability`.
-    before : TrackRecord, optional
-        What was earned before, with the same `floor`. Its jobs at risk are not taken over: call :meth:`moved`
-        for each of them again.
+    Args:
+        floor: The site's `win_probability`.
+        before: What was earned before, with the same `floor`. Its jobs at risk are not taken over: call
+            :meth:`moved` for each of them again.
     """
 
     def __init__(self, floor: float, before: TrackRecord | None = None) -> None:
@@ -49,15 +46,11 @@ class RecordKeeper:
     def ended(self, key: Hashable, saved_seconds: float, chance: float | None) -> None:
         """Note what a job saved, or would have saved; negative when it lost.
 
-        Parameters
-        ----------
-        key : hashable
-            The job.
-        saved_seconds : float
-            Its turnaround on-premise less its turnaround in the cloud.
-        chance : float or None
-            The probability of being faster that had been forecast; None: not known any more, but likely
-            enough at the time.
+        Args:
+            key: The job.
+            saved_seconds: Its turnaround on-premise less its turnaround in the cloud.
+            chance: The probability of being faster that had been forecast; None: not known any more, but
+                likely enough at the time.
         """
         band = self._likely if chance is None else bisect_right(self._edges, chance) - 1
         self._bands[band] += Earned(
@@ -89,10 +82,8 @@ class LossAllowance:
     forecasts say and however many jobs lose at once, because the clairvoyant's savings only grow. A job that
     ends later than its time limit allows may still lose more.
 
-    Parameters
-    ----------
-    share : float
-        Share of the clairvoyant's savings (``placement.loss_share``), 0 to 1.
+    Args:
+        share: Share of the clairvoyant's savings (``placement.loss_share``), 0 to 1.
     """
 
     def __init__(self, share: float) -> None:

@@ -86,22 +86,14 @@ def _may_use(job: Job, group: FreeNodes) -> bool:
 def cloud_wait(kind: str, job: Job, cloud_run_seconds: float, cloud: CloudState, now: float) -> float:
     """Time the job would wait in the cloud for nodes of one kind, without the boot time.
 
-    Parameters
-    ----------
-    kind : str
-        A key of ``cloud.rooms``; a missing kind counts as `ANY`.
-    job : Job
-        For an array the wait of its median task is returned.
-    cloud_run_seconds : float
-        Predicted run time there; more tasks than nodes run in turns of this length.
-    cloud : CloudState
-        Without rooms the queue is unknown and counts as empty.
-    now : float
-        Seconds, on the clock of the rooms.
+    Args:
+        kind: A key of ``cloud.rooms``; a missing kind counts as `ANY`.
+        job: For an array the wait of its median task is returned.
+        cloud_run_seconds: Predicted run time there; more tasks than nodes run in turns of this length.
+        cloud: Without rooms the queue is unknown and counts as empty.
+        now: Seconds, on the clock of the rooms.
 
-    Returns
-    -------
-    float
+    Returns:
         Seconds; 0 where there is room now, infinite where no usable node can hold the job.
     """
     rooms = cloud.rooms.get(kind) or cloud.rooms.get(ANY)

@@ -11,14 +11,11 @@ from advisor.model.table import UNKNOWN_CODE, JobTable
 def job_of(table: JobTable, row: int, *, with_queue: bool = False) -> Job:
     """A row as a submission, as far as its columns tell.
 
-    Parameters
-    ----------
-    table : JobTable
-        The jobs.
-    row : int
-        Which.
-    with_queue : bool
-        Whether its queue is one of ours; a log's are not, and a job in none of ours would stay where it is.
+    Args:
+        table: The jobs.
+        row: Which.
+        with_queue: Whether its queue is one of ours; a log's are not, and a job in none of ours would stay
+            where it is.
     """
 
     def name(column: str) -> str | None:

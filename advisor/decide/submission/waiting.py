@@ -41,26 +41,16 @@ _TAKEN_FOR_SHORT: Final = 0.9
 class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What question 3 may look at.
 
-    Attributes
-    ----------
-    job : Job
-        Its processors, and its account for the caps.
-    estimates : Estimates
-        Predicted wait from now on, and run time, seconds.
-    capacity : Capacity or None
-        What it would get.
-    cost_usd : float
-        Predicted cost of this job in it, US dollars; NaN when unknown.
-    trial : Hedge or None
-        The speculative start it may have; None: it may have none.
-    trial_cost_usd : float
-        Predicted cost of that, which ends at t.
-    waited_seconds : float
-        How long it has waited already; 0 at its submission.
-    price : float or None
-        Core-seconds worth paying to save a second of waiting; None or 0: the policy as published.
-    performance_ratio : float
-        s(c): a trial lasts t in the cloud, where the job runs so many times longer.
+    Attributes:
+        job: Its processors, and its account for the caps.
+        estimates: Predicted wait from now on, and run time, seconds.
+        capacity: What it would get.
+        cost_usd: Predicted cost of this job in it, US dollars; NaN when unknown.
+        trial: The speculative start it may have; None: it may have none.
+        trial_cost_usd: Predicted cost of that, which ends at t.
+        waited_seconds: How long it has waited already; 0 at its submission.
+        price: Core-seconds worth paying to save a second of waiting; None or 0: the policy as published.
+        performance_ratio: s(c): a trial lasts t in the cloud, where the job runs so many times longer.
     """
 
     job: Job
@@ -77,21 +67,14 @@ class WaitingCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def worth_paying(case: WaitingCase, cloud: CloudState, settings: WaitingSettings) -> tuple[Answer, bool]:
     """Ask the waiting policy, then the caps.
 
-    Parameters
-    ----------
-    case : WaitingCase
-        The job.
-    cloud : CloudState
-        What was spent since midnight.
-    settings : WaitingSettings
-        b, t and the caps.
+    Args:
+        case: The job.
+        cloud: What was spent since midnight.
+        settings: b, t and the caps.
 
-    Returns
-    -------
-    answer : Answer
-        With its numbers.
-    tries : bool
-        Whether the job goes to be tried out: it starts with ``case.trial``.
+    Returns:
+        answer: With its numbers.
+        tries: Whether the job goes to be tried out: it starts with ``case.trial``.
     """
     gated = has_gate(settings)
     if not (gated or has_cap(settings)):
@@ -119,11 +102,9 @@ def waited_long_enough(case: PlacementCase, waited: float, settings: WaitingSett
     Nobody waits longer than b (Ambati et al., section 5.1). A forecast that has been wrong for so long, or a
     record that is still short, is no doubt that keeps the job any more; a cloud that is much slower does.
 
-    Returns
-    -------
-    Answer or None
+    Returns:
         None where b is not set, is not over yet, or a move would cost more than it: the placement rule is
-        asked as ever.
+            asked as ever.
     """
     longest = settings.short_wait_seconds
     if not longest or waited < longest:
@@ -139,13 +120,10 @@ def waited_long_enough(case: PlacementCase, waited: float, settings: WaitingSett
 def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]:
     """What the policy has the job do (`advisor.decide.submission.waiting_policy`), and what that rests on.
 
-    Parameters
-    ----------
-    case : WaitingCase
-        The job.
-    settings : WaitingSettings
-        At least one of b and t: without b, LJW stands alone and nobody leaves for having waited; without t,
-        SWW does and nobody is short.
+    Args:
+        case: The job.
+        settings: At least one of b and t: without b, LJW stands alone and nobody leaves for having waited;
+            without t, SWW does and nobody is short.
     """
     numbers = _NOTHING
     if math.isfinite(settings.long_job_seconds):

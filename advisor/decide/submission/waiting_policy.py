@@ -32,18 +32,13 @@ IN_TIME: Final = 0.5
 def by_length(short_chance: float, may_try: bool, skip_below: float = SKIP_TRIAL_BELOW) -> int:  # noqa: FBT001 - numba knows no keyword-only arguments
     """What the job's length alone says: short jobs never wait.
 
-    Parameters
-    ----------
-    short_chance : float
-        Predicted chance that the job runs at most t, 0 to 1; NaN where nothing is known of its length.
-    may_try : bool
-        Whether it may be run for t on rented cores and restarted here afterwards.
-    skip_below : float
-        No trial below this chance.
+    Args:
+        short_chance: Predicted chance that the job runs at most t, 0 to 1; NaN where nothing is known of its
+            length.
+        may_try: Whether it may be run for t on rented cores and restarted here afterwards.
+        skip_below: No trial below this chance.
 
-    Returns
-    -------
-    int
+    Returns:
         ``WAITS`` (then `by_wait` is asked), ``LEAVES`` or ``SPECULATES``.
     """
     if may_try:
@@ -61,24 +56,15 @@ def by_wait(
     ``chance to start in time x core-seconds < price x seconds it is expected to wait yet``. The chance is on
     the left because a job that would wait longer than b is paid for anyway, only later (SWW costs nothing).
 
-    Parameters
-    ----------
-    waited : float
-        Seconds it has waited so far.
-    longest_wait : float
-        b, seconds; infinite: it waits as long as it takes.
-    in_time : float
-        Predicted chance that it starts here before it has waited b, 0 to 1.
-    to_come : float
-        Expected seconds until it starts or has waited b.
-    core_seconds : float
-        Predicted core-seconds of the job; NaN: unknown, then no price sends it away.
-    price : float
-        Core-seconds worth paying to save one second of waiting; 0: the published policy.
+    Args:
+        waited: Seconds it has waited so far.
+        longest_wait: b, seconds; infinite: it waits as long as it takes.
+        in_time: Predicted chance that it starts here before it has waited b, 0 to 1.
+        to_come: Expected seconds until it starts or has waited b.
+        core_seconds: Predicted core-seconds of the job; NaN: unknown, then no price sends it away.
+        price: Core-seconds worth paying to save one second of waiting; 0: the published policy.
 
-    Returns
-    -------
-    int
+    Returns:
         ``WAITS`` or ``LEAVES``.
     """
     if waited >= longest_wait:

@@ -30,22 +30,14 @@ TRAINING: Final[dict[Flavour, SizeTraining]] = {"paper": PAPER, "advisor": ADVIS
 class ClassifiedJobs:
     """A classified log; all columns have the table's length and order.
 
-    Attributes
-    ----------
-    probability : float64
-        The model's vote for small; 0 where there was no model (first week).
-    divider : float64
-        Seconds; the divider in force at the submission, NaN in the first week.
-    is_small : bool
-        The class at the probability cut asked for.
-    week : int64
-        Week of the submission, from 0.
-    truly_small : bool
-        Run time below the divider in force.
-    judged : bool
-        There was a divider, and the job ran.
-    train_seconds : float64
-        What each training took.
+    Attributes:
+        probability: The model's vote for small; 0 where there was no model (first week).
+        divider: Seconds; the divider in force at the submission, NaN in the first week.
+        is_small: The class at the probability cut asked for.
+        week: Week of the submission, from 0.
+        truly_small: Run time below the divider in force.
+        judged: There was a divider, and the job ran.
+        train_seconds: What each training took.
     """
 
     probability: NDArray[np.float64]
@@ -88,18 +80,12 @@ def classify_table(
 ) -> ClassifiedJobs:
     """Class every job of a log from what was known when it was submitted, training once a week.
 
-    Parameters
-    ----------
-    table : JobTable
-        A log, e.g. ``read_table(path, keep="ran")``.
-    mode : {"paper", "advisor"}
-        The published classifier or the product's.
-    probability_cut : float
-        A job is small from this probability on.
-    parameters : SizeTraining, optional
-        Another way to train than the mode's own (for ablations).
-    progress : callable, optional
-        Called with (weeks done, weeks).
+    Args:
+        table: A log, e.g. ``read_table(path, keep="ran")``.
+        mode: {"paper", "advisor"}: The published classifier or the product's.
+        probability_cut: A job is small from this probability on.
+        parameters: Another way to train than the mode's own (for ablations).
+        progress: Called with (weeks done, weeks).
     """
     training = parameters if parameters is not None else TRAINING[mode]
     history = SizeHistory.from_table(table)

@@ -14,10 +14,8 @@ from advisor.service.admin.plots import styled, write_page
 def write_classify(path: Path, result: dict[str, Any]) -> None:
     """Write the page of ``advisor replay classify``.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     weeks = result["weeks"]
     numbers = [week["week"] for week in weeks]

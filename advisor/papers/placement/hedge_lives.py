@@ -55,14 +55,10 @@ class _Next(enum.IntEnum):
 class HedgeLives:
     """Starts hedges while their worst case is left, and follows each to its end.
 
-    Parameters
-    ----------
-    jobs : HedgeTable
-        Truth and forecasts.
-    submit : float64, shape (jobs,)
-        Seconds.
-    core_seconds : float
-        The budget.
+    Args:
+        jobs: Truth and forecasts.
+        submit: float64, shape (jobs,): Seconds.
+        core_seconds: The budget.
     """
 
     def __init__(self, jobs: HedgeTable, submit: Floats, core_seconds: float) -> None:

@@ -35,22 +35,15 @@ _TIMES: Final[Floats] = np.concatenate([[0.0, 5.0], (EDGES[2:-1] + EDGES[3:]) / 
 class HedgeOutcome:
     """What hedging with one budget did for one overhead.
 
-    Attributes
-    ----------
-    budget : float
-        Multiple of the clairvoyant's core-seconds that might be spent.
-    fraction_of_optimal : float or None
-        Saved turnaround as a share of the clairvoyant's.
-    saved_seconds, lost_seconds : float
-        Sum over the jobs, and the part of those that ended later than if they had waited.
-    cloud_core_hours : float
-        Spent.
-    core_hours_vs_optimal : float or None
-        As a multiple of the clairvoyant's.
-    hedged_jobs : int
-        Jobs that started in the cloud.
-    restarted_share : float
-        Share of them that ran on-premise in the end.
+    Attributes:
+        budget: Multiple of the clairvoyant's core-seconds that might be spent.
+        fraction_of_optimal: Saved turnaround as a share of the clairvoyant's.
+        saved_seconds, lost_seconds: Sum over the jobs, and the part of those that ended later than if they
+            had waited.
+        cloud_core_hours: Spent.
+        core_hours_vs_optimal: As a multiple of the clairvoyant's.
+        hedged_jobs: Jobs that started in the cloud.
+        restarted_share: Share of them that ran on-premise in the end.
     """
 
     budget: float
@@ -206,18 +199,13 @@ def stop_loss_table(table: JobTable, rows: Rows, factor: float, baseline: float)
 def replay_hedged(table: JobTable, rows: Rows, jobs: HedgeTable, first: int, budget: float) -> HedgeOutcome:
     """Hedge the jobs from `first` on for a number of core-seconds given in advance, which is never exceeded.
 
-    Parameters
-    ----------
-    table : JobTable
-        The whole log.
-    rows : int64, shape (jobs,)
-        Rows of `jobs`, in submission order.
-    jobs : HedgeTable
-        Of those rows.
-    first : int
-        Index into `rows` of the first job of the budget's period; it ends with the last one's submission.
-    budget : float
-        The number, as a multiple of the clairvoyant's core-seconds in the period.
+    Args:
+        table: The whole log.
+        rows: int64, shape (jobs,): Rows of `jobs`, in submission order.
+        jobs: Of those rows.
+        first: Index into `rows` of the first job of the budget's period; it ends with the last one's
+            submission.
+        budget: The number, as a multiple of the clairvoyant's core-seconds in the period.
     """
     submit = table.submit[rows]
     end = submit + jobs.wait + jobs.run

@@ -32,19 +32,14 @@ def sent_by_the_advisor(
     Rows are advised one by one through `advisor.decide.submission.advise`. The record takes in each
     candidate when it has ended (on-premise, as the log says), so that nothing is known earlier than it was.
 
-    Parameters
-    ----------
-    table : JobTable
-        The whole log.
-    states : StateColumns
-        What each row met.
-    forecasts : dict
-        Of rows in submission order; rows without a forecast stay.
-    placement : PlacementSettings
-        Overheads and the rule's settings; the boot time must be 0 or the log's waits are not comparable.
-    first : int
-        Position of the first row that may be moved. Those before are the site's history: they earn the
-        record, but nothing that may be lost (:class:`~advisor.decide.submission.record.LossAllowance`).
+    Args:
+        table: The whole log.
+        states: What each row met.
+        forecasts: Of rows in submission order; rows without a forecast stay.
+        placement: Overheads and the rule's settings; the boot time must be 0 or the log's waits are not
+            comparable.
+        first: Position of the first row that may be moved. Those before are the site's history: they earn the
+            record, but nothing that may be lost (:class:`~advisor.decide.submission.record.LossAllowance`).
     """
     rows = forecasts["wait"].rows
     settings = Settings(placement=placement)

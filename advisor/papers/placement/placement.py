@@ -65,28 +65,18 @@ class Progress(Protocol):
 class PlacementOptions:
     """What is replayed.
 
-    Attributes
-    ----------
-    skip, jobs : int
-        First row of the window, and rows in it.
-    factors : tuple of float
-        Overheads o.
-    baseline : float
-        i of s(c) = o*c + i.
-    tune : bool
-        Whether the GA looks for the estimators' parameters on the 500 entries before the window.
-    generations, population : int
-        Of the GA; the paper used 100 and 50.
-    seed : int
-        Of the GA.
-    backtest_jobs : int
-        Rows before the window on which the cutoff is chosen.
-    record_jobs : int
-        Rows before the window on which the advisor's own rule earns its record.
-    forecast : ForecastOptions
-        How the advisor's own forecasts are made.
-    budgets : tuple of float
-        Budgets of hedged starts, multiples of the clairvoyant's core-hours; empty: none are replayed.
+    Attributes:
+        skip, jobs: First row of the window, and rows in it.
+        factors: Overheads o.
+        baseline: i of s(c) = o*c + i.
+        tune: Whether the GA looks for the estimators' parameters on the 500 entries before the window.
+        generations, population: Of the GA; the paper used 100 and 50.
+        seed: Of the GA.
+        backtest_jobs: Rows before the window on which the cutoff is chosen.
+        record_jobs: Rows before the window on which the advisor's own rule earns its record.
+        forecast: How the advisor's own forecasts are made.
+        budgets: Budgets of hedged starts, multiples of the clairvoyant's core-hours; empty: none are
+            replayed.
     """
 
     skip: int = 10_000
@@ -106,19 +96,13 @@ class PlacementOptions:
 def replay_placement(table: JobTable, options: PlacementOptions, progress: Progress) -> PlacementReplay:
     """Replay a log.
 
-    Parameters
-    ----------
-    table : JobTable
-        The whole log, *every* row (``read_table(path, keep="all")``): the window is counted in rows.
-    options : PlacementOptions
-        What is replayed.
-    progress : Progress
-        Told how far it is.
+    Args:
+        table: The whole log, *every* row (``read_table(path, keep="all")``): the window is counted in rows.
+        options: What is replayed.
+        progress: Told how far it is.
 
-    Raises
-    ------
-    BadInput
-        The log ends before the window, or holds too little before it to tune on.
+    Raises:
+        BadInput: The log ends before the window, or holds too little before it to tune on.
     """
     window = _window(table, options.skip, options.skip + options.jobs)
     if len(window) == 0:

@@ -15,10 +15,8 @@ from advisor.service.admin.plots import styled, write_page
 def write_placement(path: Path, result: dict[str, Any]) -> None:
     """Write the page of ``advisor replay placement``.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     rows = result["rows"]
     factors = [row["factor"] for row in rows]

@@ -20,14 +20,10 @@ Booleans = NDArray[np.bool_]
 class Outcome:
     """What one way to decide did for one factor.
 
-    Attributes
-    ----------
-    cloud_jobs : int
-        Jobs sent to the cloud.
-    saved_seconds : float
-        Sum over them of w + r - s(c)*r.
-    fraction_of_optimal : float or None
-        Of the clairvoyant's saved seconds; None where he could save nothing.
+    Attributes:
+        cloud_jobs: Jobs sent to the cloud.
+        saved_seconds: Sum over them of w + r - s(c)*r.
+        fraction_of_optimal: Of the clairvoyant's saved seconds; None where he could save nothing.
     """
 
     cloud_jobs: int
@@ -61,14 +57,10 @@ class FactorRow:
 class MonthCoverage:
     """How often the intervals of one month's jobs held.
 
-    Attributes
-    ----------
-    month : str
-        ``2026-11``, by the site's clock.
-    jobs : int
-        With an interval and a truth.
-    coverage : float
-        Share of them whose truth lies within it.
+    Attributes:
+        month: ``2026-11``, by the site's clock.
+        jobs: With an interval and a truth.
+        coverage: Share of them whose truth lies within it.
     """
 
     month: str
@@ -80,22 +72,16 @@ class MonthCoverage:
 class EstimatorQuality:
     """How good the estimates of one window were.
 
-    Attributes
-    ----------
-    mean_absolute_error : float
-        Seconds, over the jobs that have an estimate (section V-A).
-    interval_coverage : float
-        Share of jobs whose truth lies within the stated interval.
-    interval_mean_width, interval_score : float
-        Seconds: how wide intervals are on average; and that with what they missed by added, times twenty
-        where they promise 90 % (Gneiting and Raftery, "Strictly proper scoring rules", 2007, equation 43).
-        Smaller is better, and neither width nor coverage alone makes it small.
-    months : tuple of MonthCoverage
-        The same by month of submission.
-    interval : float
-        What that share should be.
-    without_estimate : float
-        Share of jobs with none.
+    Attributes:
+        mean_absolute_error: Seconds, over the jobs that have an estimate (section V-A).
+        interval_coverage: Share of jobs whose truth lies within the stated interval.
+        interval_mean_width, interval_score: Seconds: how wide intervals are on average; and that with what
+            they missed by added, times twenty where they promise 90 % (Gneiting and Raftery, "Strictly proper
+            scoring rules", 2007, equation 43). Smaller is better, and neither width nor coverage alone makes
+            it small.
+        months: The same by month of submission.
+        interval: What that share should be.
+        without_estimate: Share of jobs with none.
     """
 
     mean_absolute_error: float
@@ -154,20 +140,13 @@ class TunedParameters:
 class PlacementReplay:
     """The whole result.
 
-    Attributes
-    ----------
-    jobs : int
-        Of the window that ran.
-    quality, published_quality : dict
-        Of the advisor's own forecasts, and of the published k-NN estimators.
-    parameters : dict
-        What the k-NN estimators ran with, by target.
-    cutoff : ChosenCutoff
-        Of the published rule.
-    rows : tuple of FactorRow
-        One per overhead.
-    hedge_curve : tuple of HedgePoint
-        What budgets buy; empty unless asked for.
+    Attributes:
+        jobs: Of the window that ran.
+        quality, published_quality: Of the advisor's own forecasts, and of the published k-NN estimators.
+        parameters: What the k-NN estimators ran with, by target.
+        cutoff: Of the published rule.
+        rows: One per overhead.
+        hedge_curve: What budgets buy; empty unless asked for.
     """
 
     jobs: int

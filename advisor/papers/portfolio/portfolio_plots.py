@@ -24,10 +24,8 @@ def write_portfolio(path: Path, results: Sequence[dict[str, Any]]) -> None:
 
     ``results``: one of each billing, below each other.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     first = results[0]
     about = [f"{first['jobs']:,} jobs on rented nodes. Run times known: {first['runtimes']}."]

@@ -43,26 +43,22 @@ _LEARNED: Final = frozenset({"classification", "classification-idempotent", PROB
 class Rules:
     """How classes are used; one set for every log.
 
-    Attributes
-    ----------
-    small_from, sure_from : float
-        A job is perhaps small from this probability on, and surely small from the second. A false small
-        costs little where it is killed at the divider, a false large waits with the large: so the first is
-        far below one half. The sure go before the doubtful.
-    doubtful_share : float
-        A doubtful job is killed after this share of the divider: most small jobs end long before it.
-    classification_from : float
-        The cut where nothing is killed (variant ``classification``), for there a false small is dear.
-    probe_from, probe_seconds : float
-        With the probe, jobs are small from this probability on, and every other gets one attempt of so many
-        seconds between the classes.
-    starvation_seconds, starvation_load_factor, starvation_at_most_seconds : float
-        See ``Policy``. The load factor and its bound (ten times the threshold: under SPF a lone job would
-        else wait for months) hold where classes are used; the plain rows keep the fixed threshold.
-    flipped_share : float
-        Share of the predictions flipped in each run: schedules are chaotic, and one run says little.
-    runs : int
-        Runs averaged where something was predicted.
+    Attributes:
+        small_from, sure_from: A job is perhaps small from this probability on, and surely small from the
+            second. A false small costs little where it is killed at the divider, a false large waits with the
+            large: so the first is far below one half. The sure go before the doubtful.
+        doubtful_share: A doubtful job is killed after this share of the divider: most small jobs end long
+            before it.
+        classification_from: The cut where nothing is killed (variant ``classification``), for there a false
+            small is dear.
+        probe_from, probe_seconds: With the probe, jobs are small from this probability on, and every other
+            gets one attempt of so many seconds between the classes.
+        starvation_seconds, starvation_load_factor, starvation_at_most_seconds: See ``Policy``. The load
+            factor and its bound (ten times the threshold: under SPF a lone job would else wait for months)
+            hold where classes are used; the plain rows keep the fixed threshold.
+        flipped_share: Share of the predictions flipped in each run: schedules are chaotic, and one run says
+            little.
+        runs: Runs averaged where something was predicted.
     """
 
     small_from: float = 0.11
@@ -92,10 +88,8 @@ def prepared(table: JobTable, cores: int | None) -> tuple[JobTable, int]:
 
     Jobs larger than the machine are left out: the log's partitioned machine ran them elsewhere.
 
-    Raises
-    ------
-    BadInput
-        The size is unknown, or no job is left.
+    Raises:
+        BadInput: The size is unknown, or no job is left.
     """
     processors = cores if cores is not None else table.total_processors
     if processors < 1:
@@ -129,22 +123,15 @@ def report(
 ) -> dict[str, Any]:
     """What ``advisor replay schedule --format json`` prints.
 
-    Parameters
-    ----------
-    table : JobTable
-        A log in submission order.
-    cores : int, optional
-        Size of the machine; the log's own by default.
-    policies, variants : sequence of str
-        Keys of ``ORDERS``; of ``VARIANTS`` or ``"probe"``. EASY++ has its own order: one row.
-    classified : ClassifiedJobs, optional
-        Classes of the table's jobs; learned here when a variant needs them.
-    rules : Rules
-        How classes are used.
-    seed : int
-        Of the flipped predictions.
-    progress : callable, optional
-        Called with (what, done, all).
+    Args:
+        table: A log in submission order.
+        cores: Size of the machine; the log's own by default.
+        policies, variants: Keys of ``ORDERS``; of ``VARIANTS`` or ``"probe"``. EASY++ has its own order: one
+            row.
+        classified: Classes of the table's jobs; learned here when a variant needs them.
+        rules: How classes are used.
+        seed: Of the flipped predictions.
+        progress: Called with (what, done, all).
     """
     jobs, processors = prepared(table, cores)
     tell = progress or (lambda *_: None)
@@ -253,12 +240,9 @@ def classes_of(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Class and limit of each job's first attempt, from its probability of being small.
 
-    Parameters
-    ----------
-    probability, divider : ndarray, shape (n,)
-        Probability of being small, and seconds.
-    variant : str
-        ``"classification"``, ``"classification-idempotent"`` or ``"probe"``.
+    Args:
+        probability, divider: ndarray, shape (n,): Probability of being small, and seconds.
+        variant: ``"classification"``, ``"classification-idempotent"`` or ``"probe"``.
     """
     never = np.full(len(probability), np.inf)
     if variant == "classification":

@@ -15,10 +15,8 @@ from advisor.service.admin.plots import COLOURS, styled, write_page
 def write_schedule(path: Path, result: dict[str, Any]) -> None:
     """Write the page of ``advisor replay schedule``.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     rows = result["rows"]
 

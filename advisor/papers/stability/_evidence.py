@@ -266,16 +266,11 @@ def learn(
 ) -> Learned:
     """Go through the past once and learn from each moment as soon as its outcome was known.
 
-    Parameters
-    ----------
-    past : Past
-        At least one interval.
-    now : float
-        Seconds.
-    prior, certainty : float64, shape (WIDTH,)
-        Initial coefficients and their inverse variances.
-    max_samples : int
-        At least the number of pairs of a moment and an interval that is open then.
+    Args:
+        past: At least one interval.
+        now: Seconds.
+        prior, certainty: float64, shape (WIDTH,): Initial coefficients and their inverse variances.
+        max_samples: At least the number of pairs of a moment and an interval that is open then.
     """
     first = past.start[0] if len(past.start) else now
     tally = _Tally(

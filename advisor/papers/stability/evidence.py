@@ -58,28 +58,19 @@ _FASTEST = 50.0  # a rate further from the curve's than this factor is wrong
 class EvidenceRules:
     """Constants of the regression; half-lives and times in seconds.
 
-    Attributes
-    ----------
-    horizon : float
-        The forecast is: no loss within this time.
-    step : float
-        Between the moments that are learned from.
-    rate_half_life : float
-        Of losses, of the pool and of each node.
-    presence_half_life : float
-        Of the times a node was present or absent.
-    peak_half_life : float
-        Of the highest number of nodes there have been.
-    certainty, certainty_of_hours : float
-        Inverse variances of the prior's coefficients, and of those of the time of day.
-    trusted_from, steepness : float
-        Losses seen from which the evidence has half the weight, the plain rate of outcomes the other half;
-        and the power by which its weight grows with losses.
-    usual, usual_hours : float
-        Prior of the plain rate of outcomes, and the node-hours it counts as.
-    min_gone_share : float
-        Share of shrinks that took the whole node from which the regression applies. Nodes that only change
-        their size are always present, and their curves are better forecasts.
+    Attributes:
+        horizon: The forecast is: no loss within this time.
+        step: Between the moments that are learned from.
+        rate_half_life: Of losses, of the pool and of each node.
+        presence_half_life: Of the times a node was present or absent.
+        peak_half_life: Of the highest number of nodes there have been.
+        certainty, certainty_of_hours: Inverse variances of the prior's coefficients, and of those of the time
+            of day.
+        trusted_from, steepness: Losses seen from which the evidence has half the weight, the plain rate of
+            outcomes the other half; and the power by which its weight grows with losses.
+        usual, usual_hours: Prior of the plain rate of outcomes, and the node-hours it counts as.
+        min_gone_share: Share of shrinks that took the whole node from which the regression applies. Nodes
+            that only change their size are always present, and their curves are better forecasts.
     """
 
     horizon: float = HOUR_SECONDS
@@ -127,22 +118,15 @@ def weigh(  # noqa: PLR0917 - the columns of the intervals
 ) -> Evidence | None:
     """Fit the regression to what is known now.
 
-    Parameters
-    ----------
-    node, start, end, completed : ndarray, shape (n,)
-        As in ``advisor.predict.survival.node_survival.Intervals``, with the intervals still open.
-    shrank : ndarray of bool, shape (n,)
-        Whether the end was a shrink.
-    now : float
-        Seconds.
-    nodes : int
-        Number of nodes.
-    prior : float64, shape (8,)
-        Initial coefficients.
+    Args:
+        node, start, end, completed: ndarray, shape (n,): As in
+            ``advisor.predict.survival.node_survival.Intervals``, with the intervals still open.
+        shrank: ndarray of bool, shape (n,): Whether the end was a shrink.
+        now: Seconds.
+        nodes: Number of nodes.
+        prior: float64, shape (8,): Initial coefficients.
 
-    Returns
-    -------
-    Evidence or None
+    Returns:
         None where nodes do not go when they shrink, or where no shrink has been seen.
     """
     rules = rules or EvidenceRules()

@@ -22,29 +22,20 @@ Ints = NDArray[np.int64]
 def least_lost(cores: Ints, elapsed: Floats, excess: int) -> Ints:
     """Tasks that give back at least so many cores and lose the least work.
 
-    Parameters
-    ----------
-    cores : int64 array, shape (tasks,)
-        What each task on the node uses; 1 or more.
-    elapsed : float64 array, shape (tasks,)
-        What each would have run in vain, seconds.
-    excess : int
-        Cores the node lacks.
+    Args:
+        cores: int64 array, shape (tasks,): What each task on the node uses; 1 or more.
+        elapsed: float64 array, shape (tasks,): What each would have run in vain, seconds.
+        excess: Cores the node lacks.
 
-    Returns
-    -------
-    int64 array
+    Returns:
         Places of the tasks that end, ascending; of several sets that lose as little, one of the fewest tasks.
 
-    Raises
-    ------
-    ValueError
-        All tasks together do not use so many cores.
+    Raises:
+        ValueError: All tasks together do not use so many cores.
 
-    Examples
-    --------
-    >>> least_lost(np.array([4, 1, 2]), np.array([60.0, 900.0, 100.0]), 2).tolist()
-    [2]
+    Examples:
+        >>> least_lost(np.array([4, 1, 2]), np.array([60.0, 900.0, 100.0]), 2).tolist()
+        [2]
     """
     if excess > cores.sum():
         raise ValueError(f"{excess} cores too many where tasks use {cores.sum()}")

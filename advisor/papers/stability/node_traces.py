@@ -33,16 +33,11 @@ _MAX_BYTES = 200_000_000
 class NodePool:
     """Nodes, and which of them are had at the start.
 
-    Attributes
-    ----------
-    name : str
-        As given.
-    changes : NodeChanges
-        All nodes that can be had.
-    rented : int
-        The first so many are had at the start; the others can be asked for.
-    synthetic : bool
-        Whether they were drawn.
+    Attributes:
+        name: As given.
+        changes: All nodes that can be had.
+        rented: The first so many are had at the start; the others can be asked for.
+        synthetic: Whether they were drawn.
     """
 
     name: str
@@ -54,17 +49,13 @@ class NodePool:
 def load_nodes(spec: str) -> NodePool:
     """Nodes of a replay.
 
-    Parameters
-    ----------
-    spec : str
-        ``synthetic:CLUSTER:SEED`` (C1 to C8), a CSV file ``node,time,cores`` (seconds; a change to 0 is an
-        eviction), or the JSON of a spot trace; either may be gzipped. Several files, separated by commas, are
-        nodes of one cluster that start together.
+    Args:
+        spec: ``synthetic:CLUSTER:SEED`` (C1 to C8), a CSV file ``node,time,cores`` (seconds; a change to 0 is
+            an eviction), or the JSON of a spot trace; either may be gzipped. Several files, separated by
+            commas, are nodes of one cluster that start together.
 
-    Raises
-    ------
-    BadInput
-        An unreadable or malformed file, or an unknown cluster.
+    Raises:
+        BadInput: An unreadable or malformed file, or an unknown cluster.
     """
     if spec.split(":", maxsplit=1)[0] == SYNTHETIC:
         return _synthetic(spec)
@@ -110,10 +101,8 @@ def spot_changes(text: str, where: str = "spot trace") -> NodeChanges:
 
     The trace counts instances and does not name them: the n-th node is there when n or more are.
 
-    Raises
-    ------
-    BadInput
-        Malformed.
+    Raises:
+        BadInput: Malformed.
     """
     try:
         document = json.loads(text)
@@ -140,10 +129,8 @@ def csv_changes(text: str, where: str = "nodes") -> NodeChanges:
 
     A node is not there before its first row. Time is counted from the earliest row.
 
-    Raises
-    ------
-    BadInput
-        Malformed.
+    Raises:
+        BadInput: Malformed.
     """
     rows = csv.DictReader(io.StringIO(text))
     if not {"node", "time", "cores"} <= set(rows.fieldnames or ()):

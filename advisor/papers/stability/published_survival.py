@@ -23,23 +23,18 @@ _MIN_SURVIVAL = 1e-6  # the longest interval of a window always ends at zero: le
 def kaplan_meier(lasted: Floats, completed: Bools) -> tuple[Floats, Floats]:
     """Survival just after each time at which an interval ended (Kaplan and Meier 1958).
 
-    Parameters
-    ----------
-    lasted : ndarray, shape (n,)
-        Length of each interval so far, seconds.
-    completed : ndarray of bool, shape (n,)
-        False where the interval is still open.
+    Args:
+        lasted: ndarray, shape (n,): Length of each interval so far, seconds.
+        completed: ndarray of bool, shape (n,): False where the interval is still open.
 
-    Returns
-    -------
-    times, survival : ndarray
+    Returns:
         Times in seconds, ascending and distinct; empty when nothing ended.
 
-    Examples
-    --------
-    >>> times, survival = kaplan_meier(np.array([1.0, 2.0, 2.0, 4.0]), np.array([True, True, False, False]))
-    >>> times.tolist(), survival.tolist()
-    ([1.0, 2.0], [0.75, 0.5])
+    Examples:
+        >>> ended = np.array([True, True, False, False])
+        >>> times, survival = kaplan_meier(np.array([1.0, 2.0, 2.0, 4.0]), ended)
+        >>> times.tolist(), survival.tolist()
+        ([1.0, 2.0], [0.75, 0.5])
     """
     times, ends = np.unique(lasted[completed], return_counts=True)
     order = np.sort(lasted)

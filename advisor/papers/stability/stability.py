@@ -79,35 +79,22 @@ def report(
 ) -> dict[str, Any]:
     """Run the same tasks on the same nodes under each scheduler.
 
-    Parameters
-    ----------
-    nodes : str
-        As for ``load_nodes``.
-    tasks : str
-        "uniform", "gaussian", "pareto", or a file.
-    schedulers : sequence of str, optional
-        Rows wanted, all by default; ``capacity`` always runs, as the others are measured by it.
-    load : float
-        Share of the cluster that drawn tasks keep busy.
-    estimate_error : float
-        Estimates are off by up to this fraction (section 4.2.1).
-    longest : float
-        Longest drawn task, seconds.
-    most_tasks : int
-        No more tasks than about so many are drawn.
-    seed : int, optional
-        Of the tasks; that of a synthetic cluster by default, else 1.
-    draws : int, optional
-        The tasks are drawn so many times, with this seed and the next ones, and rows are means over the
-        draws: on a small trace one draw says little. 3 by default on a real trace; tasks of a file are not
-        drawn.
-    progress : callable, optional
-        Called with (row, tasks done, tasks).
+    Args:
+        nodes: As for ``load_nodes``.
+        tasks: "uniform", "gaussian", "pareto", or a file.
+        schedulers: Rows wanted, all by default; ``capacity`` always runs, as the others are measured by it.
+        load: Share of the cluster that drawn tasks keep busy.
+        estimate_error: Estimates are off by up to this fraction (section 4.2.1).
+        longest: Longest drawn task, seconds.
+        most_tasks: No more tasks than about so many are drawn.
+        seed: Of the tasks; that of a synthetic cluster by default, else 1.
+        draws: The tasks are drawn so many times, with this seed and the next ones, and rows are means over
+            the draws: on a small trace one draw says little. 3 by default on a real trace; tasks of a file
+            are not drawn.
+        progress: Called with (row, tasks done, tasks).
 
-    Raises
-    ------
-    BadInput
-        Unreadable input or numbers out of range.
+    Raises:
+        BadInput: Unreadable input or numbers out of range.
     """
     began = time.perf_counter()
     pool = load_nodes(nodes)

@@ -14,10 +14,8 @@ from advisor.service.admin.plots import COLOURS, styled, write_page
 def write_stability(path: Path, result: dict[str, Any]) -> None:
     """Write the page.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     rows = result["rows"]
     names = [html.escape(row["scheduler"]) for row in rows]

@@ -41,25 +41,18 @@ Progress: TypeAlias = Callable[[int, int], None]
 class Scheduler:
     """One row of the comparison.
 
-    Attributes
-    ----------
-    name : str
-        Of the row.
-    choice : {"any", "likeliest", "match", "clairvoyant"}
-        How nodes are chosen.
-    model : {"none", "published", "to-shrink", "ours"}
-        What predicts: nothing, section 3.1.1, appendix B.2, or ours.
-    rules : MatchRules
-        For ``match``.
-    gives_way : {"oldest", "least-lost"}
-        Which tasks end when a node shrinks: the oldest, as published (section 4.1, YARN's way), or those
-        whose loss costs least (``advisor.papers.stability.giving_way``). Where a node vanishes, all on it do.
-    acquirer : AcquirerRules, optional
-        Whether nodes are exchanged.
-    copies : int
-        Replication (appendix B.1).
-    checkpoints : Checkpoints
-        Checkpointing (appendix B.1).
+    Attributes:
+        name: Of the row.
+        choice: {"any", "likeliest", "match", "clairvoyant"}: How nodes are chosen.
+        model: {"none", "published", "to-shrink", "ours"}: What predicts: nothing, section 3.1.1, appendix
+            B.2, or ours.
+        rules: For ``match``.
+        gives_way: {"oldest", "least-lost"}: Which tasks end when a node shrinks: the oldest, as published
+            (section 4.1, YARN's way), or those whose loss costs least
+            (``advisor.papers.stability.giving_way``). Where a node vanishes, all on it do.
+        acquirer: Whether nodes are exchanged.
+        copies: Replication (appendix B.1).
+        checkpoints: Checkpointing (appendix B.1).
     """
 
     name: str
@@ -110,20 +103,13 @@ def run(
 ) -> Outcome:
     """Run all tasks to their end.
 
-    Parameters
-    ----------
-    changes : NodeChanges
-        What becomes of all nodes.
-    tasks : Tasks
-        What is submitted.
-    scheduler : Scheduler
-        Who decides.
-    generator : numpy.random.Generator
-        Chance of the capacity scheduler and of which node a request gets.
-    rented : int, optional
-        The first so many nodes are had at the start; all by default.
-    progress : callable, optional
-        Called with (tasks done, tasks).
+    Args:
+        changes: What becomes of all nodes.
+        tasks: What is submitted.
+        scheduler: Who decides.
+        generator: Chance of the capacity scheduler and of which node a request gets.
+        rented: The first so many nodes are had at the start; all by default.
+        progress: Called with (tasks done, tasks).
     """
     return Run(changes, tasks, scheduler, generator, rented=rented).to_end(progress)
 

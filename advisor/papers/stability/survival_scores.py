@@ -138,10 +138,9 @@ def _chances(known: SurvivalModel, rows: Ints, age: Floats, last: Ints, horizon:
 def scores(chance: Floats, truth: Floats) -> dict[str, float | int | None]:
     """Scores of forecasts of yes (1) or no (0); shape (n,) each.
 
-    Examples
-    --------
-    >>> scores(np.array([0.9, 0.2]), np.array([1.0, 0.0]))["auc"]
-    1.0
+    Examples:
+        >>> scores(np.array([0.9, 0.2]), np.array([1.0, 0.0]))["auc"]
+        1.0
     """
     yes = float(truth.sum())
     no = len(truth) - yes

@@ -19,18 +19,14 @@ _MAX_TASKS = 200_000
 def load_tasks(path: str, *, most_cores: int) -> Tasks:
     """Tasks of a file, in order of submission.
 
-    Parameters
-    ----------
-    path : str
-        A CSV file with the columns ``job,submit,duration,cores`` and optionally ``estimate`` (seconds), or a
-        log (``.swf``, ``.swf.gz``), of which each job is one task with its requested time as the estimate.
-    most_cores : int
-        Tasks that need more are left out: no node could ever run them.
+    Args:
+        path: A CSV file with the columns ``job,submit,duration,cores`` and optionally ``estimate`` (seconds),
+            or a log (``.swf``, ``.swf.gz``), of which each job is one task with its requested time as the
+            estimate.
+        most_cores: Tasks that need more are left out: no node could ever run them.
 
-    Raises
-    ------
-    BadInput
-        Unreadable, malformed, or nothing left.
+    Raises:
+        BadInput: Unreadable, malformed, or nothing left.
     """
     is_log = path.endswith((".swf", ".swf.gz"))
     tasks = _from_log(path) if is_log else _from_csv(Path(path))

@@ -36,16 +36,11 @@ _MAX_LOAD: Final = 20  # tenths of the mean load: twice it
 class Point:
     """One number of reserved nodes.
 
-    Attributes
-    ----------
-    nodes, cores : int
-        Reserved.
-    reserved_cost, rented_cost : float
-        Core-seconds of on-demand, over the whole history.
-    weekly_rented : float64, shape (weeks,)
-        The second by the week of the jobs' submission.
-    mean_wait : float
-        Seconds.
+    Attributes:
+        nodes, cores: Reserved.
+        reserved_cost, rented_cost: Core-seconds of on-demand, over the whole history.
+        weekly_rented: float64, shape (weeks,): The second by the week of the jobs' submission.
+        mean_wait: Seconds.
     """
 
     nodes: int
@@ -64,18 +59,12 @@ class Point:
 class Planner:
     """Costs of numbers of reserved nodes for one history; each number is simulated once.
 
-    Parameters
-    ----------
-    workload : Workload
-        The history.
-    policy : WaitingPolicy
-        Who waits; ``oracle`` and plain ``speculation`` need no learning.
-    costs : CostModel
-        Prices.
-    node_cores : int
-        Cores of a node.
-    dispatch : Dispatch
-        Which waiting job is next.
+    Args:
+        workload: The history.
+        policy: Who waits; ``oracle`` and plain ``speculation`` need no learning.
+        costs: Prices.
+        node_cores: Cores of a node.
+        dispatch: Which waiting job is next.
     """
 
     def __init__(
@@ -210,22 +199,14 @@ def resampled_optima(points: list[Point], *, draws: int, block_weeks: int, seed:
 class PlanOptions:
     """What is planned.
 
-    Attributes
-    ----------
-    short_seconds, longest_wait_seconds : float
-        t and b.
-    policy : {"oracle", "speculation"}
-        Who waits.
-    costs : CostModel
-        Prices.
-    node_cores : int
-        Cores of a node.
-    on_demand_usd_per_core_hour : float
-        For money; AWS m5, section 5.3.
-    draws, block_weeks, seed : int
-        Of the bootstrap.
-    coverage : float
-        Of the optimum's interval.
+    Attributes:
+        short_seconds, longest_wait_seconds: t and b.
+        policy: {"oracle", "speculation"}: Who waits.
+        costs: Prices.
+        node_cores: Cores of a node.
+        on_demand_usd_per_core_hour: For money; AWS m5, section 5.3.
+        draws, block_weeks, seed: Of the bootstrap.
+        coverage: Of the optimum's interval.
     """
 
     short_seconds: float = 900.0
@@ -245,10 +226,8 @@ def plan(
 ) -> dict[str, Any]:
     """``advisor plan``: the curve, its optimum and how sure it is.
 
-    Raises
-    ------
-    BadInput
-        A history of less than two weeks: nothing can be said of other weeks.
+    Raises:
+        BadInput: A history of less than two weeks: nothing can be said of other weeks.
     """
     begun = time.perf_counter()
     policy = policies(options.short_seconds, options.longest_wait_seconds)[options.policy]

@@ -36,16 +36,11 @@ def fitted_spot_mean(
 ) -> float:
     """Mean spot life by maximum likelihood of an exponential with nodes that ended otherwise censored.
 
-    Parameters
-    ----------
-    lived_seconds : float64, shape (nodes,)
-        How long the site had each node.
-    was_revoked : bool, shape (nodes,)
-        Whether EC2 took it.
+    Args:
+        lived_seconds: float64, shape (nodes,): How long the site had each node.
+        was_revoked: bool, shape (nodes,): Whether EC2 took it.
 
-    Returns
-    -------
-    float
+    Returns:
         Seconds; infinite when none was ever taken.
     """
     revoked = int(np.count_nonzero(was_revoked))

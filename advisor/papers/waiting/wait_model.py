@@ -32,21 +32,17 @@ MIN_EXAMPLES: Final = 500
 class RollingForest:
     """The newest few forests, asked as one.
 
-    Attributes
-    ----------
-    settings : ForestSettings
-        How each is grown.
-    kept : int
-        How many are asked.
+    Attributes:
+        settings: How each is grown.
+        kept: How many are asked.
 
-    Examples
-    --------
-    >>> rows = np.repeat([[0.0], [1.0]], 400, axis=0)
-    >>> model = RollingForest()
-    >>> model.grow(rows, np.repeat([60.0, 86_000.0], 400), seed=1)
-    True
-    >>> [round(float(chance), 1) for chance in model.chance_of_more(np.array([[0.0], [1.0]]), 3600.0)]
-    [0.0, 1.0]
+    Examples:
+        >>> rows = np.repeat([[0.0], [1.0]], 400, axis=0)
+        >>> model = RollingForest()
+        >>> model.grow(rows, np.repeat([60.0, 86_000.0], 400), seed=1)
+        True
+        >>> [round(float(chance), 1) for chance in model.chance_of_more(np.array([[0.0], [1.0]]), 3600.0)]
+        [0.0, 1.0]
     """
 
     settings: ForestSettings = field(default_factory=lambda: ForestSettings(trees=5))
@@ -65,14 +61,10 @@ class RollingForest:
     def grow(self, features: Floats, seconds: Floats, *, seed: int) -> bool:
         """Grow another forest on examples in the order they became known; False with too few of them.
 
-        Parameters
-        ----------
-        features : float64, shape (n, features)
-            Without NaN.
-        seconds : float64, shape (n,)
-            What was waited, or run.
-        seed : int
-            Of this forest's random choices.
+        Args:
+            features: float64, shape (n, features): Without NaN.
+            seconds: float64, shape (n,): What was waited, or run.
+            seed: Of this forest's random choices.
         """
         if len(seconds) < MIN_EXAMPLES:
             return False
@@ -83,12 +75,9 @@ class RollingForest:
     def chance_of_more(self, features: Floats, seconds: float) -> Floats:
         """Chance that it takes more than so many seconds; 0 before anything was learned.
 
-        Parameters
-        ----------
-        features : float64, shape (n, features)
-            Jobs.
-        seconds : float
-            The threshold; any.
+        Args:
+            features: float64, shape (n, features): Jobs.
+            seconds: The threshold; any.
         """
         if self._trees is None:
             return np.zeros(len(features))

@@ -32,24 +32,15 @@ LEARNER: Final = "speculation+wait-model"
 class WaitingOptions:
     """What is replayed.
 
-    Attributes
-    ----------
-    fixed_cores : int, optional
-        None: the cost optimum (`advisor.papers.waiting.planning`).
-    short_seconds, longest_wait_seconds : float
-        t and b.
-    capacity : {"on-demand", "spot"}
-        What speculations run on.
-    dispatch : Dispatch
-        Which waiting job is next on fixed cores.
-    costs : CostModel
-        Prices.
-    judged_share : float
-        Share of the jobs, the last ones, whose figures are given.
-    seed : int
-        Of spot revocations.
-    learning : LearningOptions
-        How the wait model learns.
+    Attributes:
+        fixed_cores: None: the cost optimum (`advisor.papers.waiting.planning`).
+        short_seconds, longest_wait_seconds: t and b.
+        capacity: {"on-demand", "spot"}: What speculations run on.
+        dispatch: Which waiting job is next on fixed cores.
+        costs: Prices.
+        judged_share: Share of the jobs, the last ones, whose figures are given.
+        seed: Of spot revocations.
+        learning: How the wait model learns.
     """
 
     fixed_cores: int | None = None
@@ -73,14 +64,10 @@ class WaitingOptions:
 def report(table: JobTable, options: WaitingOptions, *, progress: Progress | None = None) -> dict[str, Any]:
     """What ``advisor replay waiting --format json`` prints.
 
-    Parameters
-    ----------
-    table : JobTable
-        A log in submission order.
-    options : WaitingOptions
-        What is replayed.
-    progress : callable, optional
-        Called with (what, done, all).
+    Args:
+        table: A log in submission order.
+        options: What is replayed.
+        progress: Called with (what, done, all).
     """
     begun = time.perf_counter()
     tell = progress or (lambda *_: None)

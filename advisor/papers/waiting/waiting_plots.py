@@ -16,10 +16,8 @@ _NEAR = 3.0  # policies beyond so many times the oracle would hide the others
 def write_waiting(path: Path, result: dict[str, Any]) -> None:
     """Write the page of ``advisor replay waiting``.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     about = (
         f"{result['jobs_judged']:,} jobs on {result['fixed_cores']:,} fixed cores; jobs up to "
@@ -86,10 +84,8 @@ def _calibration(result: dict[str, Any]) -> go.Figure:
 def write_plan(path: Path, result: dict[str, Any]) -> None:
     """Write the page of ``advisor plan``.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     curve, best = result["curve"], result["optimum"]
     nodes = [point["nodes"] for point in curve]

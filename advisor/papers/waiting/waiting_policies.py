@@ -41,18 +41,13 @@ class WaitFrom(enum.StrEnum):
 class WaitingPolicy:
     """One policy.
 
-    Attributes
-    ----------
-    name : str
-        Row of a table.
-    length, wait : LengthFrom, WaitFrom
-        What it knows from where.
-    short_seconds : float
-        t.
-    longest_wait_seconds : float
-        b.
-    skip_trial_below : float
-        See `advisor.decide.submission.waiting_policy`; 0 tries every job out, as in the paper.
+    Attributes:
+        name: Row of a table.
+        length, wait: What it knows from where.
+        short_seconds: t.
+        longest_wait_seconds: b.
+        skip_trial_below: See `advisor.decide.submission.waiting_policy`; 0 tries every job out, as in the
+            paper.
     """
 
     name: str
@@ -85,12 +80,9 @@ class WaitingPolicy:
 def policies(short_seconds: float, longest_wait_seconds: float) -> dict[str, WaitingPolicy]:
     """All policies at these thresholds, by name.
 
-    Parameters
-    ----------
-    short_seconds : float
-        t.
-    longest_wait_seconds : float
-        b.
+    Args:
+        short_seconds: t.
+        longest_wait_seconds: b.
     """
     t, b, never = short_seconds, longest_wait_seconds, math.inf
     length, wait = LengthFrom, WaitFrom

@@ -102,17 +102,13 @@ def scores_of(
 def matthews(predicted: Flags, happened: Flags, also_neither: int = 0) -> float:
     """Matthews correlation coefficient; NaN where one side never varies.
 
-    Parameters
-    ----------
-    predicted, happened : bool, shape (n,)
-        Predicted and true.
-    also_neither : int
-        True negatives to count beside.
+    Args:
+        predicted, happened: bool, shape (n,): Predicted and true.
+        also_neither: True negatives to count beside.
 
-    Examples
-    --------
-    >>> matthews(np.array([True, False]), np.array([True, False]))
-    1.0
+    Examples:
+        >>> matthews(np.array([True, False]), np.array([True, False]))
+        1.0
     """
     both = float(np.count_nonzero(predicted & happened))
     neither = float(np.count_nonzero(~predicted & ~happened)) + also_neither

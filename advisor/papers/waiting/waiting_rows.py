@@ -27,10 +27,8 @@ Ints = NDArray[np.int64]
 def workload_from(table: JobTable, costs: CostModel, seed: int) -> Workload:
     """Jobs of a log that ran, with drawn lives of spot nodes.
 
-    Raises
-    ------
-    BadInput
-        No job ran.
+    Raises:
+        BadInput: No job ran.
     """
     ran = table.select(table.run > 0)
     if not len(ran):
@@ -53,14 +51,10 @@ def workload_from(table: JobTable, costs: CostModel, seed: int) -> Workload:
 class Replayed:
     """One log and machine, to be run under many policies.
 
-    Attributes
-    ----------
-    workload : Workload
-        Jobs.
-    cores : int
-        Fixed.
-    dispatch : Dispatch
-        Which waiting job is next.
+    Attributes:
+        workload: Jobs.
+        cores: Fixed.
+        dispatch: Which waiting job is next.
     """
 
     workload: Workload
@@ -76,12 +70,9 @@ class Replayed:
         reservation; there the same is repeated until nobody waits in vain, which is close to the best, not
         exact.
 
-        Parameters
-        ----------
-        policy : WaitingPolicy
-            Not one with a wait model.
-        learner : Simulation, optional
-            Whose forecasts of run times are used.
+        Args:
+            policy: Not one with a wait model.
+            learner: Whose forecasts of run times are used.
         """
         modes = self._modes(policy)
         while True:

@@ -47,21 +47,15 @@ _LONGER_THAN_ANY = 4.0  # times b: what a job that left at b would still have wa
 class LearningOptions:
     """How the policy learns; one set for every log.
 
-    Attributes
-    ----------
-    learn_from : float
-        Share of the log's jobs after which forests grow. A site has always learned already; a replay saves
-        the time before.
-    keep_every, sample_room : int
-        One in so many repeated sights of a waiting job is kept, and the newest so many in all.
-    ask_again_seconds : float
-        The queue is asked again this often.
-    settings : WaitingSettings
-        What a second of waiting is worth.
-    forest : ForestSettings
-        How each forest grows.
-    thresholds : tuple of float
-        Waits whose prediction is scored, seconds.
+    Attributes:
+        learn_from: Share of the log's jobs after which forests grow. A site has always learned already; a
+            replay saves the time before.
+        keep_every, sample_room: One in so many repeated sights of a waiting job is kept, and the newest so
+            many in all.
+        ask_again_seconds: The queue is asked again this often.
+        settings: What a second of waiting is worth.
+        forest: How each forest grows.
+        thresholds: Waits whose prediction is scored, seconds.
     """
 
     learn_from: float = 0.35
@@ -77,20 +71,13 @@ class LearningOptions:
 class Case:
     """One log, machine and policy.
 
-    Attributes
-    ----------
-    workload : Workload
-        Jobs, with the lives of spot nodes.
-    cores : int
-        Fixed.
-    short_seconds, longest_wait_seconds : float
-        t and b.
-    skip_below : float
-        No trial for jobs less likely to be short.
-    dispatch : Dispatch
-        Which waiting job is next.
-    costs : CostModel
-        Prices; ``spot`` is what the trials cost.
+    Attributes:
+        workload: Jobs, with the lives of spot nodes.
+        cores: Fixed.
+        short_seconds, longest_wait_seconds: t and b.
+        skip_below: No trial for jobs less likely to be short.
+        dispatch: Which waiting job is next.
+        costs: Prices; ``spot`` is what the trials cost.
     """
 
     workload: Workload
@@ -120,12 +107,9 @@ class Case:
 class WaitScores:
     """Predictions of waits longer than each threshold, each by forests grown before, and what happened.
 
-    Attributes
-    ----------
-    rows : int64, shape (n,)
-        Jobs, at the moment they joined the queue of the naive world.
-    chance, happened : float64, bool, shape (n, thresholds)
-        Predicted and true.
+    Attributes:
+        rows: int64, shape (n,): Jobs, at the moment they joined the queue of the naive world.
+        chance, happened: float64, bool, shape (n, thresholds): Predicted and true.
     """
 
     rows: Ints
@@ -137,14 +121,10 @@ class WaitScores:
 class Learned:
     """What came of it.
 
-    Attributes
-    ----------
-    real : Simulation
-        The world that counts, at its end.
-    price : float
-        Core-seconds that a second of waiting was worth there, once forests had grown.
-    scores : WaitScores
-        Of the wait model.
+    Attributes:
+        real: The world that counts, at its end.
+        price: Core-seconds that a second of waiting was worth there, once forests had grown.
+        scores: Of the wait model.
     """
 
     real: Simulation
@@ -155,12 +135,9 @@ class Learned:
 class Lockstep:
     """Both worlds of one case, taken through the log day by day.
 
-    Parameters
-    ----------
-    case : Case
-        Log, machine, policy.
-    options : LearningOptions
-        How it learns.
+    Args:
+        case: Log, machine, policy.
+        options: How it learns.
     """
 
     def __init__(self, case: Case, options: LearningOptions) -> None:

@@ -122,20 +122,13 @@ def cut_interval(
 ) -> None:
     """Write the lower and upper end of a forecast's interval, in seconds.
 
-    Parameters
-    ----------
-    mass : float64, shape (bins,)
-        Probability of each bin of `EDGES`; NaN gives NaN.
-    features : float64, shape (features,)
-        Of the job, as `PlacementFeatures` gives them.
-    target : int
-        0: its wait, 1: its run time.
-    requested_time : float
-        Seconds; infinite where unknown.
-    where : float64, shape (2,)
-        :attr:`IntervalCalibration.cut`.
-    out : float64, shape (2,)
-        Written.
+    Args:
+        mass: float64, shape (bins,): Probability of each bin of `EDGES`; NaN gives NaN.
+        features: float64, shape (features,): Of the job, as `PlacementFeatures` gives them.
+        target: 0: its wait, 1: its run time.
+        requested_time: Seconds; infinite where unknown.
+        where: float64, shape (2,): :attr:`IntervalCalibration.cut`.
+        out: float64, shape (2,): Written.
     """
     if math.isnan(mass[0]):
         out[:] = np.nan

@@ -34,16 +34,11 @@ FORMAT: Final = 1
 class ForestSettings:
     """Parameters of a forest.
 
-    Attributes
-    ----------
-    trees : int
-        More trees are slower and vary less.
-    leaf_jobs : int
-        Minimum of training jobs in a leaf.
-    feature_share, job_share : float
-        Share of features tried at a split, and of jobs that each tree is grown on.
-    most_jobs : int
-        Number of newest jobs trained on (named so in the JSON of replays).
+    Attributes:
+        trees: More trees are slower and vary less.
+        leaf_jobs: Minimum of training jobs in a leaf.
+        feature_share, job_share: Share of features tried at a split, and of jobs that each tree is grown on.
+        most_jobs: Number of newest jobs trained on (named so in the JSON of replays).
     """
 
     trees: int = 15
@@ -58,12 +53,9 @@ class ForestSettings:
 class Distributions:
     """Predictions for n jobs.
 
-    Attributes
-    ----------
-    mean : float64, shape (n,)
-        Seconds.
-    mass : float64, shape (n, bins)
-        Probability of each bin of `EDGES`; rows sum to 1.
+    Attributes:
+        mean: float64, shape (n,): Seconds.
+        mass: float64, shape (n, bins): Probability of each bin of `EDGES`; rows sum to 1.
     """
 
     mean: Floats
@@ -82,14 +74,10 @@ class Distributions:
 def fill_quantiles(mass: Floats, levels: Floats, edges: Floats, out: Floats) -> None:
     """Write the quantiles of a histogram at ``levels`` (ascending) into ``out``, seconds.
 
-    Parameters
-    ----------
-    mass : float64, shape (bins,)
-        Probability of each bin; NaN gives NaN.
-    levels, out : float64, shape (n,)
-        Probabilities and their quantiles.
-    edges : float64, shape (bins + 1,)
-        Edges of the bins, seconds.
+    Args:
+        mass: float64, shape (bins,): Probability of each bin; NaN gives NaN.
+        levels, out: float64, shape (n,): Probabilities and their quantiles.
+        edges: float64, shape (bins + 1,): Edges of the bins, seconds.
     """
     if math.isnan(mass[0]):
         out[:] = np.nan
@@ -140,16 +128,11 @@ def walk(  # noqa: PLR0917 (compiled functions take positions only)
 class DistributionForest:
     """A trained forest as arrays.
 
-    Attributes
-    ----------
-    roots, feature, threshold, children
-        As in :class:`advisor.predict.trees.forest.TreeEnsemble`.
-    leaf : int32, shape (nodes,)
-        Row of a leaf in the two tables below; 0 for inner nodes.
-    leaf_mean : float64, shape (leaves,)
-        Mean training time, seconds.
-    leaf_mass : float32, shape (leaves, bins)
-        Share of the training times in each bin.
+    Attributes:
+        roots, feature, threshold, children: As in :class:`advisor.predict.trees.forest.TreeEnsemble`.
+        leaf: int32, shape (nodes,): Row of a leaf in the two tables below; 0 for inner nodes.
+        leaf_mean: float64, shape (leaves,): Mean training time, seconds.
+        leaf_mass: float32, shape (leaves, bins): Share of the training times in each bin.
     """
 
     roots: Integers

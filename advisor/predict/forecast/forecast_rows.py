@@ -27,21 +27,15 @@ __all__ = ["COVERAGE", "ForecastColumns", "ForecastOptions", "estimates_at", "fo
 class ForecastColumns:
     """One target's forecasts of some rows.
 
-    Attributes
-    ----------
-    rows : int64, shape (n,)
-        Rows of the table, in submission order.
-    mean : float64, shape (n,)
-        Seconds; NaN before there is a forest.
-    quantiles : float64, shape (n, 20)
-        Equally likely values, seconds.
-    mass : float64, shape (n, bins)
-        Probabilities of `advisor.predict.forecast.distribution.EDGES`, without the limit by the request; NaN
-        before there is a forest.
-    variance, lower, upper : float64, shape (n,)
-        Of the forecast; 90 % of all truths lie between `lower` and `upper`.
-    calibration : IntervalCalibration
-        As after the last row.
+    Attributes:
+        rows: int64, shape (n,): Rows of the table, in submission order.
+        mean: float64, shape (n,): Seconds; NaN before there is a forest.
+        quantiles: float64, shape (n, 20): Equally likely values, seconds.
+        mass: float64, shape (n, bins): Probabilities of `advisor.predict.forecast.distribution.EDGES`,
+            without the limit by the request; NaN before there is a forest.
+        variance, lower, upper: float64, shape (n,): Of the forecast; 90 % of all truths lie between `lower`
+            and `upper`.
+        calibration: As after the last row.
     """
 
     rows: Rows
@@ -85,20 +79,13 @@ def forecast_rows(
 ) -> dict[Target, ForecastColumns]:
     """Forecast waits and run times of rows of a log.
 
-    Parameters
-    ----------
-    rows : int64
-        Rows that ran, in submission order; the first `options.first` get no forecast.
-    features : float64, optional
-        Of every row (`features_of`); computed when not given.
-    rolling : RollingForests, optional
-        Receives the grown forests, for the caller.
-    tick : callable, optional
-        Called now and then with the number of rows done since.
+    Args:
+        rows: Rows that ran, in submission order; the first `options.first` get no forecast.
+        features: Of every row (`features_of`); computed when not given.
+        rolling: Receives the grown forests, for the caller.
+        tick: Called now and then with the number of rows done since.
 
-    Returns
-    -------
-    dict
+    Returns:
         ``"wait"`` and ``"run"``, one forecast per row. Run times are limited by the requested time.
     """
     if features is None:
@@ -156,18 +143,13 @@ class _PartialForecasts:
 class _Intervals:
     """Intervals of one target, each calibrated by what was known at its submission about earlier ones.
 
-    Attributes
-    ----------
-    submit, begin, labels, longest : float64, shape (n,)
-        Seconds: submission, begin of the wait or run, its length, and the requested time.
-    bounds : float64, shape (n, 2)
-        The intervals; NaN where there is no forecast.
-    calibration : IntervalCalibration
-        In its present state.
-    due : list
-        Heap of what becomes known: when, whether only that an interval was exceeded, index.
-    judged : ndarray of bool, shape (n,)
-        Whether the row's interval has been judged.
+    Attributes:
+        submit, begin, labels, longest: float64, shape (n,): Seconds: submission, begin of the wait or run,
+            its length, and the requested time.
+        bounds: float64, shape (n, 2): The intervals; NaN where there is no forecast.
+        calibration: In its present state.
+        due: Heap of what becomes known: when, whether only that an interval was exceeded, index.
+        judged: ndarray of bool, shape (n,): Whether the row's interval has been judged.
     """
 
     target: Target

@@ -34,23 +34,18 @@ _QUANTILES: Final = 4  # first of them, in a row of what is forecast
 class Trees(NamedTuple):
     """All trees of the waits, then of the run times, with 16 bytes per node so that few cache lines are read.
 
-    Attributes
-    ----------
-    roots : int32, shape (trees,)
-        First node of each tree; below 0: the tree is one leaf, the complement (``~``) of its row.
-    nodes : int32, shape (nodes, 4)
-        Feature, the threshold's bits, left and right child; a child below 0 is a leaf, as in `roots`.
-    thresholds : float32, shape (nodes, 4)
-        The same memory; column 1 is the threshold, rounded down, which gives the same comparison for features
-        of single precision.
-    leaf_means : float64, shape (leaves,)
-        Mean training time, seconds.
-    leaf_begins : int64, shape (leaves + 1,)
-        Begin of each leaf's histogram in the next two, which have only bins with jobs.
-    bins : uint8, shape (n,)
-        Bin numbers of `EDGES`.
-    masses : float32, shape (n,)
-        Probability of each.
+    Attributes:
+        roots: int32, shape (trees,): First node of each tree; below 0: the tree is one leaf, the complement
+            (``~``) of its row.
+        nodes: int32, shape (nodes, 4): Feature, the threshold's bits, left and right child; a child below 0
+            is a leaf, as in `roots`.
+        thresholds: float32, shape (nodes, 4): The same memory; column 1 is the threshold, rounded down, which
+            gives the same comparison for features of single precision.
+        leaf_means: float64, shape (leaves,): Mean training time, seconds.
+        leaf_begins: int64, shape (leaves + 1,): Begin of each leaf's histogram in the next two, which have
+            only bins with jobs.
+        bins: uint8, shape (n,): Bin numbers of `EDGES`.
+        masses: float32, shape (n,): Probability of each.
     """
 
     roots: Integers
@@ -141,16 +136,12 @@ def forecast_row(
 ) -> None:
     """Forecast one job's wait and run time.
 
-    Parameters
-    ----------
-    of_waits : int
-        Number of trees of the waits, which come first.
-    requested_time : float
-        Seconds; infinite or NaN where unknown.
-    cuts : float64, shape (2, 2)
-        Where the intervals of wait and run time are cut.
-    found : float64, shape (2, 4 + levels)
-        Written, the wait first: mean, variance, lower and upper end of the interval, quantiles. Seconds.
+    Args:
+        of_waits: Number of trees of the waits, which come first.
+        requested_time: Seconds; infinite or NaN where unknown.
+        cuts: float64, shape (2, 2): Where the intervals of wait and run time are cut.
+        found: float64, shape (2, 4 + levels): Written, the wait first: mean, variance, lower and upper end of
+            the interval, quantiles. Seconds.
     """
     leaves = _leaves_of(trees, features.astype(np.float32))
     mass = np.empty(BINS)

@@ -48,14 +48,10 @@ _MAX_EFFECTS: Final = 400
 class BothSides:
     """Runs of the same work on both sides.
 
-    Attributes
-    ----------
-    processors : int
-        c.
-    partition, application : hashable
-        Partition of the submission and application; None: unknown.
-    here, cloud : sequence of float
-        Run times on-premise and in the cloud, seconds, at least one of each.
+    Attributes:
+        processors: c.
+        partition, application: Partition of the submission and application; None: unknown.
+        here, cloud: Run times on-premise and in the cloud, seconds, at least one of each.
     """
 
     processors: int

@@ -75,15 +75,12 @@ class _LiveJob:
 class PlacementFeatures:
     """Features of each submission from everything known before it.
 
-    Parameters
-    ----------
-    clock_offset_seconds : float
-        Added to times to get the users' wall clock (start of the log plus the site's offset from UTC).
+    Args:
+        clock_offset_seconds: Added to times to get the users' wall clock (start of the log plus the site's
+            offset from UTC).
 
-    Attributes
-    ----------
-    total_processors : float
-        Of the machine; may be changed when nodes are drained or come back.
+    Attributes:
+        total_processors: Of the machine; may be changed when nodes are drained or come back.
     """
 
     def __init__(self, total_processors: int, *, clock_offset_seconds: float = 0.0) -> None:

@@ -47,12 +47,9 @@ def observer_of(table: JobTable) -> PlacementFeatures:
 def retrace(table: JobTable, keys: Sequence[Hashable]) -> PlacementFeatures:
     """Features after a whole log, as `features_of` leaves them.
 
-    Parameters
-    ----------
-    table : JobTable
-        A waiting job has an infinite wait and run time, a running one an infinite run time.
-    keys : sequence
-        Key of each row in the result.
+    Args:
+        table: A waiting job has an infinite wait and run time, a running one an infinite run time.
+        keys: Key of each row in the result.
     """
     observer = observer_of(table)
     for kind, row, time in _events(table, len(table)):

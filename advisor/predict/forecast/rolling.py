@@ -30,14 +30,11 @@ TARGETS: Final[tuple[Target, Target]] = ("wait", "run")
 class ForecastOptions:
     """Parameters of the forecasts.
 
-    Attributes
-    ----------
-    first : int
-        Number of first jobs without a forecast.
-    retrain_jobs : int
-        Submissions between two forests.
-    forests : int
-        Number of newest forests that are averaged: as stable as one large forest, but grown in steps.
+    Attributes:
+        first: Number of first jobs without a forecast.
+        retrain_jobs: Submissions between two forests.
+        forests: Number of newest forests that are averaged: as stable as one large forest, but grown in
+            steps.
     """
 
     first: int = 1_000
@@ -50,14 +47,10 @@ class ForecastOptions:
 class Known:
     """What a log teaches about one target, in the order in which it becomes known.
 
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Rows of the table.
-    times : ndarray of float64
-        When each becomes known, seconds: a wait when the job starts, a run time when it ends.
-    labels : ndarray of float64
-        By row of the table, seconds.
+    Attributes:
+        rows: Rows of the table.
+        times: When each becomes known, seconds: a wait when the job starts, a run time when it ends.
+        labels: By row of the table, seconds.
     """
 
     rows: Rows
@@ -89,20 +82,13 @@ class RollingForests:
     ) -> Iterator[Target]:
         """Grow one more forest per target on the newest jobs known before ``now``; one per step.
 
-        Parameters
-        ----------
-        known : mapping
-            What the log teaches, per target.
-        features : float64, shape (rows, features)
-            Of every row of that log; rows with NaN are left out.
-        now : float
-            Seconds on the log's clock.
-        number : int
-            Added to the seed, so that forests also differ in their random choices.
+        Args:
+            known: What the log teaches, per target.
+            features: float64, shape (rows, features): Of every row of that log; rows with NaN are left out.
+            now: Seconds on the log's clock.
+            number: Added to the seed, so that forests also differ in their random choices.
 
-        Yields
-        ------
-        Target
+        Yields:
             Each target after its forest was grown.
         """
         forest = self.options.forest

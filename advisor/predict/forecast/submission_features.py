@@ -109,14 +109,10 @@ HISTORY_AT: Final = _QUEUE_AT + len(_QUEUE_FEATURES)
 class Submission(NamedTuple):
     """The request of a submission.
 
-    Attributes
-    ----------
-    time : float
-        Seconds.
-    request : float
-        Requested seconds; NaN when not given.
-    user, group, queue, executable : int
-        Codes of names, -1 when unknown.
+    Attributes:
+        time: Seconds.
+        request: Requested seconds; NaN when not given.
+        user, group, queue, executable: Codes of names, -1 when unknown.
     """
 
     time: float
@@ -133,12 +129,9 @@ class Codes:
 
     The forests split on codes, so last week's forest and today's queue must agree on them.
 
-    Parameters
-    ----------
-    codes : mapping, optional
-        Existing codes by column.
-    following : mapping of str to int, optional
-        The next code to give, by column.
+    Args:
+        codes: Existing codes by column.
+        following: The next code to give, by column.
     """
 
     def __init__(
@@ -221,18 +214,14 @@ def fill_features(
 ) -> None:
     """Write the features of a submission, except those of the history.
 
-    Parameters
-    ----------
-    asked : float64, shape (10,)
-        Processors, requested seconds (with a default), time of submission, codes of queue and user; then
-        requested seconds as given (or NaN), codes of group and executable, the users' wall clock in seconds,
-        processors of the machine.
-    waiting, running : float64, shape (n, 5)
-        Jobs that wait (``SINCE``: submission) and run (``SINCE``: start).
-    order : int64, shape (n,)
-        The running jobs in the order in which their requested time ends.
-    out : float64, shape (features,)
-        Written up to ``HISTORY_AT``.
+    Args:
+        asked: float64, shape (10,): Processors, requested seconds (with a default), time of submission, codes
+            of queue and user; then requested seconds as given (or NaN), codes of group and executable, the
+            users' wall clock in seconds, processors of the machine.
+        waiting, running: float64, shape (n, 5): Jobs that wait (``SINCE``: submission) and run (``SINCE``:
+            start).
+        order: int64, shape (n,): The running jobs in the order in which their requested time ends.
+        out: float64, shape (features,): Written up to ``HISTORY_AT``.
     """
     clock = asked[CLOCK]
     out[0] = UNKNOWN if np.isnan(asked[REQUESTED]) else asked[REQUESTED]

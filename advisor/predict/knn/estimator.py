@@ -35,29 +35,24 @@ class KnnEstimator:
     A feature has distance 1 where it is unknown in either case, and where all known values are equal and
     differ from the query's.
 
-    Parameters
-    ----------
-    parameters : KnnParameters
-        k (neighbours), omega (width of the kernel), s (most cases kept) and the features' weights.
-    schema : FeatureSchema
-        As many features as ``parameters`` has weights; BadInput otherwise.
-    coverage : float
-        Nominal coverage of the interval, between 0 and 1.
+    Args:
+        parameters: k (neighbours), omega (width of the kernel), s (most cases kept) and the features'
+            weights.
+        schema: As many features as ``parameters`` has weights; BadInput otherwise.
+        coverage: Nominal coverage of the interval, between 0 and 1.
 
-    Notes
-    -----
-    An instance belongs to one thread, because its scratch arrays are reused by every estimate.
+    Notes:
+        An instance belongs to one thread, because its scratch arrays are reused by every estimate.
 
-    Examples
-    --------
-    >>> from advisor.predict.knn.features import FeatureSchema
-    >>> schema = FeatureSchema("example", ("user", "requested_time"))
-    >>> estimator = KnnEstimator(KnnParameters(k=2, omega=1.0, s=100, weights=(1.0, 1.0)), schema)
-    >>> for job_id, (user, asked, ran) in enumerate([(1, 60, 30), (1, 60, 40), (2, 900, 800)]):
-    ...     _ = estimator.add(np.array([user, asked], float), ran, time=float(job_id), job_id=job_id)
-    >>> estimate = estimator.estimate(np.array([1, 60], float))
-    >>> estimate.seconds, estimate.variance, estimate.neighbours
-    (35.0, 50.0, 2)
+    Examples:
+        >>> from advisor.predict.knn.features import FeatureSchema
+        >>> schema = FeatureSchema("example", ("user", "requested_time"))
+        >>> estimator = KnnEstimator(KnnParameters(k=2, omega=1.0, s=100, weights=(1.0, 1.0)), schema)
+        >>> for job_id, (user, asked, ran) in enumerate([(1, 60, 30), (1, 60, 40), (2, 900, 800)]):
+        ...     _ = estimator.add(np.array([user, asked], float), ran, time=float(job_id), job_id=job_id)
+        >>> estimate = estimator.estimate(np.array([1, 60], float))
+        >>> estimate.seconds, estimate.variance, estimate.neighbours
+        (35.0, 50.0, 2)
     """
 
     def __init__(
@@ -98,18 +93,12 @@ class KnnEstimator:
     def add(self, features: Floats, label: float, *, time: float, job_id: int) -> bool:
         """Add a case; when there are already s cases, the oldest is dropped.
 
-        Parameters
-        ----------
-        features : ndarray of shape (features,)
-            NaN where unknown.
-        label : float
-            The time that was observed, seconds.
-        time : float
-            When the label became known, seconds.
+        Args:
+            features: ndarray of shape (features,): NaN where unknown.
+            label: The time that was observed, seconds.
+            time: When the label became known, seconds.
 
-        Returns
-        -------
-        bool
+        Returns:
             False when the label is NaN or infinite: the case is not added.
         """
         if not math.isfinite(label):

@@ -80,20 +80,16 @@ _TABLE_COLUMNS: Final = MappingProxyType(
 class FeatureSchema:
     """Names of the input features, in the order of a vector.
 
-    Parameters
-    ----------
-    name : str
-        The schema's name in manifests.
-    features : tuple of str
-        Known names: ``user group queue account qos name`` (nominal); ``requested_time processors nodes memory
-        requested_work`` (of the job); ``submission_time weekday time_since_midnight`` (site's local time);
-        ``queue_size queued_work remaining_work free_processors running_jobs running_mean_processors
-        running_mean_age waiting_mean_processors waiting_mean_age`` (of the cluster).
+    Args:
+        name: The schema's name in manifests.
+        features: Known names: ``user group queue account qos name`` (nominal); ``requested_time processors
+            nodes memory requested_work`` (of the job); ``submission_time weekday time_since_midnight``
+            (site's local time); ``queue_size queued_work remaining_work free_processors running_jobs
+            running_mean_processors running_mean_age waiting_mean_processors waiting_mean_age`` (of the
+            cluster).
 
-    Raises
-    ------
-    BadInput
-        A name is not known or occurs twice.
+    Raises:
+        BadInput: A name is not known or occurs twice.
     """
 
     name: str
@@ -149,12 +145,9 @@ def code_of(text: str) -> float:
 class Encoder:
     """Turns jobs and cluster states into feature vectors.
 
-    Parameters
-    ----------
-    start_of_log : float
-        Epoch seconds of time 0: 0 live, the log's start in a replay. Weekdays depend on it.
-    utc_offset_seconds : float
-        The site's offset from UTC: times of day are local.
+    Args:
+        start_of_log: Epoch seconds of time 0: 0 live, the log's start in a replay. Weekdays depend on it.
+        utc_offset_seconds: The site's offset from UTC: times of day are local.
     """
 
     def __init__(

@@ -31,16 +31,11 @@ NAN_PENALTY: Final = 1e12
 class TuningProblem:
     """A fixed knowledge base and the log entries that follow it.
 
-    Attributes
-    ----------
-    cases : ndarray of shape (cases, features)
-        In the order in which their labels became known.
-    labels, times : ndarray of shape (cases,)
-        The observed times and when they became known, seconds.
-    queries : ndarray of shape (entries, features)
-        Features of the test entries at their submission.
-    truths : ndarray of shape (entries,)
-        Observed times of the test entries, seconds.
+    Attributes:
+        cases: ndarray of shape (cases, features): In the order in which their labels became known.
+        labels, times: ndarray of shape (cases,): The observed times and when they became known, seconds.
+        queries: ndarray of shape (entries, features): Features of the test entries at their submission.
+        truths: ndarray of shape (entries,): Observed times of the test entries, seconds.
     """
 
     cases: Floats
@@ -66,20 +61,14 @@ class TuningProblem:
 
         A wait is known once the job has started, a run time once it has ended.
 
-        Parameters
-        ----------
-        table : JobTable
-            A log in submission order. Rows with a run time of 0 or less, or a label that is negative or not
-            known, are left out.
-        states : StateColumns
-            The cluster's state at each row's submission.
-        at : int, optional
-            The row that stands for now; by default the end of the table.
+        Args:
+            table: A log in submission order. Rows with a run time of 0 or less, or a label that is negative
+                or not known, are left out.
+            states: The cluster's state at each row's submission.
+            at: The row that stands for now; by default the end of the table.
 
-        Raises
-        ------
-        BadInput
-            The log is too short.
+        Raises:
+            BadInput: The log is too short.
         """
         labels = table.first_wait if target == "wait" else table.whole_run
         known = table.submit + labels if target == "wait" else table.end

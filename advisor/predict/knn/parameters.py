@@ -21,21 +21,14 @@ MAX_NEIGHBOURS: Final = 1000
 class KnnParameters:
     """The chromosome ``[k, omega, s, w_1 .. w_n]`` that the genetic algorithm tunes (section IV-A).
 
-    Parameters
-    ----------
-    k : int
-        Neighbours, 1 to 1000.
-    omega : float
-        Width of the Gaussian kernel (Eq. 2), above 0.
-    s : int
-        Cases that the knowledge base keeps, at least 1; the oldest is dropped first.
-    weights : tuple of float
-        One per feature (Eq. 1), finite and at least 0.
+    Args:
+        k: Neighbours, 1 to 1000.
+        omega: Width of the Gaussian kernel (Eq. 2), above 0.
+        s: Cases that the knowledge base keeps, at least 1; the oldest is dropped first.
+        weights: One per feature (Eq. 1), finite and at least 0.
 
-    Raises
-    ------
-    BadInput
-        A value is out of its range.
+    Raises:
+        BadInput: A value is out of its range.
     """
 
     k: int

@@ -32,21 +32,15 @@ class SizeClassifier(Protocol):
 class Predictor:
     """Wait and run time by k-NN on one feature vector, and the size class.
 
-    Parameters
-    ----------
-    wait, run : KnnParameters
-        Of the two estimators, which share the features (Cunha et al., section IV-A).
-    size : SizeClassifier, optional
-        Without it every job's size is unknown. It is stored separately: it is retrained weekly, whereas the
-        knowledge bases change every few seconds.
-    probability_cut : float
-        Share of the votes from which a job is small.
-    coverage : float
-        Nominal coverage of the intervals.
+    Args:
+        wait, run: Of the two estimators, which share the features (Cunha et al., section IV-A).
+        size: Without it every job's size is unknown. It is stored separately: it is retrained weekly, whereas
+            the knowledge bases change every few seconds.
+        probability_cut: Share of the votes from which a job is small.
+        coverage: Nominal coverage of the intervals.
 
-    Notes
-    -----
-    An instance belongs to one thread, or to the holder of its owner's lock.
+    Notes:
+        An instance belongs to one thread, or to the holder of its owner's lock.
     """
 
     def __init__(
@@ -99,15 +93,11 @@ class Predictor:
         is more than waiting. A job whose run was cut short teaches its wait only, and one that never ran
         nothing.
 
-        Parameters
-        ----------
-        state : ClusterState or None
-            The cluster's state at the job's submission.
-        wait : bool
-            False where the wait is already learned (:meth:`learn_wait`) or was not spent in the on-premise
-            queue.
-        run : bool
-            False where the job did not run on on-premise processors.
+        Args:
+            state: The cluster's state at the job's submission.
+            wait: False where the wait is already learned (:meth:`learn_wait`) or was not spent in the
+                on-premise queue.
+            run: False where the job did not run on on-premise processors.
         """
         if not outcome.run_seconds > 0:
             return
@@ -121,15 +111,11 @@ class Predictor:
     def learn_table(self, table: JobTable, states: StateColumns, *, until: float = np.inf) -> None:
         """Learn from a log the waits of jobs started, and the run times of jobs ended, before ``until``.
 
-        Parameters
-        ----------
-        table : JobTable
-            Finished jobs, treated as in :meth:`learn`. Its clock may differ from the encoder's
-            (``start_of_log``).
-        states : StateColumns
-            The state at each row's submission, as from :func:`advisor.predict.knn.tracker.states_of`.
-        until : float
-            Seconds on the table's clock.
+        Args:
+            table: Finished jobs, treated as in :meth:`learn`. Its clock may differ from the encoder's
+                (``start_of_log``).
+            states: The state at each row's submission, as from :func:`advisor.predict.knn.tracker.states_of`.
+            until: Seconds on the table's clock.
         """
         features = self.encoder.encode_table(table, states)
         to_our_clock = table.start_of_log - self.encoder.start_of_log

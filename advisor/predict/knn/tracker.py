@@ -28,18 +28,12 @@ __all__ = ["ClusterTracker", "SnapshotRow", "StateColumns", "states_of"]
 class SnapshotRow:
     """One waiting or running job of a live snapshot (a row of squeue); times in seconds.
 
-    Attributes
-    ----------
-    key : hashable
-        The job's id.
-    processors : int
-        Processors requested or held.
-    requested_time : float or None
-        Time limit; None where unknown or unlimited.
-    start_time : float or None
-        None while the job waits.
-    tasks : int
-        Tasks of a job array in this row; each counts as a job.
+    Attributes:
+        key: The job's id.
+        processors: Processors requested or held.
+        requested_time: Time limit; None where unknown or unlimited.
+        start_time: None while the job waits.
+        tasks: Tasks of a job array in this row; each counts as a job.
     """
 
     key: Hashable

@@ -58,20 +58,13 @@ class GeneticSettings:
 class TuningState:
     """A search between two generations, complete enough to resume it.
 
-    Attributes
-    ----------
-    population : ndarray of shape (individuals, genes)
-        Points of the unit cube, best first.
-    fitness : ndarray of shape (individuals,)
-        RMSE, seconds.
-    generation : int
-        Generations done; 0 is the random one.
-    history : ndarray of shape (generation + 1,)
-        Best RMSE after each generation, seconds.
-    generator : ndarray of 6 uint64
-        State of the random generator (PCG64).
-    rmse_before : float
-        RMSE of the initial parameters, seconds.
+    Attributes:
+        population: ndarray of shape (individuals, genes): Points of the unit cube, best first.
+        fitness: ndarray of shape (individuals,): RMSE, seconds.
+        generation: Generations done; 0 is the random one.
+        history: ndarray of shape (generation + 1,): Best RMSE after each generation, seconds.
+        generator: State of the random generator (PCG64).
+        rmse_before: RMSE of the initial parameters, seconds.
     """
 
     population: Floats
@@ -137,25 +130,16 @@ def tune(
 ) -> TuningResult:
     """Search for the parameters with the smallest RMSE on a problem.
 
-    Parameters
-    ----------
-    generator : numpy Generator
-        With a PCG64; the same seed gives the same result. A resumed search overwrites its state.
-    start : KnnParameters, optional
-        Current parameters. They are part of the first generation, so the result is never worse.
-    space : SearchSpace, optional
-        Bounds; k and s are limited to the size of the problem's knowledge base.
-    settings : GeneticSettings, optional
-        By default the published ones.
-    resume : TuningState, optional
-        State to go on from, to the same result as without the interruption.
-    progress : callable, optional
-        Called with the state after each generation. It may raise to stop the search.
+    Args:
+        generator: With a PCG64; the same seed gives the same result. A resumed search overwrites its state.
+        start: Current parameters. They are part of the first generation, so the result is never worse.
+        space: Bounds; k and s are limited to the size of the problem's knowledge base.
+        settings: By default the published ones.
+        resume: State to go on from, to the same result as without the interruption.
+        progress: Called with the state after each generation. It may raise to stop the search.
 
-    Raises
-    ------
-    BadInput
-        The state to resume belongs to another problem, or the generator is not a PCG64.
+    Raises:
+        BadInput: The state to resume belongs to another problem, or the generator is not a PCG64.
     """
     settings = settings or GeneticSettings()
     space = (space or SearchSpace()).within(problem)

@@ -41,20 +41,13 @@ def _calendar(local: NDArray[np.float64]) -> NDArray[np.float64]:
 class SizeHistory:
     """Jobs in submission order, all columns of length n.
 
-    Attributes
-    ----------
-    submit, start, end : float64
-        Seconds on one clock; ``start`` and ``end`` are infinite while unknown.
-    request, processors : float64
-        Requested time in seconds (0 where unknown) and processors.
-    names : uint64, shape (n, 3)
-        Hashes of user, queue and job name.
-    labelled : bool
-        Whether the job has a queue or a name.
-    calendars : float64, shape (n, 6)
-        See ``CALENDAR`` in :mod:`advisor.predict.size._size_rows`.
-    order : int64
-        Row of the source from which each row was made.
+    Attributes:
+        submit, start, end: Seconds on one clock; ``start`` and ``end`` are infinite while unknown.
+        request, processors: Requested time in seconds (0 where unknown) and processors.
+        names: uint64, shape (n, 3): Hashes of user, queue and job name.
+        labelled: Whether the job has a queue or a name.
+        calendars: float64, shape (n, 6): See ``CALENDAR`` in :mod:`advisor.predict.size._size_rows`.
+        order: Row of the source from which each row was made.
     """
 
     submit: NDArray[np.float64]
@@ -159,13 +152,10 @@ def _hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 class WeeklyDividers:
     """The divider in force in each week since the first submission (section 3.3).
 
-    Attributes
-    ----------
-    origin : float
-        Time of the first submission, at which the weeks begin.
-    seconds : float64
-        One per week: the median run time of the jobs *finished before that week*; NaN while there were none.
-        The paper's Table 2 takes the whole log's median, which looks ahead.
+    Attributes:
+        origin: Time of the first submission, at which the weeks begin.
+        seconds: One per week: the median run time of the jobs *finished before that week*; NaN while there
+            were none. The paper's Table 2 takes the whole log's median, which looks ahead.
     """
 
     origin: float

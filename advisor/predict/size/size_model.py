@@ -55,14 +55,10 @@ class LiveFeatures:
 
     A replay of a log uses the same functions.
 
-    Parameters
-    ----------
-    state : State, optional
-        Initial state, e.g. of a replayed history.
-    start_of_log : float
-        Epoch seconds at which the jobs' clock shows 0; 0 when their times are epoch seconds.
-    utc_offset_seconds : float
-        The site's offset from UTC.
+    Args:
+        state: Initial state, e.g. of a replayed history.
+        start_of_log: Epoch seconds at which the jobs' clock shows 0; 0 when their times are epoch seconds.
+        utc_offset_seconds: The site's offset from UTC.
     """
 
     def __init__(
@@ -148,20 +144,15 @@ class SizeModel:
     next one, and every finished job once to :meth:`learn`. An instance belongs to one thread, or to the
     holder of its owner's lock.
 
-    Parameters
-    ----------
-    trees : TreeEnsemble, optional
-        Trained on the columns of ``feature_names("advisor")``.
-    divider_seconds : float
-        Run time that divides small from large; NaN while unknown.
-    trained_at : float
-        Time of the training, on the jobs' clock; NaN before the first.
+    Args:
+        trees: Trained on the columns of ``feature_names("advisor")``.
+        divider_seconds: Run time that divides small from large; NaN while unknown.
+        trained_at: Time of the training, on the jobs' clock; NaN before the first.
 
-    Examples
-    --------
-    >>> model = SizeModel()
-    >>> model.classify(Job(job_id=0, submit_time=0.0, processors=4, user="mia"), probability_cut=0.5).is_small
-    False
+    Examples:
+        >>> job = Job(job_id=0, submit_time=0.0, processors=4, user="mia")
+        >>> SizeModel().classify(job, probability_cut=0.5).is_small
+        False
     """
 
     def __init__(

@@ -23,22 +23,16 @@ MIN_JOBS: Final = 100
 class SizeTraining:
     """Parameters of the training. The defaults are the product's; no log has its own.
 
-    Attributes
-    ----------
-    flavour : {"paper", "advisor"}
-        ``paper``: a random forest on Table 4's features (section 4.2). ``advisor``: gradient boosting on our
-        features; shallow, slow and strongly regularised, because a week's classes are noisy and drift.
-    window_jobs : int
-        Number of newest jobs trained on: bounds time and memory, and drops obsolete jobs.
-    trees : int
-        Trees of the forest, or rounds of boosting.
-    forest_sample : int
-        Jobs that each tree of the forest draws (with replacement, from the window).
-    learning_rate, leaves, min_leaf_jobs, l2, feature_share
-        Of boosting: step, leaves per tree, minimum of jobs per leaf, penalty, share of the features tried for
-        each split.
-    threads : int
-        Maximum number of processors.
+    Attributes:
+        flavour: {"paper", "advisor"}: ``paper``: a random forest on Table 4's features (section 4.2).
+            ``advisor``: gradient boosting on our features; shallow, slow and strongly regularised, because a
+            week's classes are noisy and drift.
+        window_jobs: Number of newest jobs trained on: bounds time and memory, and drops obsolete jobs.
+        trees: Trees of the forest, or rounds of boosting.
+        forest_sample: Jobs that each tree of the forest draws (with replacement, from the window).
+        learning_rate, leaves, min_leaf_jobs, l2, feature_share: Of boosting: step, leaves per tree, minimum
+            of jobs per leaf, penalty, share of the features tried for each split.
+        threads: Maximum number of processors.
     """
 
     flavour: Flavour = "advisor"

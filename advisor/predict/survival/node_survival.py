@@ -54,18 +54,13 @@ _MIN_AT_RISK = 1e-3
 class Intervals:
     """Times between changes as seen up to now; arrays of length n.
 
-    Attributes
-    ----------
-    node : int64
-        Number of the node, from 0.
-    start, end : float64
-        Seconds: from one change (or from when the node was first seen) to the next, or to now while open.
-    completed : bool
-        Whether a change ended it; False for open intervals and for nodes that were given back.
-    began, ended : int64
-        ``GROWTH`` or ``SHRINK``; ``ended`` is undefined unless completed.
-    size : float64
-        Cores by which the node changed at the end.
+    Attributes:
+        node: Number of the node, from 0.
+        start, end: Seconds: from one change (or from when the node was first seen) to the next, or to now
+            while open.
+        completed: Whether a change ended it; False for open intervals and for nodes that were given back.
+        began, ended: ``GROWTH`` or ``SHRINK``; ``ended`` is undefined unless completed.
+        size: Cores by which the node changed at the end.
     """
 
     node: Ints
@@ -94,16 +89,14 @@ class Intervals:
 class SurvivalModel(NamedTuple):
     """Survival of a pool's nodes at one moment; a tuple of arrays, so that compiled code can read it.
 
-    Attributes
-    ----------
-    hazard : float64, shape (POINTS,)
-        Cumulative hazard of a change on the grid ``AGES``.
-    shrink_after : float64, shape (2,)
-        Probability that the next change is a shrink, after a growth and after a shrink.
-    larger : float64, shape (MAX_CHANGE_CORES + 1,)
-        Probability that a shrink takes more than so many cores.
-    shape, rate : float64, shape (nodes,)
-        Gamma posterior of each node's change rate over the pool's; infinite shape: the pool's own rate.
+    Attributes:
+        hazard: float64, shape (POINTS,): Cumulative hazard of a change on the grid ``AGES``.
+        shrink_after: float64, shape (2,): Probability that the next change is a shrink, after a growth and
+            after a shrink.
+        larger: float64, shape (MAX_CHANGE_CORES + 1,): Probability that a shrink takes more than so many
+            cores.
+        shape, rate: float64, shape (nodes,): Gamma posterior of each node's change rate over the pool's;
+            infinite shape: the pool's own rate.
     """
 
     hazard: Floats

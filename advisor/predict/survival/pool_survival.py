@@ -33,14 +33,10 @@ _NEVER: Final = 1e12  # gamma rate of a node that EC2 never takes back
 class Life:
     """One instance's life as far as it is known.
 
-    Attributes
-    ----------
-    pool : str
-        The pool it was launched in.
-    start, end : float
-        Seconds; ``end`` is now while the instance runs.
-    was_taken : bool
-        Whether EC2 ended it; False while it runs and where we terminated it.
+    Attributes:
+        pool: The pool it was launched in.
+        start, end: Seconds; ``end`` is now while the instance runs.
+        was_taken: Whether EC2 ended it; False while it runs and where we terminated it.
     """
 
     pool: str
@@ -53,12 +49,9 @@ class Life:
 class PoolSurvival:
     """Survival of every pool's instances at one moment; see `pool_survival`.
 
-    Attributes
-    ----------
-    model : SurvivalModel
-        One row per pool.
-    rows : dict
-        Pool to row.
+    Attributes:
+        model: One row per pool.
+        rows: Pool to row.
     """
 
     model: SurvivalModel
@@ -93,23 +86,18 @@ def pool_survival(
 ) -> PoolSurvival:
     """Fit the model to what is known now.
 
-    Parameters
-    ----------
-    lives : iterable of Life
-        Ended and current ones, in any order.
-    now : float
-        Seconds on the clock of the lives.
-    pools : collection of str
-        Further pools that get a row.
+    Args:
+        lives: Ended and current ones, in any order.
+        now: Seconds on the clock of the lives.
+        pools: Further pools that get a row.
 
-    Examples
-    --------
-    >>> day = 86400.0
-    >>> short = [Life(pool="a", start=day - h * 3600.0, end=day, was_taken=True) for h in range(1, 9)]
-    >>> long = [Life(pool="b", start=0.0, end=day, was_taken=False) for _ in range(8)]
-    >>> known = pool_survival(short + long, day)
-    >>> known.survives("a", 3600.0, 3600.0) < known.survives("b", 3600.0, 3600.0)
-    True
+    Examples:
+        >>> day = 86400.0
+        >>> short = [Life(pool="a", start=day - h * 3600.0, end=day, was_taken=True) for h in range(1, 9)]
+        >>> long = [Life(pool="b", start=0.0, end=day, was_taken=False) for _ in range(8)]
+        >>> known = pool_survival(short + long, day)
+        >>> known.survives("a", 3600.0, 3600.0) < known.survives("b", 3600.0, 3600.0)
+        True
     """
     seen = [life for life in lives if life.end > life.start]
     names = sorted({life.pool for life in seen} | set(pools))

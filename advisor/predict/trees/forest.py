@@ -69,24 +69,17 @@ class TreeEnsemble:
 
     A forest's mean has ``scale = 1 / trees``; boosting has 1, and its initial prediction as baseline.
 
-    Attributes
-    ----------
-    roots : int32, shape (trees,)
-        Root node of each tree.
-    feature : int32, shape (nodes,)
-        Column that a node compares; ``LEAF`` in a leaf.
-    threshold : float64, shape (nodes,)
-        ``x <= threshold`` goes to the first child.
-    children : int32, shape (nodes, 3)
-        Next nodes: at or below the threshold, above it, value unknown (NaN).
-    value : float64, shape (nodes,)
-        Value of a leaf.
-    link : {"identity", "logistic"}
-        From the sum to the prediction.
-    features : int
-        Columns of a row.
-    single_precision : bool
-        Values are rounded to 32 bits before they are compared, as in scikit-learn's forests.
+    Attributes:
+        roots: int32, shape (trees,): Root node of each tree.
+        feature: int32, shape (nodes,): Column that a node compares; ``LEAF`` in a leaf.
+        threshold: float64, shape (nodes,): ``x <= threshold`` goes to the first child.
+        children: int32, shape (nodes, 3): Next nodes: at or below the threshold, above it, value unknown
+            (NaN).
+        value: float64, shape (nodes,): Value of a leaf.
+        link: {"identity", "logistic"}: From the sum to the prediction.
+        features: Columns of a row.
+        single_precision: Values are rounded to 32 bits before they are compared, as in scikit-learn's
+            forests.
     """
 
     roots: NDArray[np.int32]

@@ -41,11 +41,9 @@ def spend_written(settings: Settings, now: float) -> dict[str, Any]:
 def portfolio_written(settings: Settings, now: float) -> dict[str, Any]:
     """The policy that leads the burst partition; ``enabled`` is False where none does.
 
-    Raises
-    ------
-    UseFallback
-        There is no status (``status.missing``, ``status.nothing_yet``), or it cannot be read
-        (``status.unreadable``).
+    Raises:
+        UseFallback: There is no status (``status.missing``, ``status.nothing_yet``), or it cannot be read
+            (``status.unreadable``).
     """
     content = status_file.read(settings.paths.run)
     report, written = content.get("portfolio"), content.get("time")
@@ -89,12 +87,9 @@ def predicted_against_billed(store: HistoryStore, since: float) -> dict[str, flo
 def _written(settings: Settings) -> tuple[dict[str, Any], float]:
     """The report, and the epoch seconds at which it was written.
 
-    Raises
-    ------
-    BadInput
-        No cloud is configured.
-    UseFallback
-        `advisor control` has not written a report yet.
+    Raises:
+        BadInput: No cloud is configured.
+        UseFallback: `advisor control` has not written a report yet.
     """
     content = status_file.read(settings.paths.run)
     report, written = content.get("cloud_report"), content.get("time")

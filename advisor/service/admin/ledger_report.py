@@ -27,14 +27,12 @@ _NO_INTERVAL: Final = (math.nan, math.nan)
 class Day:
     """One day by the site's clock.
 
-    Attributes
-    ----------
-    kept, moved, would_move : int
-        Jobs that stayed; that were moved; that would have been moved without shadow mode.
-    saved_seconds : float
-        Estimated wait avoided (:class:`advisor.history.ledger.LedgerRow`), by the day of the advice.
-    cost_usd : float
-        Cost of the jobs with advice on that day, whenever they ran.
+    Attributes:
+        kept, moved, would_move: Jobs that stayed; that were moved; that would have been moved without shadow
+            mode.
+        saved_seconds: Estimated wait avoided (:class:`advisor.history.ledger.LedgerRow`), by the day of the
+            advice.
+        cost_usd: Cost of the jobs with advice on that day, whenever they ran.
     """
 
     kept: int = 0
@@ -120,12 +118,9 @@ class Errors:
 class LedgerReport:
     """Adds up decisions and what came of them.
 
-    Parameters
-    ----------
-    since, until : float
-        Epoch seconds.
-    utc_offset_seconds : float
-        The site's clock.
+    Args:
+        since, until: Epoch seconds.
+        utc_offset_seconds: The site's clock.
     """
 
     def __init__(self, since: float, until: float, utc_offset_seconds: float) -> None:

@@ -31,10 +31,8 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
 
     Titles and texts may hold names from logs: they are escaped.
 
-    Raises
-    ------
-    BadInput
-        The file cannot be written.
+    Raises:
+        BadInput: The file cannot be written.
     """
     plots = "".join(figure.to_html(full_html=False, include_plotlyjs=False) for figure in figures)
     page = _PAGE.format(
@@ -49,10 +47,8 @@ def write_page(path: Path, title: str, about: str, figures: Sequence[go.Figure])
 def refuse_unwritable(path: Path) -> None:
     """Say at once that the page could not be written, not after what it is to show has been replayed.
 
-    Raises
-    ------
-    BadInput
-        Its folder is not there or cannot be written to, or a folder has its name.
+    Raises:
+        BadInput: Its folder is not there or cannot be written to, or a folder has its name.
     """
     if not path.parent.is_dir():
         raise _unwritable(path, "No such folder")

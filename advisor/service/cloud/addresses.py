@@ -24,10 +24,8 @@ class Addresses:
 
         ``found`` holds pairs of node and private address; an empty address is not known yet.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused at least one address; the others are set.
+        Raises:
+            RetryLater: slurmctld refused at least one address; the others are set.
         """
         reported = set()
 

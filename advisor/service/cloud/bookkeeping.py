@@ -43,11 +43,9 @@ class Bookkeeping:
     def count(self, listed: Sequence[Instance]) -> None:
         """Add the cost of the instances that EC2 lists to the day's money, by the accounts that use them.
 
-        Raises
-        ------
-        AdvisorError
-            Earlier spending is in doubt and cannot be rebuilt yet. Running instances were counted all the
-            same.
+        Raises:
+            AdvisorError: Earlier spending is in doubt and cannot be rebuilt yet. Running instances were
+                counted all the same.
         """
         problem: AdvisorError | None = None
         if self._budget.doubt:
@@ -63,10 +61,8 @@ class Bookkeeping:
     def settle(self, instances: Callable[[], Sequence[Instance]]) -> None:
         """Before a launch: make sure that the day's spending is known.
 
-        Raises
-        ------
-        AdvisorError
-            It is not known and cannot be rebuilt yet: nothing may be launched.
+        Raises:
+            AdvisorError: It is not known and cannot be rebuilt yet: nothing may be launched.
         """
         if self._budget.is_in_the_way(self._settings.waiting):
             self._rebuild(instances())

@@ -55,10 +55,8 @@ class Caps:
     ) -> dict[str, Failure]:
         """Promise each node what its job will cost; returns the nodes that the caps forbid, and why.
 
-        Raises
-        ------
-        TellAdmin
-            There is a cap and promises cannot be written to disk: nothing may be launched.
+        Raises:
+            TellAdmin: There is a cap and promises cannot be written to disk: nothing may be launched.
         """
         prices = self._prices()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
@@ -79,9 +77,7 @@ class Caps:
 
         Nodes take no new job and are powered down after their last one.
 
-        Returns
-        -------
-        set of int
+        Returns:
             Waiting jobs that we moved: they are to go back on-premise.
         """
         everything, accounts = self._cloud.budget.exhausted(self._settings.waiting)

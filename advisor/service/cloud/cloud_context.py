@@ -22,14 +22,10 @@ from advisor.slurm.protocol import SlurmBackend
 class CloudContext:
     """Slurm, EC2 and the records of the cloud.
 
-    Attributes
-    ----------
-    interruptions : InterruptionRecord
-        EC2's notices about the end of instances: the second source besides its list.
-    prices : callable, optional
-        The prices in force; by default those of the settings.
-    paid_since : callable, optional
-        Paid time in the history, should the budget have lost it.
+    Attributes:
+        interruptions: EC2's notices about the end of instances: the second source besides its list.
+        prices: The prices in force; by default those of the settings.
+        paid_since: Paid time in the history, should the budget have lost it.
     """
 
     settings: Settings

@@ -29,12 +29,9 @@ DescribeNode: TypeAlias = Callable[[Node | None], Mapping[str, Any]]
 class CloudReport:
     """What `advisor nodes`, `advisor pools`, `advisor spend` and the metrics show.
 
-    Parameters
-    ----------
-    describe_node : callable
-        Further columns of the table of nodes.
-    today : callable, optional
-        The day's bill as of the learn loop's last round; None before it.
+    Args:
+        describe_node: Further columns of the table of nodes.
+        today: The day's bill as of the learn loop's last round; None before it.
     """
 
     def __init__(

@@ -27,18 +27,12 @@ from advisor.service.running.loops import Loop, LoopRunner
 class CloudFeature(Feature):
     """Provisioning, reconciliation, interruptions and prices.
 
-    Parameters
-    ----------
-    spot : SpotParts or None
-        Notices of EC2 about the end of instances; None: only its list of instances is read.
-    breakers : UnavailablePools or None
-        Which pools are closed.
-    cache : PriceCache or None
-        Asks EC2 for prices at intervals.
-    kept_nodes : callable
-        Nodes that are started for no particular job: they are spot.
-    describe_node, today
-        See :class:`CloudReport`.
+    Args:
+        spot: Notices of EC2 about the end of instances; None: only its list of instances is read.
+        breakers: Which pools are closed.
+        cache: Asks EC2 for prices at intervals.
+        kept_nodes: Nodes that are started for no particular job: they are spot.
+        describe_node, today: See :class:`CloudReport`.
     """
 
     def __init__(

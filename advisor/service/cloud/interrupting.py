@@ -77,12 +77,10 @@ class SpotParts:
 class InterruptionLoop:
     """Acts on EC2's notices.
 
-    Parameters
-    ----------
-    instances : callable
-        Our instances as the reconcile loop last listed them: no other machine's node is ever touched.
-    record : InterruptionRecord
-        Notices and what was done; the reconcile loop reads it as its second source.
+    Args:
+        instances: Our instances as the reconcile loop last listed them: no other machine's node is ever
+            touched.
+        record: Notices and what was done; the reconcile loop reads it as its second source.
     """
 
     name = "interruptions"

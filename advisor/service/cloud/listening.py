@@ -43,12 +43,9 @@ class NoticeSource(Protocol):
 class NoticeLoop:
     """Receives notices, in a loop of its own because it mostly waits for messages.
 
-    Parameters
-    ----------
-    instances : callable
-        Our instances as the reconcile loop last listed them.
-    heard : callable
-        Called after new notices, to wake the loop that acts on them.
+    Args:
+        instances: Our instances as the reconcile loop last listed them.
+        heard: Called after new notices, to wake the loop that acts on them.
     """
 
     name = "notices"

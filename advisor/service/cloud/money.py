@@ -39,14 +39,10 @@ def reserved_free(reserved: int, nodes: Iterable[Node], spot_nodes: Collection[s
     on-demand nodes)`` are in use. Busy spot nodes use none; an idle on-demand node is free to use. A node
     whose kind is unknown counts as on-demand, so that no reserved instance is promised twice.
 
-    Parameters
-    ----------
-    reserved : int
-        See `reserved_in_force`.
-    nodes : iterable of Node
-        All nodes of the burst partition.
-    spot_nodes : collection of str
-        Nodes whose instance EC2 lists as spot.
+    Args:
+        reserved: See `reserved_in_force`.
+        nodes: All nodes of the burst partition.
+        spot_nodes: Nodes whose instance EC2 lists as spot.
     """
     return max(0, reserved - sum(node.is_busy and node.name not in spot_nodes for node in nodes))
 

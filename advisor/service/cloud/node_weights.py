@@ -44,10 +44,8 @@ class NodeWeights:
     def apply(self, nodes: Iterable[Node], added: Mapping[str, int]) -> None:
         """Set each node's weight to its own plus ``added``; nodes without an entry get their own back.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused one; the next call tries it again.
+        Raises:
+            RetryLater: slurmctld refused one; the next call tries it again.
         """
         before = dict(self._own)
         wanted: dict[int, list[str]] = {}

@@ -38,17 +38,12 @@ _AGAIN: Final = frozenset({FailureClass.THROTTLED, FailureClass.SERVER, FailureC
 class ProvisionLoop:
     """Acts on hand-overs, oldest first; a file is deleted once its request is done.
 
-    Parameters
-    ----------
-    kept : callable, optional
-        Nodes that are kept for no particular job: they are spot.
+    Args:
+        kept: Nodes that are kept for no particular job: they are spot.
 
-    Attributes
-    ----------
-    launches, refusals : Counter
-        Launches by pool, and nodes without an instance by code, since the start.
-    returning : set of int
-        Jobs whose nodes could not be launched.
+    Attributes:
+        launches, refusals: Launches by pool, and nodes without an instance by code, since the start.
+        returning: Jobs whose nodes could not be launched.
     """
 
     name = "provision"

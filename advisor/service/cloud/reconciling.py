@@ -40,16 +40,11 @@ def is_orphan(instance: Instance, node: Node | None, instance_of_node: Instance 
 class ReconcileLoop:
     """Finds and repairs what hand-overs missed.
 
-    Attributes
-    ----------
-    instances : tuple of Instance
-        What EC2 listed in this round; empty if it could not be read.
-    last_listed : tuple of Instance
-        What EC2 listed when it was last read.
-    listed_at : float or None
-        When that was, epoch seconds.
-    orphans_collected, nodes_lost : int
-        Since the start.
+    Attributes:
+        instances: What EC2 listed in this round; empty if it could not be read.
+        last_listed: What EC2 listed when it was last read.
+        listed_at: When that was, epoch seconds.
+        orphans_collected, nodes_lost: Since the start.
     """
 
     name = "reconcile"
@@ -129,11 +124,9 @@ class ReconcileLoop:
 
         A node in another partition counts, too: its instance may run jobs.
 
-        Raises
-        ------
-        TellAdmin
-            Slurm shows no node of the burst partition. A wrong name, or a partition removed from slurm.conf,
-            says nothing about instances: none is terminated.
+        Raises:
+            TellAdmin: Slurm shows no node of the burst partition. A wrong name, or a partition removed from
+                slurm.conf, says nothing about instances: none is terminated.
         """
         if not self.instances:
             self._orphans_since.clear()
@@ -233,10 +226,8 @@ class ReconcileLoop:
     def tell_misfits(self) -> None:
         """Report nodes that slurmd finds smaller than slurm.conf declares them (F27).
 
-        Raises
-        ------
-        TellAdmin
-            There are some: Slurm has drained them, and no job will ever start there.
+        Raises:
+            TellAdmin: There are some: Slurm has drained them, and no job will ever start there.
         """
         nodes = burst_nodes(self._view.fresh(), self._settings)
         misfits = {node.name: node.reason for node in nodes if (node.reason or "").startswith(_MISFIT)}

@@ -45,26 +45,16 @@ if TYPE_CHECKING:
 class Connections:
     """What reaches Slurm and EC2. A part that is None switches off what needs it.
 
-    Attributes
-    ----------
-    slurm : SlurmBackend
-        Polled and changed by every loop.
-    fleet : CloudFleet or None
-        Launches and ends instances; None where ``ec2.image_id`` is empty.
-    breakers : UnavailablePools or None
-        Which pools the fleet leaves alone.
-    prices : PriceCache or None
-        What nodes cost; None: what the settings say.
-    spot : SpotParts or None
-        What EC2 says about the end of instances, and the jobs that are warned.
-    places : Placeholders or None
-        Submits and cancels placeholders.
-    steering : BurstSteering or None
-        Steers the burst partition for the portfolio.
-    pool_order : PoolOrder or None
-        Orders the fleet's pools by how long nodes last in them.
-    wishes : NodeConstraintSource or None
-        Which nodes jobs ask for.
+    Attributes:
+        slurm: Polled and changed by every loop.
+        fleet: Launches and ends instances; None where ``ec2.image_id`` is empty.
+        breakers: Which pools the fleet leaves alone.
+        prices: What nodes cost; None: what the settings say.
+        spot: What EC2 says about the end of instances, and the jobs that are warned.
+        places: Submits and cancels placeholders.
+        steering: Steers the burst partition for the portfolio.
+        pool_order: Orders the fleet's pools by how long nodes last in them.
+        wishes: Which nodes jobs ask for.
     """
 
     slurm: SlurmBackend
@@ -96,10 +86,9 @@ class Shared:
 class Features:
     """Constructs the features that are on.
 
-    Attributes
-    ----------
-    all : tuple of Feature
-        In the order in which they start and take in a poll. Learning is the last: it reads the history first.
+    Attributes:
+        all: In the order in which they start and take in a poll. Learning is the last: it reads the history
+            first.
     """
 
     def __init__(self, settings: Settings, connections: Connections, shared: Shared) -> None:

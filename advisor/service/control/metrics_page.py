@@ -23,12 +23,9 @@ _REQUEST_SECONDS: Final = 10.0
 class LoopCollector(Collector):
     """The loops' health, read at each scrape.
 
-    Parameters
-    ----------
-    health : callable
-        Loop name to its health.
-    gauges : callable
-        Further values of the moment: name without prefix to (value, help text).
+    Args:
+        health: Loop name to its health.
+        gauges: Further values of the moment: name without prefix to (value, help text).
     """
 
     def __init__(
@@ -65,12 +62,9 @@ class LoopCollector(Collector):
 class MetricsPage:
     """A small HTTP server with one page.
 
-    Parameters
-    ----------
-    address : tuple of (str, int)
-        Where it listens; port 0 takes any free one.
-    text : callable
-        The page.
+    Args:
+        address: Where it listens; port 0 takes any free one.
+        text: The page.
     """
 
     def __init__(self, address: tuple[str, int], text: Callable[[], bytes]) -> None:

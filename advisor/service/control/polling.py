@@ -45,28 +45,17 @@ _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
 class PollLoop:
     """Polls Slurm, hands the poll to the features, and publishes the site's state.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    slurm : SlurmBackend
-        Polled.
-    view : SharedView
-        Keeps the snapshot for the other loops.
-    cloud : CloudRecord
-        Boot times and money.
-    is_open : callable
-        Whether spot and on-demand capacity can be had.
-    status : callable
-        The fields of status.json that no poll shows.
-    clock : Clock
-        Wall and monotonic time.
-    features : sequence of Feature
-        Take in each poll and add to the state that is published.
-    prices : callable, optional
-        Prices in force; the settings' own without it.
-    spot_nodes : callable, optional
-        Cloud nodes known to be spot: they use up no reserved instance.
+    Args:
+        settings: In force.
+        slurm: Polled.
+        view: Keeps the snapshot for the other loops.
+        cloud: Boot times and money.
+        is_open: Whether spot and on-demand capacity can be had.
+        status: The fields of status.json that no poll shows.
+        clock: Wall and monotonic time.
+        features: Take in each poll and add to the state that is published.
+        prices: Prices in force; the settings' own without it.
+        spot_nodes: Cloud nodes known to be spot: they use up no reserved instance.
     """
 
     name = "poll"

@@ -40,10 +40,8 @@ _LEFT_AT_WORK: Final = 75  # EX_TEMPFAIL: systemd starts it anew
 def make_control(settings: Settings, *, notifier: Notifier | None = None) -> Control:
     """Put the real parts together.
 
-    Raises
-    ------
-    BadInput
-        A folder cannot be made.
+    Raises:
+        BadInput: A folder cannot be made.
     """
     _make_folder(settings.paths.state, "paths.state")
     _make_folder(settings.paths.run, "paths.run")

@@ -49,21 +49,14 @@ _OPTIONAL_FIELDS: Final = (
 class Control:
     """The poll loop, all features, and what they share.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force; read again only at the next start.
-    connections : Connections
-        What reaches Slurm and EC2.
-    clock : Clock
-        Wall and monotonic time.
-    notifier : Notifier
-        Says to systemd that the process is ready, alive or stopping.
+    Args:
+        settings: In force; read again only at the next start.
+        connections: What reaches Slurm and EC2.
+        clock: Wall and monotonic time.
+        notifier: Says to systemd that the process is ready, alive or stopping.
 
-    Raises
-    ------
-    BadInput
-        A folder cannot be made.
+    Raises:
+        BadInput: A folder cannot be made.
     """
 
     def __init__(
@@ -131,10 +124,8 @@ class Control:
     def start(self) -> None:
         """Take hand-overs, poll Slurm once, then run all loops.
 
-        Raises
-        ------
-        BadInput
-            The socket, a folder or the metrics page cannot be had.
+        Raises:
+            BadInput: The socket, a folder or the metrics page cannot be had.
         """
         socket_file = SocketFile(self.settings.paths.control_socket, group=self.settings.submit.socket_group)
         self.folder.prepare()
@@ -169,16 +160,12 @@ class Control:
     def stop(self, timeout: float = 40.0) -> bool:
         """End after the rounds under way; from now on hand-overs stay files.
 
-        Parameters
-        ----------
-        timeout : float
-            Seconds for all loops together; systemd waits 60 before it kills.
+        Args:
+            timeout: Seconds for all loops together; systemd waits 60 before it kills.
 
-        Returns
-        -------
-        bool
+        Returns:
             False when a loop is still at work, as in a launch that EC2 throttles. No other process may begin
-            then: both would launch for the same nodes.
+                then: both would launch for the same nodes.
         """
         self._notifier.stopping()
         if self._socket is not None:

@@ -31,12 +31,9 @@ log = structlog.get_logger(__name__)
 class Announced(msgspec.Struct, frozen=True, gc=False):
     """One submission that starts hedged.
 
-    Attributes
-    ----------
-    id : str
-        Id of its advice: slurmctld has not given the job a number yet.
-    uid : int or None
-        Its user, so that only this user's jobs are polled.
+    Attributes:
+        id: Id of its advice: slurmctld has not given the job a number yet.
+        uid: Its user, so that only this user's jobs are polled.
     """
 
     id: str

@@ -36,12 +36,9 @@ _TIMEOUT_SECONDS: Final = 2.0
 class SubmitClient:
     """One connection to `advisor serve`, opened at the first question.
 
-    Parameters
-    ----------
-    path : Path
-        The server's socket.
-    timeout : float
-        Longest a connect, a send or a receive waits, seconds.
+    Args:
+        path: The server's socket.
+        timeout: Longest a connect, a send or a receive waits, seconds.
     """
 
     def __init__(self, path: Path, timeout: float = _TIMEOUT_SECONDS) -> None:
@@ -67,14 +64,10 @@ class SubmitClient:
     def advise(self, **fields: Any) -> AdviseReply:
         """Ask about one submission; ``fields`` are those of ``ExplainRequest``.
 
-        Raises
-        ------
-        RetryLater
-            Nobody listens, or no answer in time (``submit.unreachable``).
-        TellAdmin
-            The login may not ask, or the process may not open the socket (``access.denied``).
-        UseFallback
-            The server refused, or answered something else (the refusal's code).
+        Raises:
+            RetryLater: Nobody listens, or no answer in time (``submit.unreachable``).
+            TellAdmin: The login may not ask, or the process may not open the socket (``access.denied``).
+            UseFallback: The server refused, or answered something else (the refusal's code).
         """
         request = ExplainRequest(v=VERSION, seq=self._next(), **fields)
         return self._ask(encode_line(request), AdviseReply, REPLY_BYTES)

@@ -44,18 +44,12 @@ _MAX_SET_ASIDE: Final = 200
 class HandOver:
     """What slurmctld wants.
 
-    Attributes
-    ----------
-    identity : str
-        Unique; sorts by time.
-    operation : str
-        ``resume``, ``suspend`` or ``resume_fail``.
-    nodes : tuple of str
-        Node names.
-    time : float
-        When slurmctld asked, epoch seconds.
-    jobs : dict
-        Node to the job it is wanted for, where Slurm says so.
+    Attributes:
+        identity: Unique; sorts by time.
+        operation: ``resume``, ``suspend`` or ``resume_fail``.
+        nodes: Node names.
+        time: When slurmctld asked, epoch seconds.
+        jobs: Node to the job it is wanted for, where Slurm says so.
     """
 
     identity: str
@@ -68,10 +62,8 @@ class HandOver:
 def decode(line: bytes) -> HandOver:
     """Read one message.
 
-    Raises
-    ------
-    BadInput
-        It is none.
+    Raises:
+        BadInput: It is none.
     """
     try:
         message = json.loads(line)
@@ -116,15 +108,12 @@ def jobs_by_node(resume_file: Any) -> dict[str, int]:
 class HandoverFolder:
     """The hand-overs not yet acted upon.
 
-    Parameters
-    ----------
-    folder : Path
-        Only the service's user and slurmctld's may write there: what lies there is not trusted all the same.
+    Args:
+        folder: Only the service's user and slurmctld's may write there: what lies there is not trusted all
+            the same.
 
-    Attributes
-    ----------
-    set_aside_since_start : int
-        Entries that nothing could be done with, by this process.
+    Attributes:
+        set_aside_since_start: Entries that nothing could be done with, by this process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -136,10 +125,8 @@ class HandoverFolder:
     def prepare(self, group_id: int = -1) -> None:
         """Make the folder; a group may be given the right to write (slurmctld's user is in it).
 
-        Raises
-        ------
-        BadInput
-            It cannot be made.
+        Raises:
+            BadInput: It cannot be made.
         """
         try:
             is_new = not self._folder.exists()
@@ -167,12 +154,9 @@ class HandoverFolder:
         What is not a plain file, cannot be read or is no hand-over is set aside (`set_aside`); none of it
         keeps the others from their turn.
 
-        Raises
-        ------
-        TellAdmin
-            The folder itself cannot be read (``handover.folder``).
-        RetryLater
-            After all others: an entry cannot be opened for the moment.
+        Raises:
+            TellAdmin: The folder itself cannot be read (``handover.folder``).
+            RetryLater: After all others: an entry cannot be opened for the moment.
         """
         later: RetryLater | None = None
         for path in self._entries():
@@ -246,16 +230,12 @@ class HandoverFolder:
 class ControlSocket:
     """The socket to which `resume` and the other programs hand over.
 
-    Parameters
-    ----------
-    allowed_uids : frozenset of int
-        Users whose messages are taken.
-    arrived : callable
-        Called after each hand-over was written, to wake the loop that acts.
-    slot_came : callable
-        Called when a placeholder has started: a hint that a poll of Slurm is worth it, and nothing else.
-    announced : callable
-        Called with submissions that start hedged; a hint as well.
+    Args:
+        allowed_uids: Users whose messages are taken.
+        arrived: Called after each hand-over was written, to wake the loop that acts.
+        slot_came: Called when a placeholder has started: a hint that a poll of Slurm is worth it, and nothing
+            else.
+        announced: Called with submissions that start hedged; a hint as well.
     """
 
     def __init__(
@@ -280,10 +260,8 @@ class ControlSocket:
     def start(self) -> None:
         """Bind and listen.
 
-        Raises
-        ------
-        BadInput
-            The socket cannot be made.
+        Raises:
+            BadInput: The socket cannot be made.
         """
         self._file.claim()
         self._listener = self._file.listen()

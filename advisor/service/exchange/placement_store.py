@@ -34,15 +34,12 @@ _REQUEUED: Final = ("requeued_seconds", "is_whole")
 class Base:
     """The queue and every user's last jobs at one moment.
 
-    Attributes
-    ----------
-    name : str
-        What the stream of events that follows it is known by.
-    table : JobTable
-        Jobs on the stream's clock (``start_of_log``: the origin). A job that waits has an infinite wait and
-        run time, one that runs an infinite run time. ``job_id``: the key of a job under way, else below 0.
-    codes : Codes
-        Names behind the numbers.
+    Attributes:
+        name: What the stream of events that follows it is known by.
+        table: Jobs on the stream's clock (``start_of_log``: the origin). A job that waits has an infinite
+            wait and run time, one that runs an infinite run time. ``job_id``: the key of a job under way,
+            else below 0.
+        codes: Names behind the numbers.
     """
 
     name: str
@@ -139,12 +136,9 @@ class Loaded:
 def load(store: ModelStore, options: ForecastOptions, version: str | None = None) -> Loaded:
     """Load the version in force, or another.
 
-    Raises
-    ------
-    UseFallback
-        There is none.
-    TellAdmin, BadInput
-        Damaged, or not ours; the caller goes on without.
+    Raises:
+        UseFallback: There is none.
+        TellAdmin, BadInput: Damaged, or not ours; the caller goes on without.
     """
     arrays, meta = store.load(PLACEMENT_KIND, version)
     try:

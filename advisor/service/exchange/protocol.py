@@ -43,46 +43,30 @@ class ProtocolError(AdvisorError):
 class AdviseRequest(msgspec.Struct, frozen=True, tag_field="op", tag="advise", gc=False):
     """One submission as the hook saw it, in Slurm's own units; absent means the user did not say.
 
-    Attributes
-    ----------
-    v, seq : int
-        Protocol version; the hook's counter, echoed.
-    uid, gid : int or None
-        The job's user and group.
-    user, account, qos, name, comment, features, licenses, reservation, dependency, req_nodes : str or None
-        As submitted. Everything a user typed is data.
-    generic_resources : str or None
-        GPUs and the like (``--gres``, ``--gpus``).
-    partition : str or None
-        The partition(s) the user named.
-    default_partition : str or None
-        Where slurmctld would put the job when the user named none.
-    array : str or None
-        Index expression of a job array, such as ``1-100%5``.
-    requeue : bool or None
-        ``--requeue`` / ``--no-requeue``.
-    interactive : bool
-        True without a batch script (srun, salloc).
-    time_limit, partition_time_limit : int or None
-        Minutes: what the user asked for; what holds when he did not.
-    min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node : int or None
-        Size of the job (of one task of an array).
-    memory_per_cpu, memory_per_node : int or None
-        MiB.
-    begin_time : int or None
-        Earliest start the user asked for, seconds since the epoch.
-    held : bool
-        Submitted held (``--hold``).
-    burst_buffer : str or None
-        As submitted.
-    dry : bool
-        True for a question that submits nothing: it is not spooled and not counted as queued.
-    configured_at : int or None
-        Since when slurmctld has run with its present configuration, as far as the hook can tell; seconds
-        since the epoch, rounded up. A snapshot from before is outdated. None: unknown, or no hook asks.
-    hook_failed, hook_skipped : int
-        Questions that failed, or that the hook did not ask as its circuit breaker was open, since the last
-        answer.
+    Attributes:
+        v, seq: Protocol version; the hook's counter, echoed.
+        uid, gid: The job's user and group.
+        user, account, qos, name, comment, features, licenses, reservation, dependency, req_nodes: As
+            submitted. Everything a user typed is data.
+        generic_resources: GPUs and the like (``--gres``, ``--gpus``).
+        partition: The partition(s) the user named.
+        default_partition: Where slurmctld would put the job when the user named none.
+        array: Index expression of a job array, such as ``1-100%5``.
+        requeue: ``--requeue`` / ``--no-requeue``.
+        interactive: True without a batch script (srun, salloc).
+        time_limit, partition_time_limit: Minutes: what the user asked for; what holds when he did not.
+        min_cpus, num_tasks, cpus_per_task, min_nodes, ntasks_per_node: Size of the job (of one task of an
+            array).
+        memory_per_cpu, memory_per_node: MiB.
+        begin_time: Earliest start the user asked for, seconds since the epoch.
+        held: Submitted held (``--hold``).
+        burst_buffer: As submitted.
+        dry: True for a question that submits nothing: it is not spooled and not counted as queued.
+        configured_at: Since when slurmctld has run with its present configuration, as far as the hook can
+            tell; seconds since the epoch, rounded up. A snapshot from before is outdated. None: unknown, or
+            no hook asks.
+        hook_failed, hook_skipped: Questions that failed, or that the hook did not ask as its circuit breaker
+            was open, since the last answer.
     """
 
     v: Number
@@ -130,11 +114,9 @@ class ExplainRequest(AdviseRequest, frozen=True, tag_field="op", tag="explain", 
 class AgainRequest(msgspec.Struct, frozen=True, tag_field="op", tag="again", gc=False):
     """The same question about a job that waits on-premise already; answered as ``explain`` is.
 
-    Attributes
-    ----------
-    job : Job
-        As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that moves it
-        goes into the ledger; the server does not store any other.
+    Attributes:
+        job: As it was submitted and is now; ``submit_time`` says since when it has waited. An advice that
+            moves it goes into the ledger; the server does not store any other.
     """
 
     v: Number
@@ -162,22 +144,15 @@ Request = AdviseRequest | ExplainRequest | AgainRequest | PingRequest | MetricsR
 class AdviseReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What to set; a field that is absent is not touched.
 
-    Attributes
-    ----------
-    id : str
-        The advice's id, as in ``admin_comment``.
-    placement, mode, reason : str
-        The decision and its decisive reason's code; the hook is not told these.
-    partition, features, prefer, admin_comment : str or None
-        Slurm fields. With features or a preference there is a partition, also where the job is in it already.
-    site_factor : int or None
-        Priority the site gives the job (small jobs first).
-    nice : int or None
-        Above 0: how much later the job goes; the hook adds Slurm's NICE_OFFSET.
-    message : str or None
-        One line for the user's terminal; only with ``partition``.
-    time_limit : int or None
-        Minutes: a moved job's raised limit; only with ``partition``. The hook keeps to MaxTime.
+    Attributes:
+        id: The advice's id, as in ``admin_comment``.
+        placement, mode, reason: The decision and its decisive reason's code; the hook is not told these.
+        partition, features, prefer, admin_comment: Slurm fields. With features or a preference there is a
+            partition, also where the job is in it already.
+        site_factor: Priority the site gives the job (small jobs first).
+        nice: Above 0: how much later the job goes; the hook adds Slurm's NICE_OFFSET.
+        message: One line for the user's terminal; only with ``partition``.
+        time_limit: Minutes: a moved job's raised limit; only with ``partition``. The hook keeps to MaxTime.
     """
 
     v: int
@@ -240,10 +215,9 @@ def decode_request(line: bytes) -> Request:
 
     Bytes that are no UTF-8 (a job name in Latin-1, a name cut inside a character) are replaced, not refused.
 
-    Raises
-    ------
-    ProtocolError
-        No JSON object, no known ``op``, a field of the wrong type or out of range, another version.
+    Raises:
+        ProtocolError: No JSON object, no known ``op``, a field of the wrong type or out of range, another
+            version.
     """
     try:
         request = _request_decoder.decode(line)

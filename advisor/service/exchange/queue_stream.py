@@ -41,18 +41,12 @@ class Seen(NamedTuple):
 class Cut:
     """The stream at one moment: what a base begins with.
 
-    Attributes
-    ----------
-    index : int
-        Events before it are in the base.
-    time : float
-        Of the last look, seconds since the origin.
-    live, gone : mapping of int to Seen
-        Jobs in the queue or on the machine; jobs that left and whose end is not known yet.
-    started_before : frozenset of int
-        Jobs whose next start, or the one seen, is not their first.
-    total_processors : int
-        Of the machine.
+    Attributes:
+        index: Events before it are in the base.
+        time: Of the last look, seconds since the origin.
+        live, gone: Jobs in the queue or on the machine; jobs that left and whose end is not known yet.
+        started_before: Jobs whose next start, or the one seen, is not their first.
+        total_processors: Of the machine.
     """
 
     index: int
@@ -66,22 +60,14 @@ class Cut:
 class StreamFile(msgspec.Struct, frozen=True):
     """What the control process writes at every look.
 
-    Attributes
-    ----------
-    format : int
-        Of this file.
-    base : str
-        The base that ``events`` follow.
-    time : float
-        When the last look began, seconds since the epoch.
-    total_processors : int
-        Of the machine now.
-    bounds : dict
-        Per target, where its interval is cut (``IntervalCalibration.cut``).
-    names : list
-        Column, name and number of names the base does not know.
-    events : bytes
-        float64, shape (n, 9).
+    Attributes:
+        format: Of this file.
+        base: The base that ``events`` follow.
+        time: When the last look began, seconds since the epoch.
+        total_processors: Of the machine now.
+        bounds: Per target, where its interval is cut (``IntervalCalibration.cut``).
+        names: Column, name and number of names the base does not know.
+        events: float64, shape (n, 9).
     """
 
     format: int
@@ -101,10 +87,8 @@ class StreamFile(msgspec.Struct, frozen=True):
 def write(folder: Path, content: StreamFile) -> None:
     """Replace the file; a reader sees the old one or the new one, never half.
 
-    Raises
-    ------
-    OSError
-        The folder is missing, full or not writable.
+    Raises:
+        OSError: The folder is missing, full or not writable.
     """
     replace_file(folder / FILE_NAME, msgspec.msgpack.encode(content))
 
@@ -112,11 +96,9 @@ def write(folder: Path, content: StreamFile) -> None:
 def read(folder: Path) -> StreamFile:
     """Read the file.
 
-    Raises
-    ------
-    UseFallback
-        There is none (``queue.missing``) or it cannot be used (``queue.unreadable``): the published rule
-        decides.
+    Raises:
+        UseFallback: There is none (``queue.missing``) or it cannot be used (``queue.unreadable``): the
+            published rule decides.
     """
     path = folder / FILE_NAME
     try:

@@ -25,15 +25,12 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 class Snapshot:
     """The site at one poll.
 
-    Attributes
-    ----------
-    state : SiteState
-        ``state.time`` is when the *query* of the queue began, seconds since the epoch: jobs submitted after
-        it are not in here, and the submit server counts those itself.
-    job_requeue : bool or None
-        Slurm's ``JobRequeue``: whether a job that does not say may be requeued. None while it is not known.
-    counters : mapping of str to float
-        Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
+    Attributes:
+        state: ``state.time`` is when the *query* of the queue began, seconds since the epoch: jobs submitted
+            after it are not in here, and the submit server counts those itself.
+        job_requeue: Slurm's ``JobRequeue``: whether a job that does not say may be requeued. None while it is
+            not known.
+        counters: Whatever the control loops want shown beside it (seconds the query took, jobs seen, ...).
     """
 
     state: SiteState
@@ -69,10 +66,8 @@ _decoder: Final = msgspec.msgpack.Decoder(_Wire, dec_hook=_read_only)
 def write(path: Path, snapshot: Snapshot) -> None:
     """Replace the snapshot file; a reader sees the old one or the new one, never half.
 
-    Raises
-    ------
-    OSError
-        The folder is missing, full or not writable.
+    Raises:
+        OSError: The folder is missing, full or not writable.
     """
     wire = _Wire(
         format=FORMAT,
@@ -86,11 +81,9 @@ def write(path: Path, snapshot: Snapshot) -> None:
 def read(path: Path) -> Snapshot:
     """Read the snapshot file.
 
-    Raises
-    ------
-    UseFallback
-        No file (``snapshot.missing``), or one that cannot be used (``snapshot.unreadable``): the caller goes
-        on without a cluster state, that is, everything stays on-premise.
+    Raises:
+        UseFallback: No file (``snapshot.missing``), or one that cannot be used (``snapshot.unreadable``): the
+            caller goes on without a cluster state, that is, everything stays on-premise.
     """
     try:
         with path.open("rb") as file:

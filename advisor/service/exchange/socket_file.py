@@ -30,12 +30,9 @@ _SLURM_USER: Final = re.compile(r"^\s*SlurmUser\s*=\s*([^\s#(]+)", re.IGNORECASE
 class SocketFile:
     """A listening Unix socket and its file.
 
-    Parameters
-    ----------
-    path : Path
-        At most 107 bytes.
-    group : str
-        Group of a file that is created here; empty keeps the process's own.
+    Args:
+        path: At most 107 bytes.
+        group: Group of a file that is created here; empty keeps the process's own.
     """
 
     def __init__(self, path: Path, *, group: str = "") -> None:
@@ -50,11 +47,9 @@ class SocketFile:
 
         The file of a process that has ended is replaced.
 
-        Raises
-        ------
-        BadInput
-            The path is too long or taken, the folder, the group or a permission is missing, another process
-            listens there, or systemd's socket has another path.
+        Raises:
+            BadInput: The path is too long or taken, the folder, the group or a permission is missing, another
+                process listens there, or systemd's socket has another path.
         """
         self._socket = passed_by_systemd(os.environ)
         if self._socket is None:

@@ -55,14 +55,10 @@ class SpoolFile:
 class SpoolWriter:
     """A bounded queue and a thread that writes it to one file at a time.
 
-    Parameters
-    ----------
-    folder : Path
-        Created if missing.
-    capacity : int
-        Records that may wait for the disk.
-    rotate_seconds, rotate_bytes : float, int
-        Age and size at which a file is complete.
+    Args:
+        folder: Created if missing.
+        capacity: Records that may wait for the disk.
+        rotate_seconds, rotate_bytes: Age and size at which a file is complete.
     """
 
     def __init__(
@@ -91,10 +87,8 @@ class SpoolWriter:
     def start(self) -> None:
         """Create the folder, complete the files of an earlier process, start the thread.
 
-        Raises
-        ------
-        BadInput
-            The folder cannot be created or written to.
+        Raises:
+            BadInput: The folder cannot be created or written to.
         """
         try:
             self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)

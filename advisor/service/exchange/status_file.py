@@ -24,10 +24,8 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 def write(folder: Path, content: Mapping[str, Any]) -> None:
     """Replace the file.
 
-    Raises
-    ------
-    OSError
-        The folder is missing, full or not writable.
+    Raises:
+        OSError: The folder is missing, full or not writable.
     """
     replace_file(folder / NAME, json.dumps(_plain(content)).encode())
 
@@ -35,12 +33,9 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
 def read(folder: Path) -> dict[str, Any]:
     """Read the file.
 
-    Raises
-    ------
-    UseFallback
-        There is none (``status.missing``) or it cannot be used (``status.unreadable``).
-    TellAdmin
-        This login may not read it (``access.denied``).
+    Raises:
+        UseFallback: There is none (``status.missing``) or it cannot be used (``status.unreadable``).
+        TellAdmin: This login may not read it (``access.denied``).
     """
     path = folder / NAME
     try:

@@ -59,14 +59,11 @@ class Awaited:
     def polled(self, seconds: float, *, settled: Collection[str] = (), seen: Collection[str] = ()) -> None:
         """Record what a poll has shown.
 
-        Parameters
-        ----------
-        seconds : float
-            How long Slurm took to answer.
-        settled : collection of str
-            Ids of advice whose jobs are no longer awaited.
-        seen : collection of str
-            Ids of advice whose jobs are in the queue and have no placeholder yet: their time begins again.
+        Args:
+            seconds: How long Slurm took to answer.
+            settled: Ids of advice whose jobs are no longer awaited.
+            seen: Ids of advice whose jobs are in the queue and have no placeholder yet: their time begins
+                again.
         """
         with self._lock:
             self._polled, self._poll_seconds = self._clock.monotonic(), seconds

@@ -50,14 +50,10 @@ def _only_waits(entry: HedgeEntry, states: Mapping[int, str]) -> bool:
 class BringingBack:
     """Brings back the jobs whose return is decided and on disk.
 
-    Parameters
-    ----------
-    settings, slurm, places, record, clock
-        As in :class:`~advisor.service.hedge.watching.WatchLoop`.
-    pause : callable
-        Sleeps for some seconds: a requeued job needs a moment until it is pending again.
-    between : callable
-        Urgent work; called after each job.
+    Args:
+        settings, slurm, places, record, clock: As in :class:`~advisor.service.hedge.watching.WatchLoop`.
+        pause: Sleeps for some seconds: a requeued job needs a moment until it is pending again.
+        between: Urgent work; called after each job.
     """
 
     def __init__(

@@ -26,16 +26,11 @@ from advisor.slurm.protocol import SlurmBackend
 class HedgeFeature(Feature):
     """The watch loop and the budget of hedges.
 
-    Parameters
-    ----------
-    settings, slurm, view, store, clock
-        Shared with the other features.
-    places : Placeholders
-        Submits and cancels placeholders.
-    slowdown : callable
-        How many times longer a job runs in the cloud than on-premise.
-    wake_poll : callable
-        Begins a poll of Slurm early.
+    Args:
+        settings, slurm, view, store, clock: Shared with the other features.
+        places: Submits and cancels placeholders.
+        slowdown: How many times longer a job runs in the cloud than on-premise.
+        wake_poll: Begins a poll of Slurm early.
     """
 
     def __init__(

@@ -103,12 +103,9 @@ class Helper:
     def ask(self, question: bytes) -> Answer:
         """Send one request, without its line end. A request that may have arrived is never sent again.
 
-        Raises
-        ------
-        OSError
-            The helper does not listen, does not answer in time, or ended without an answer.
-        msgspec.DecodeError
-            The answer cannot be decoded.
+        Raises:
+            OSError: The helper does not listen, does not answer in time, or ended without an answer.
+            msgspec.DecodeError: The answer cannot be decoded.
         """
         connection = self.connected()
         try:
@@ -133,10 +130,8 @@ class Helper:
     def connected(self) -> socket.socket:
         """The open connection; a new one if the helper has ended.
 
-        Raises
-        ------
-        OSError
-            The helper does not listen.
+        Raises:
+            OSError: The helper does not listen.
         """
         if self._connection is not None and not _is_open(self._connection):
             self.close()

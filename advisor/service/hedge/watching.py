@@ -53,18 +53,12 @@ AskSlowdown = Callable[[QueuedJob], float]
 class WatchLoop:
     """Watches jobs that may have to be requeued.
 
-    Parameters
-    ----------
-    settings, slurm, places, view, small_jobs, clock, quantiles
-        What the loop reads and acts on.
-    record : HedgeRecord
-        The hedge entries, on disk.
-    slowdown : AskSlowdown, optional
-        Without it the settings' s(c).
-    pause : callable
-        Sleeps for some seconds.
-    budget : HedgeBudget, optional
-        Core-seconds that all hedges may use; None: no limit.
+    Args:
+        settings, slurm, places, view, small_jobs, clock, quantiles: What the loop reads and acts on.
+        record: The hedge entries, on disk.
+        slowdown: Without it the settings' s(c).
+        pause: Sleeps for some seconds.
+        budget: Core-seconds that all hedges may use; None: no limit.
     """
 
     name = "watch"

@@ -32,10 +32,8 @@ class PerformanceRatioBook:
     one number of processors. Only completed runs count: the run time of a failed run is not the job's. The
     ledger gives the partition to which a job in the cloud was submitted.
 
-    Attributes
-    ----------
-    current : PerformanceRatios or None
-        As learned so far; None: too little ran on both sides, or learning is off in ``settings``.
+    Attributes:
+        current: As learned so far; None: too little ran on both sides, or learning is off in ``settings``.
     """
 
     def __init__(self, settings: Settings, store: HistoryStore) -> None:

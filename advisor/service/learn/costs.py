@@ -37,15 +37,12 @@ class Meter(Protocol):
 class Costs:
     """Shares the cost of nodes among the jobs that ran on them.
 
-    Parameters
-    ----------
-    meter : Meter or None
-        None where another program launches the nodes: a job then costs whole nodes at the settings' prices.
+    Args:
+        meter: None where another program launches the nodes: a job then costs whole nodes at the settings'
+            prices.
 
-    Attributes
-    ----------
-    today : Rows or None
-        The day's rows of the bill as of the last round; None before it.
+    Attributes:
+        today: The day's rows of the bill as of the last round; None before it.
     """
 
     def __init__(

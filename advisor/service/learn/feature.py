@@ -32,12 +32,9 @@ log = structlog.get_logger(__name__)
 class LearnFeature(Feature):
     """The learn loop and its estimators.
 
-    Parameters
-    ----------
-    models : ModelStore
-        Where `advisor serve` finds the models.
-    meter : Meter or None
-        What cloud nodes have cost; None where another program launches them.
+    Args:
+        models: Where `advisor serve` finds the models.
+        meter: What cloud nodes have cost; None where another program launches them.
     """
 
     def __init__(

@@ -15,15 +15,11 @@ from advisor.model.table import JobTable
 class FinishedJobs:
     """Follows the history.
 
-    Parameters
-    ----------
-    max_jobs : int
-        Newest jobs that make a table.
+    Args:
+        max_jobs: Newest jobs that make a table.
 
-    Attributes
-    ----------
-    count : int
-        Finished jobs taken in so far; a job that will run again is not counted.
+    Attributes:
+        count: Finished jobs taken in so far; a job that will run again is not counted.
     """
 
     def __init__(self, settings: Settings, store: HistoryStore, max_jobs: int) -> None:

@@ -37,14 +37,10 @@ _BACKWARDS_SECONDS: Final = 86_400.0
 class HedgePrice:
     """Keeps the price. Its methods are one thread's, but for :meth:`saw` and :attr:`price`.
 
-    Parameters
-    ----------
-    settings : Settings
-        Overheads, boot time, and the budget.
-    models : ModelStore
-        Where what was learned outlives the process.
-    unspent : callable
-        Core-seconds of the budget not used in its period, and seconds until that ends.
+    Args:
+        settings: Overheads, boot time, and the budget.
+        models: Where what was learned outlives the process.
+        unspent: Core-seconds of the budget not used in its period, and seconds until that ends.
     """
 
     def __init__(

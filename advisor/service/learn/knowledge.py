@@ -40,19 +40,13 @@ StateAt = Callable[[float], ClusterState | None]
 class Knowledge:
     """The predictor, how far it has learned, and the version that `advisor serve` was given.
 
-    Parameters
-    ----------
-    ratio : callable, optional
-        s(c) of a job as learned; the settings' without it.
+    Args:
+        ratio: s(c) of a job as learned; the settings' without it.
 
-    Attributes
-    ----------
-    total_processors : int
-        Of the on-premise partitions; 0 while unknown.
-    cutoff : Cutoff or None
-        The published rule's cutoff that `advisor tune --weekly` has put in force; None: none.
-    mean_processors : float or None
-        Of the finished jobs; None while there are none.
+    Attributes:
+        total_processors: Of the on-premise partitions; 0 while unknown.
+        cutoff: The published rule's cutoff that `advisor tune --weekly` has put in force; None: none.
+        mean_processors: Of the finished jobs; None while there are none.
     """
 
     def __init__(

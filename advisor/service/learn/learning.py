@@ -39,16 +39,11 @@ _PRICED = f"{SOURCE}:priced"
 class LearnLoop:
     """Keeps history, ledger and estimators up to date with the cluster.
 
-    Parameters
-    ----------
-    sizes : SizeKnowledge
-        The size model: small or large.
-    ratios : PerformanceRatioBook, optional
-        How much longer jobs run in the cloud.
-    metrics : ControlMetrics
-        Counts how good predictions were.
-    meter : Meter, optional
-        What cloud nodes have cost; None where another program launches them.
+    Args:
+        sizes: The size model: small or large.
+        ratios: How much longer jobs run in the cloud.
+        metrics: Counts how good predictions were.
+        meter: What cloud nodes have cost; None where another program launches them.
     """
 
     name = "learn"

@@ -65,18 +65,12 @@ _DRIFT_SECONDS: Final = 3600.0  # to earn a record again takes minutes and new f
 class PlacementLoop:
     """Trains the forests, publishes the queue's events, keeps the record.
 
-    Parameters
-    ----------
-    options : ForecastOptions, optional
-        How forests are trained: as in the replay.
-    record_jobs : int
-        Newest jobs of the history from which the first record is earned.
-    hedge_outcomes : callable, optional
-        The outcome of a hedged job.
-    unspent : callable
-        Core-seconds of the hedges' budget not used in its period, and seconds until that ends.
-    ratios : PerformanceRatioBook, optional
-        s(c) as learned; the settings' without it.
+    Args:
+        options: How forests are trained: as in the replay.
+        record_jobs: Newest jobs of the history from which the first record is earned.
+        hedge_outcomes: The outcome of a hedged job.
+        unspent: Core-seconds of the hedges' budget not used in its period, and seconds until that ends.
+        ratios: s(c) as learned; the settings' without it.
     """
 
     name = "forests"

@@ -65,12 +65,9 @@ class _Open:
 class PlacementRecord:
     """Follows a stream of events and makes forecasts of its own.
 
-    Parameters
-    ----------
-    kept : EarnedRecord, optional
-        :meth:`earned` of an earlier process; ignored if its settings differ.
-    hedges : HedgePrice, optional
-        Notified of every job that is forecast, has ended or is gone.
+    Args:
+        kept: :meth:`earned` of an earlier process; ignored if its settings differ.
+        hedges: Notified of every job that is forecast, has ended or is gone.
     """
 
     def __init__(

@@ -34,12 +34,9 @@ _FORGOTTEN_SECONDS: Final = 3600.0
 class QueueStream:
     """Records what happened between two polls. Thread-safe.
 
-    Parameters
-    ----------
-    codes : Codes
-        Codes of names so far; new names get new ones.
-    origin : float
-        Epoch seconds of time 0.
+    Args:
+        codes: Codes of names so far; new names get new ones.
+        origin: Epoch seconds of time 0.
     """
 
     def __init__(self, settings: Settings, codes: Codes, origin: float) -> None:
@@ -120,12 +117,9 @@ class QueueStream:
 
         The base has jobs that have left the queue as running: the first events remove them.
 
-        Parameters
-        ----------
-        base, cut
-            The base's name, and where it begins.
-        codes, known : Codes
-            The base's codes, and all codes known when it was made: newer ones are kept.
+        Args:
+            base, cut: The base's name, and where it begins.
+            codes, known: The base's codes, and all codes known when it was made: newer ones are kept.
         """
         with self._lock:
             under_way = self._live.keys() | self._gone.keys() | {int(row[KEY]) for row in self._events}

@@ -31,10 +31,8 @@ def ingest_accounting(
     one window. Jobs that the history has are not added twice. ``progress`` is called with the seconds of
     log time that are done and the seconds in total.
 
-    Raises
-    ------
-    RetryLater
-        Slurm or the database does not answer; complete windows before that stay in the history.
+    Raises:
+        RetryLater: Slurm or the database does not answer; complete windows before that stay in the history.
     """
     total = IngestReport(source=SOURCE)
     begin = since

@@ -36,10 +36,8 @@ class SharedView:
     def fresh(self) -> SlurmSnapshot:
         """The last snapshot.
 
-        Raises
-        ------
-        RetryLater
-            There is none, or it is too old to act upon (``view.stale``).
+        Raises:
+            RetryLater: There is none, or it is too old to act upon (``view.stale``).
         """
         with self._lock:
             snapshot, age = self._snapshot, self._clock.monotonic() - self._seen

@@ -15,10 +15,8 @@ from advisor.slurm.protocol import QueuedJob
 class RequeuedJobs:
     """Remembers first submissions and placeholders' starts from one snapshot of Slurm to the next.
 
-    Parameters
-    ----------
-    burst : str
-        Name of the burst partition.
+    Args:
+        burst: Name of the burst partition.
     """
 
     def __init__(self, burst: str) -> None:

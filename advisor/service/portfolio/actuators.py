@@ -48,9 +48,7 @@ class PortfolioActuators:
     def restore(self, nodes: Callable[[], Sequence[Node]]) -> None:
         """Restore everything in Slurm; ``nodes`` gives the burst partition's nodes as they are now.
 
-        Raises
-        ------
-        AdvisorError
-            Something could not be restored; the rest is.
+        Raises:
+            AdvisorError: Something could not be restored; the rest is.
         """
         do_all(self.closed.open_all, self.order.restore, lambda: self.weights.apply(nodes(), {}))

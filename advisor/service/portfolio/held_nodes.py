@@ -51,10 +51,8 @@ class ClosedNodes:
     def ours(self, now: float) -> frozenset[str]:
         """Nodes that Slurm may show as reserved because of us.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld did not say what an earlier process has closed.
+        Raises:
+            RetryLater: slurmctld did not say what an earlier process has closed.
         """
         if not self._has_asked:
             self.known = self._steering.closed()
@@ -66,17 +64,12 @@ class ClosedNodes:
     def apply(self, asleep: Sequence[Node], may_start: int | None, now: float) -> None:
         """Leave the first ``may_start`` nodes open and close the others; None leaves all open.
 
-        Parameters
-        ----------
-        asleep : sequence of Node
-            Nodes that are powered down or powering down, the first to be powered up first.
-        now : float
-            Epoch seconds.
+        Args:
+            asleep: Nodes that are powered down or powering down, the first to be powered up first.
+            now: Epoch seconds.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused; the next call tries again.
+        Raises:
+            RetryLater: slurmctld refused; the next call tries again.
         """
         if may_start is None and self._has_asked and self.known is None:
             return
@@ -99,10 +92,8 @@ class ClosedNodes:
     def open_all(self) -> None:
         """Open all nodes.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused.
+        Raises:
+            RetryLater: slurmctld refused.
         """
         self._steering.open()
         if self.known is not None:

@@ -80,13 +80,10 @@ def options_of(settings: Settings, nodes: int, boot_seconds: float) -> Options:
 class PortfolioJudge:
     """Judges once an hour, in a thread of its own.
 
-    Parameters
-    ----------
-    state : StateFile
-        Where the prior and the last verdict are stored.
-    burst : callable
-        Nodes of the burst partition, processors of one node, and boot time in seconds; raises RetryLater
-        while they are unknown.
+    Args:
+        state: Where the prior and the last verdict are stored.
+        burst: Nodes of the burst partition, processors of one node, and boot time in seconds; raises
+            RetryLater while they are unknown.
     """
 
     name = "portfolio judge"
@@ -133,10 +130,8 @@ class PortfolioJudge:
     def judge(self) -> None:
         """Simulate all policies on the jobs that have ended, and store the verdict.
 
-        Raises
-        ------
-        RetryLater
-            There is no snapshot of the burst partition yet, or the process stops.
+        Raises:
+            RetryLater: There is no snapshot of the burst partition yet, or the process stops.
         """
         _be_nice()
         self._began = self._clock.monotonic()

@@ -72,19 +72,13 @@ class OrderedJobs:
     def apply(self, order: Sequence[int], waiting: Collection[int], queue: Collection[int]) -> None:
         """Put jobs in order.
 
-        Parameters
-        ----------
-        order : sequence of int
-            Waiting burst jobs, the next first.
-        waiting : collection of int
-            All jobs that wait in the burst partition and in no other.
-        queue : collection of int
-            All jobs of the cluster.
+        Args:
+            order: Waiting burst jobs, the next first.
+            waiting: All jobs that wait in the burst partition and in no other.
+            queue: All jobs of the cluster.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused a change; the next call tries again.
+        Raises:
+            RetryLater: slurmctld refused a change; the next call tries again.
         """
         if not self.is_possible or not (order or self._claims):
             return
@@ -110,10 +104,8 @@ class OrderedJobs:
     def restore(self) -> None:
         """Restore each job's own factor, unless the site has set another one since.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused; the rest is remembered.
+        Raises:
+            RetryLater: slurmctld refused; the rest is remembered.
         """
         if not self._claims:
             return

@@ -28,12 +28,10 @@ _NEXT_JOBS: Final = 10  # waiting jobs whose demands count
 class Overdue:
     """Nodes to open beyond the limit.
 
-    Attributes
-    ----------
-    stuck : tuple of Want
-        In addition to the policy's nodes, for jobs that the open nodes did not help.
-    promised : tuple of Want
-        At least these, for jobs that we moved to the cloud and that have waited longer than promised.
+    Attributes:
+        stuck: In addition to the policy's nodes, for jobs that the open nodes did not help.
+        promised: At least these, for jobs that we moved to the cloud and that have waited longer than
+            promised.
     """
 
     stuck: tuple[Want, ...] = ()
@@ -65,14 +63,10 @@ class Patience:
     ) -> Overdue:
         """Tell which jobs get nodes beyond the limit.
 
-        Parameters
-        ----------
-        unused : collection of str
-            Names of the nodes that are open and that Slurm has not powered up.
-        boot_seconds : float
-            Expected boot time of a node.
-        now : float
-            Monotonic seconds.
+        Args:
+            unused: Names of the nodes that are open and that Slurm has not powered up.
+            boot_seconds: Expected boot time of a node.
+            now: Monotonic seconds.
         """
         tasks = Counter(queued.job.job_id for queued in view.waiting)
         jobs = {view.waiting[at].job.job_id: view.waiting[at] for at in moment.order}

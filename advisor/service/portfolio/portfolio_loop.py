@@ -119,10 +119,8 @@ class PortfolioLoop:
     def choose(self) -> None:
         """Choose the leading policy, and compute what it does now.
 
-        Raises
-        ------
-        RetryLater
-            There is no fresh snapshot of Slurm: nothing is changed.
+        Raises:
+            RetryLater: There is no fresh snapshot of Slurm: nothing is changed.
         """
         self._has_decided = False
         snapshot = self._view.fresh()

@@ -42,20 +42,13 @@ _LIMITED: Final = ("QOS", "Assoc", "Licenses", "JobArrayTaskLimit", "Reservation
 class BurstView:
     """The burst partition at one moment.
 
-    Attributes
-    ----------
-    situation : Situation
-        Input of the simulator.
-    rented : tuple of Node
-        Nodes of ``situation.profile``, in its order.
-    waiting : tuple of QueuedJob
-        Jobs of ``situation.jobs``, in its order; an array once for each of its tasks.
-    usable : int
-        Nodes that may run jobs, rented or not.
-    processors_per_node : int
-        Processors of the smallest usable node.
-    asleep : tuple of Node
-        Usable nodes that are powered down or powering down.
+    Attributes:
+        situation: Input of the simulator.
+        rented: Nodes of ``situation.profile``, in its order.
+        waiting: Jobs of ``situation.jobs``, in its order; an array once for each of its tasks.
+        usable: Nodes that may run jobs, rented or not.
+        processors_per_node: Processors of the smallest usable node.
+        asleep: Usable nodes that are powered down or powering down.
     """
 
     situation: Situation
@@ -125,12 +118,9 @@ def wanted_first(
 
     To open a node that the next job cannot use would be in vain.
 
-    Parameters
-    ----------
-    wants : iterable of Want
-        Nodes for waiting jobs, the next job first.
-    most : int, optional
-        The order after so many nodes does not matter.
+    Args:
+        wants: Nodes for waiting jobs, the next job first.
+        most: The order after so many nodes does not matter.
     """
     left = sorted(asleep, key=lambda node: (node.power is not NodePower.DOWN, node.weight or 0))
     words = {node.name: frozenset(active_features(node)) for node in left}
@@ -183,14 +173,10 @@ def view_of(
 ) -> BurstView:
     """Build the view from a snapshot of the whole cluster.
 
-    Parameters
-    ----------
-    launched : callable
-        When a node was rented, epoch seconds; None if unknown.
-    boot_seconds : float
-        Expected boot time.
-    closed : collection of str
-        Nodes that we reserved; nodes in other reservations are left out.
+    Args:
+        launched: When a node was rented, epoch seconds; None if unknown.
+        boot_seconds: Expected boot time.
+        closed: Nodes that we reserved; nodes in other reservations are left out.
     """
     usable = [
         node

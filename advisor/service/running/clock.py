@@ -11,12 +11,9 @@ from dataclasses import dataclass
 class Clock:
     """Two clocks, because one of them may be set (docs/faults.md, F32).
 
-    Attributes
-    ----------
-    wall : callable
-        Epoch seconds: for records and for what Slurm and EC2 say. May jump.
-    monotonic : callable
-        Seconds that only ever grow: for every period, age and time-out.
+    Attributes:
+        wall: Epoch seconds: for records and for what Slurm and EC2 say. May jump.
+        monotonic: Seconds that only ever grow: for every period, age and time-out.
     """
 
     wall: Callable[[], float] = time.time

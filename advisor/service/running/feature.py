@@ -31,12 +31,10 @@ class Poll:
 class Feature:
     """One thing that `advisor control` does. A feature that is off is not constructed.
 
-    Attributes
-    ----------
-    runners : sequence of LoopRunner
-        Its loops, each in a thread of its own, in the order in which they start.
-    steering : collection of str
-        Names of those loops that set in Slurm what `release` takes back. They end before it is called.
+    Attributes:
+        runners: Its loops, each in a thread of its own, in the order in which they start.
+        steering: Names of those loops that set in Slurm what `release` takes back. They end before it is
+            called.
     """
 
     runners: Sequence[LoopRunner] = ()

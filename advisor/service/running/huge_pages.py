@@ -36,14 +36,10 @@ def collapse() -> int:
 def places(maps: Iterable[str]) -> Iterator[int]:
     """Where a huge page lies within private, writable memory without a file behind it.
 
-    Parameters
-    ----------
-    maps : iterable of str
-        Lines as of ``/proc/self/maps``.
+    Args:
+        maps: Lines as of ``/proc/self/maps``.
 
-    Yields
-    ------
-    int
+    Yields:
         Addresses, multiples of :data:`HUGE_BYTES`.
     """
     for line in maps:

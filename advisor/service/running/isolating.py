@@ -15,11 +15,10 @@ Item = TypeVar("Item")
 def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
     """Do something with each item, whatever happens to the others.
 
-    Raises
-    ------
-    AdvisorError
-        When all had their turn: the last failure. A defect of ours comes before the failures that are
-        foreseen, as TellAdmin with the defect as its cause; the loop that meets it writes the traceback once.
+    Raises:
+        AdvisorError: When all had their turn: the last failure. A defect of ours comes before the failures
+            that are foreseen, as TellAdmin with the defect as its cause; the loop that meets it writes the
+            traceback once.
     """
     failed: AdvisorError | None = None
     defect: AdvisorError | None = None
@@ -41,10 +40,8 @@ def for_each(items: Iterable[Item], act: Callable[[Item], object]) -> None:
 def do_all(*acts: Callable[[], object]) -> None:
     """Do one thing after the other, whatever becomes of those before.
 
-    Raises
-    ------
-    AdvisorError
-        As `for_each` does.
+    Raises:
+        AdvisorError: As `for_each` does.
     """
 
     def do(act: Callable[[], object]) -> None:

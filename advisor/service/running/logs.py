@@ -28,10 +28,8 @@ def configure(stream: TextIO | None = None) -> None:
 
     Warnings that libraries log through the standard library, and what ends a thread, go the same way.
 
-    Parameters
-    ----------
-    stream : text file, optional
-        Where to; standard error by default, because standard output belongs to a command's result.
+    Args:
+        stream: Where to; standard error by default, because standard output belongs to a command's result.
     """
     to = sys.stderr if stream is None else stream
     shared: list[structlog.typing.Processor] = [

@@ -40,12 +40,9 @@ class Step:
 class UrgentTask:
     """A task that is also run between two rounds of a loop, in the loop's thread.
 
-    Attributes
-    ----------
-    step : Step
-        What is done.
-    due_in : callable
-        Seconds until there is something to do: 0 now, infinity when nothing is awaited.
+    Attributes:
+        step: What is done.
+        due_in: Seconds until there is something to do: 0 now, infinity when nothing is awaited.
     """
 
     step: Step
@@ -83,18 +80,12 @@ class StepFailure:
 class LoopHealth:
     """Health of a loop.
 
-    Attributes
-    ----------
-    rounds : int
-        Rounds begun.
-    failures : dict
-        Failures by step and code.
-    open_failures : dict
-        Steps that failed in their last round, with what they said.
-    last_good_round : float or None
-        Epoch seconds of the last round in which nothing failed.
-    seconds : float
-        How long the last round took.
+    Attributes:
+        rounds: Rounds begun.
+        failures: Failures by step and code.
+        open_failures: Steps that failed in their last round, with what they said.
+        last_good_round: Epoch seconds of the last round in which nothing failed.
+        seconds: How long the last round took.
     """
 
     rounds: int = 0
@@ -117,14 +108,11 @@ class LoopHealth:
 class LoopRunner:
     """Runs one loop, once or again and again.
 
-    Parameters
-    ----------
-    loop : Loop
-        The steps and their period.
-    clock : Clock
-        Wall and monotonic time.
-    urgent_task : UrgentTask, optional
-        Done between rounds when it is due; `request_urgent_task` says that it may have become so.
+    Args:
+        loop: The steps and their period.
+        clock: Wall and monotonic time.
+        urgent_task: Done between rounds when it is due; `request_urgent_task` says that it may have become
+            so.
     """
 
     def __init__(self, loop: Loop, clock: Clock, *, urgent_task: UrgentTask | None = None) -> None:

@@ -123,14 +123,10 @@ class _AdviceTally(Collector):
 class ServeReadings:
     """Values of the moment.
 
-    Parameters
-    ----------
-    gauges, counters : dict of str to (float, str)
-        Name without prefix: value and help text.
-    state_errors : dict of str to int
-        What the watcher could not refresh, by code.
-    model_version : str
-        In use, as ``predictor+size``; empty without a model.
+    Args:
+        gauges, counters: Name without prefix: value and help text.
+        state_errors: What the watcher could not refresh, by code.
+        model_version: In use, as ``predictor+size``; empty without a model.
     """
 
     def __init__(
@@ -209,14 +205,10 @@ class ControlMetrics:
     def observe_prediction(self, what: str, predicted: Estimate, actual_seconds: float) -> None:
         """Compare a prediction with what came of it.
 
-        Parameters
-        ----------
-        what : str
-            ``"wait"`` or ``"run"``.
-        predicted : Estimate
-            As given at submission.
-        actual_seconds : float
-            From the accounting.
+        Args:
+            what: ``"wait"`` or ``"run"``.
+            predicted: As given at submission.
+            actual_seconds: From the accounting.
         """
         if not predicted.is_usable or not math.isfinite(actual_seconds):
             self._unusable.labels(what).inc()
@@ -229,11 +221,9 @@ class ControlMetrics:
     def exposition(self, ask_serve: Callable[[], str]) -> bytes:
         """Both processes' metrics, Prometheus text format.
 
-        Parameters
-        ----------
-        ask_serve : callable
-            Usually ``SubmitClient(socket).metrics``; an error means the submit server is down, which is a
-            value (``advisor_serve_up 0``) and no failed scrape.
+        Args:
+            ask_serve: Usually ``SubmitClient(socket).metrics``; an error means the submit server is down,
+                which is a value (``advisor_serve_up 0``) and no failed scrape.
         """
         try:
             serve_text = ask_serve()

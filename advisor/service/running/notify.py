@@ -11,12 +11,9 @@ from typing import Self
 class Notifier:
     """Tells systemd READY, STOPPING and that the watchdog need not bark.
 
-    Parameters
-    ----------
-    address : str or None
-        ``NOTIFY_SOCKET``; ``@`` at its start stands for the abstract name space.
-    watchdog_seconds : float or None
-        Time after which systemd restarts a silent service.
+    Args:
+        address: ``NOTIFY_SOCKET``; ``@`` at its start stands for the abstract name space.
+        watchdog_seconds: Time after which systemd restarts a silent service.
     """
 
     def __init__(self, address: str | None, watchdog_seconds: float | None = None) -> None:

@@ -63,19 +63,13 @@ class _KeptNodes:
 class AcquireLoop:
     """Keeps nodes up.
 
-    Parameters
-    ----------
-    state : StateFile
-        The time of the last plan, and the nodes requested.
-    closed : callable
-        Pools and purchase options whose breakers are open.
-    protected : callable
-        Why no node is to be started in the cloud now; empty if nodes may start.
+    Args:
+        state: The time of the last plan, and the nodes requested.
+        closed: Pools and purchase options whose breakers are open.
+        protected: Why no node is to be started in the cloud now; empty if nodes may start.
 
-    Attributes
-    ----------
-    retired, asked : int
-        Nodes given up and nodes requested since the start.
+    Attributes:
+        retired, asked: Nodes given up and nodes requested since the start.
     """
 
     name = "acquire"

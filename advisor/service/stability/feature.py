@@ -33,16 +33,12 @@ class StabilityFeature(Feature):
 
     The match loop always observes; it changes jobs and nodes only if ``matching.enabled`` is on.
 
-    Parameters
-    ----------
-    cloud : CloudFeature
-        Lists instances, and has EC2's notices about them.
-    spot : SpotParts
-        Reads and changes the node constraints of jobs.
-    pool_order : PoolOrder or None
-        Orders the pools of a launch; of spot pools, the one whose instances last longest comes first.
-    closed_pools : callable
-        Pools and purchase options whose breakers are open.
+    Args:
+        cloud: Lists instances, and has EC2's notices about them.
+        spot: Reads and changes the node constraints of jobs.
+        pool_order: Orders the pools of a launch; of spot pools, the one whose instances last longest comes
+            first.
+        closed_pools: Pools and purchase options whose breakers are open.
     """
 
     def __init__(

@@ -32,16 +32,11 @@ _MIN_HAZARD: Final = 1e-9
 class NodeOutlook:
     """A node that is up, and what is expected of it.
 
-    Attributes
-    ----------
-    instance_id : str
-        Its instance; empty while EC2 lists none.
-    pool : str or None
-        Its spot pool, empty while unknown; None: the node is not spot.
-    age : float
-        Seconds since its launch.
-    survives : float or None
-        Probability that it lasts ``matching.horizon_seconds`` more; None: the node is not spot.
+    Attributes:
+        instance_id: Its instance; empty while EC2 lists none.
+        pool: Its spot pool, empty while unknown; None: the node is not spot.
+        age: Seconds since its launch.
+        survives: Probability that it lasts ``matching.horizon_seconds`` more; None: the node is not spot.
     """
 
     node: Node
@@ -55,12 +50,9 @@ class NodeOutlook:
 class StabilityKnowledge:
     """Fits the pools' survival and computes the nodes' outlook. Thread-safe.
 
-    Parameters
-    ----------
-    said : InterruptionRecord
-        EC2's notices about single instances.
-    instances : callable
-        Our instances as last listed, and when that was (epoch seconds; None: never).
+    Args:
+        said: EC2's notices about single instances.
+        instances: Our instances as last listed, and when that was (epoch seconds; None: never).
     """
 
     def __init__(

@@ -45,12 +45,11 @@ def preferring(constraints: NodeConstraints, feature: str) -> str | None:
     slurmctld uses a preference that it can satisfy *instead of* the constraint, so the constraint is repeated
     in it.
 
-    Examples
-    --------
-    >>> preferring(NodeConstraints(features="cloud", prefer="cloud&spot"), "steady")
-    'cloud&spot&steady'
-    >>> preferring(NodeConstraints(prefer="avx512"), "steady") is None
-    True
+    Examples:
+        >>> preferring(NodeConstraints(features="cloud", prefer="cloud&spot"), "steady")
+        'cloud&spot&steady'
+        >>> preferring(NodeConstraints(prefer="avx512"), "steady") is None
+        True
     """
     own, prefer = _words(constraints.features), _words(constraints.prefer)
     if own is None or prefer is None or set(prefer) - set(own) - CAPACITY_FEATURES - {feature}:
@@ -74,19 +73,13 @@ def _words(expression: str) -> tuple[str, ...] | None:
 class JobSteering:
     """Changes waiting jobs, and undoes its changes. Used by one thread.
 
-    Parameters
-    ----------
-    state : StateFile
-        The jobs that we have changed, for the next process.
-    feature : str
-        The feature of nodes that last.
-    max_delay_seconds : float
-        How long a job may be held off; 0: never.
+    Args:
+        state: The jobs that we have changed, for the next process.
+        feature: The feature of nodes that last.
+        max_delay_seconds: How long a job may be held off; 0: never.
 
-    Attributes
-    ----------
-    steered, held_off : int
-        Jobs since the start.
+    Attributes:
+        steered, held_off: Jobs since the start.
     """
 
     def __init__(
@@ -161,10 +154,8 @@ class JobSteering:
 
         A call changes 50 jobs at most.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused one; the next call tries it again.
+        Raises:
+            RetryLater: slurmctld refused one; the next call tries it again.
         """
         there = set(wanted)
         giving = [job for job in wanted if job not in self._preferring and job not in self._not_ours]
@@ -208,10 +199,8 @@ class JobSteering:
 
         The caller sees to it that at least one other node can run them.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused a change; the next call tries it again.
+        Raises:
+            RetryLater: slurmctld refused a change; the next call tries it again.
         """
         self._end_overdue()
         expression = fold(sorted(shaky)) if shaky else ""
@@ -278,10 +267,8 @@ class JobSteering:
     def release_overdue(self) -> None:
         """Release jobs that have been held off for the longest time allowed.
 
-        Raises
-        ------
-        RetryLater
-            slurmctld refused one; the next call tries it again.
+        Raises:
+            RetryLater: slurmctld refused one; the next call tries it again.
         """
         self._end_overdue()
         self._release([job for job in self._given() if self._holds[job].is_over])

@@ -49,12 +49,9 @@ _MAX_PAID: Final = 100_000  # stretches kept for a history that cannot be writte
 class SpendingBudget:
     """What may still be spent today (UTC). Thread-safe.
 
-    Attributes
-    ----------
-    doubt : str
-        Why today's spending is unknown until `rebuild`; empty if it is known.
-    is_damaged : bool
-        Whether the stored record was unusable and was set aside. False also at the first start.
+    Attributes:
+        doubt: Why today's spending is unknown until `rebuild`; empty if it is known.
+        is_damaged: Whether the stored record was unusable and was set aside. False also at the first start.
     """
 
     def __init__(self, state: StateFile[BudgetRecord], clock: Clock) -> None:
@@ -92,14 +89,10 @@ class SpendingBudget:
         since. Time counted while the doubt lasted is added to what the history knows. Its accounts are
         unknown here: it counts against the cap of each account.
 
-        Parameters
-        ----------
-        running : sequence of RunningNode
-            Instances that cost money now; for booting nodes, with the expected cost of their jobs.
-        ended : iterable of RunningNode
-            The other instances that EC2 lists.
-        paid : iterable of PaidTime or None
-            Paid stretches of today, if `needs_history`.
+        Args:
+            running: Instances that cost money now; for booting nodes, with the expected cost of their jobs.
+            ended: The other instances that EC2 lists.
+            paid: Paid stretches of today, if `needs_history`.
         """
         with self._lock:
             if not self.doubt:
@@ -218,16 +211,12 @@ class SpendingBudget:
     def promise(self, requests: Sequence[LaunchRequest], caps: WaitingSettings) -> dict[str, str]:
         """Set money aside for nodes that are about to be launched; on disk when this returns.
 
-        Returns
-        -------
-        dict of str to str
+        Returns:
             Nodes that may not be launched, and the cap that forbids it, in words.
 
-        Raises
-        ------
-        TellAdmin
-            There is a cap, and promises cannot be written or today's spending is unknown: nothing may be
-            launched.
+        Raises:
+            TellAdmin: There is a cap, and promises cannot be written or today's spending is unknown: nothing
+                may be launched.
         """
         if self.is_in_the_way(caps):
             raise TellAdmin(

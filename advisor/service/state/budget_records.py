@@ -27,14 +27,10 @@ Amounts = tuple[float, MappingProxyType[str, float]]
 class RunningNode:
     """A node that costs money now.
 
-    Attributes
-    ----------
-    launch_time : float
-        When EC2 launched it, epoch seconds; 0 if unknown.
-    shares : mapping of account to float
-        The share of its price that each account pays; the rest is idle time.
-    left_usd : float or None
-        What its jobs will still cost by their forecasts; None while it boots.
+    Attributes:
+        launch_time: When EC2 launched it, epoch seconds; 0 if unknown.
+        shares: The share of its price that each account pays; the rest is idle time.
+        left_usd: What its jobs will still cost by their forecasts; None while it boots.
     """
 
     instance_id: str
@@ -137,22 +133,14 @@ class Rebuilt(msgspec.Struct):
 class BudgetRecord(msgspec.Struct, kw_only=True):
     """All that survives a restart. What says how much was spent is required: a file without it is damaged.
 
-    Attributes
-    ----------
-    days : dict of str to dict of str to float
-        US dollars by day of UTC and account; ``""`` is no account's.
-    seen : dict of str to Seen
-        Instances that were running when they were counted last.
-    promises : dict of str to Promise
-        Money set aside, by node.
-    paid : list of PaidTime
-        Stretches that have ended and the history has not got.
-    unattributed : dict of str to float
-        US dollars by day that were rebuilt: whose they are is not known.
-    rebuilt : Rebuilt
-        The last rebuild.
-    saved_at : float
-        Epoch seconds.
+    Attributes:
+        days: US dollars by day of UTC and account; ``""`` is no account's.
+        seen: Instances that were running when they were counted last.
+        promises: Money set aside, by node.
+        paid: Stretches that have ended and the history has not got.
+        unattributed: US dollars by day that were rebuilt: whose they are is not known.
+        rebuilt: The last rebuild.
+        saved_at: Epoch seconds.
     """
 
     days: dict[str, dict[str, Amount]]
@@ -177,19 +165,13 @@ class BudgetRecord(msgspec.Struct, kw_only=True):
 class BudgetFile:
     """Where the budget is kept, and its copy of the time before.
 
-    Parameters
-    ----------
-    state : StateFile of BudgetRecord
-        The file; the copy is beside it.
+    Args:
+        state: The file; the copy is beside it.
 
-    Attributes
-    ----------
-    path : Path
-        The file's.
-    is_damaged : bool
-        What was kept could not be used, and was set aside.
-    doubt : str
-        Why what `read` returned may not be all; empty where it is.
+    Attributes:
+        path: The file's.
+        is_damaged: What was kept could not be used, and was set aside.
+        doubt: Why what `read` returned may not be all; empty where it is.
     """
 
     def __init__(self, state: StateFile[BudgetRecord]) -> None:
@@ -216,10 +198,8 @@ class BudgetFile:
     def write(self, content: BudgetRecord) -> None:
         """Replace the record; when this returns, it survives a power cut.
 
-        Raises
-        ------
-        OSError
-            It could not be written; the previous record stays.
+        Raises:
+            OSError: It could not be written; the previous record stays.
         """
         self._state.write_keeping_former(content)
 
@@ -229,22 +209,14 @@ def of_history(
 ) -> tuple[float, dict[str, Seen], float]:
     """What the history knows of the day, together with what was counted in memory since.
 
-    Parameters
-    ----------
-    paid : sequence of PaidTime
-        Stretches that the history has.
-    mine : sequence of PaidTime
-        Stretches in memory; the history may have some of them, and shorter ones of the same instances.
-    now : float
-        Epoch seconds.
+    Args:
+        paid: Stretches that the history has.
+        mine: Stretches in memory; the history may have some of them, and shorter ones of the same instances.
+        now: Epoch seconds.
 
-    Returns
-    -------
-    float
+    Returns:
         US dollars spent since midnight UTC.
-    dict of str to Seen
         Instances that only the history knows and that may still run.
-    float
         The end of the history's last stretch, epoch seconds; 0 if it has none.
     """
     today = day_of(now)

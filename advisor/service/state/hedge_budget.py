@@ -36,12 +36,9 @@ _MORE_SECONDS: Final = 600.0
 class HedgeBudget:
     """Keeps the budget. Safe to be used by several threads.
 
-    Parameters
-    ----------
-    settings : Settings
-        Give the budget and its period.
-    state : StateFile of HedgesUsed
-        Keeps the budget when the process ends.
+    Args:
+        settings: Give the budget and its period.
+        state: Keeps the budget when the process ends.
     """
 
     def __init__(self, settings: Settings, state: StateFile[HedgesUsed]) -> None:

@@ -31,57 +31,34 @@ class Phase(enum.StrEnum):
 class HedgeEntry:
     """One job and its place.
 
-    Attributes
-    ----------
-    job_id : int
-        Slurm's id; it never changes.
-    advice_id : str
-        The advice it was submitted under: the only id that is never given twice. A slurmctld that dies
-        before it wrote a job down gives that job's id to another.
-    kind : str
-        ``hedge`` or ``speculation``.
-    submitted : float
-        When the job was first submitted, epoch seconds: a requeue forgets it.
-    stop_seconds : float or None
-        Longest stay in the cloud before the slot comes; None: no limit.
-    partition : str
-        Where its place is.
-    limit_seconds : float or None
-        Its user's time limit.
-    features : tuple of str or None
-        Its user's constraint, where ours was added to it.
-    site_factor : int
-        What the job would have had on-premise.
-    phase : Phase
-        How far it is.
-    placeholder : int
-        Id of the job that keeps the place; 0: none.
-    restarts : int
-        How often the job had been requeued before we do it.
-    is_requeued : bool
-        Slurm was asked to requeue it, or is about to be.
-    is_raised : bool
-        It waits here, behind its placeholder.
-    priority : int
-        What it then had; before that, what its placeholder had when it was submitted.
-    has_slot : bool
-        Its placeholder's slot is being handed to it.
-    in_place : bool
-        It waits here, and has the age that the requeue took.
-    delay_seconds : float
-        By so much its placeholder is younger than the job, and has not yet been given for it.
-    place_processors, place_nodes : int
-        What its placeholder asked for when it was submitted; 0: not known. Its user may change it.
-    place_limit_seconds : float or None
-        Time limit of its placeholder then; None: none, or not known.
-    tries_after : float
-        Epoch seconds before which no placeholder is submitted again: the last attempt may yet succeed.
-    acted : float
-        Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
-    turn : float
-        When its turn came, epoch seconds; 0: not yet, or nobody saw it.
-    why : str
-        Why it came back, or stays.
+    Attributes:
+        job_id: Slurm's id; it never changes.
+        advice_id: The advice it was submitted under: the only id that is never given twice. A slurmctld that
+            dies before it wrote a job down gives that job's id to another.
+        kind: ``hedge`` or ``speculation``.
+        submitted: When the job was first submitted, epoch seconds: a requeue forgets it.
+        stop_seconds: Longest stay in the cloud before the slot comes; None: no limit.
+        partition: Where its place is.
+        limit_seconds: Its user's time limit.
+        features: Its user's constraint, where ours was added to it.
+        site_factor: What the job would have had on-premise.
+        phase: How far it is.
+        placeholder: Id of the job that keeps the place; 0: none.
+        restarts: How often the job had been requeued before we do it.
+        is_requeued: Slurm was asked to requeue it, or is about to be.
+        is_raised: It waits here, behind its placeholder.
+        priority: What it then had; before that, what its placeholder had when it was submitted.
+        has_slot: Its placeholder's slot is being handed to it.
+        in_place: It waits here, and has the age that the requeue took.
+        delay_seconds: By so much its placeholder is younger than the job, and has not yet been given for it.
+        place_processors, place_nodes: What its placeholder asked for when it was submitted; 0: not known. Its
+            user may change it.
+        place_limit_seconds: Time limit of its placeholder then; None: none, or not known.
+        tries_after: Epoch seconds before which no placeholder is submitted again: the last attempt may yet
+            succeed.
+        acted: Epoch seconds of the last thing done; an older look at Slurm says nothing about it.
+        turn: When its turn came, epoch seconds; 0: not yet, or nobody saw it.
+        why: Why it came back, or stays.
     """
 
     job_id: int
@@ -120,12 +97,10 @@ class HedgeEntry:
 class HedgeOutcome(NamedTuple):
     """What became of a job's place by the time it ended.
 
-    Attributes
-    ----------
-    was_kept : bool
-        Its placeholder was in the queue.
-    slot_time : float or None
-        When its slot came, epoch seconds. None where the placeholder was in the queue: no slot had come.
+    Attributes:
+        was_kept: Its placeholder was in the queue.
+        slot_time: When its slot came, epoch seconds. None where the placeholder was in the queue: no slot had
+            come.
     """
 
     was_kept: bool
@@ -149,10 +124,8 @@ class HedgeEntries(msgspec.Struct):
 class HedgeRecord:
     """All hedge entries, on disk. Used by one thread.
 
-    Parameters
-    ----------
-    state : StateFile of HedgeEntries
-        Where they are kept.
+    Args:
+        state: Where they are kept.
     """
 
     def __init__(self, state: StateFile[HedgeEntries]) -> None:

@@ -29,10 +29,8 @@ _MAX_SINCE_SEEN: Final = 60.0  # seconds from the last listing of a life to its 
 class LifeRecord:
     """Lives by instance id. Thread-safe. An unreadable state counts as empty: survival is learned anew.
 
-    Attributes
-    ----------
-    changes : int
-        Ends noted since the process started; a change means that a model must be fitted again.
+    Attributes:
+        changes: Ends noted since the process started; a change means that a model must be fitted again.
     """
 
     def __init__(self, state: StateFile[Lives]) -> None:

@@ -24,14 +24,10 @@ class MarkedNodes(msgspec.Struct):
 class HeldJob(msgspec.Struct):
     """A waiting job that is held off nodes for a while.
 
-    Attributes
-    ----------
-    since : float
-        Epoch seconds.
-    own, given : str
-        The nodes that its user excludes, and those that it excludes now.
-    is_over : bool
-        It was held once; no job is held twice.
+    Attributes:
+        since: Epoch seconds.
+        own, given: The nodes that its user excludes, and those that it excludes now.
+        is_over: It was held once; no job is held twice.
     """
 
     since: float
@@ -43,14 +39,10 @@ class HeldJob(msgspec.Struct):
 class SteeredJobs(msgspec.Struct):
     """Waiting jobs whose wishes we have changed.
 
-    Attributes
-    ----------
-    preferring : list of int
-        Jobs that prefer the marked nodes because of us.
-    giving : list of int
-        Jobs about to be given that preference; slurmctld may not have taken it.
-    holds : dict of int to HeldJob
-        Jobs held off nodes.
+    Attributes:
+        preferring: Jobs that prefer the marked nodes because of us.
+        giving: Jobs about to be given that preference; slurmctld may not have taken it.
+        holds: Jobs held off nodes.
     """
 
     preferring: list[JobId] = []
@@ -61,16 +53,12 @@ class SteeredJobs(msgspec.Struct):
 class AcquirerState(msgspec.Struct):
     """What the acquirer has planned.
 
-    Attributes
-    ----------
-    planned : float or None
-        Epoch seconds of the last plan.
-    target : int or None
-        How many nodes it wants.
-    asked, not_before : dict of str to float
-        Nodes asked for, and since when; nodes that did not come up, and when they may be asked for again.
-    misses : int
-        Nodes in a row that did not come up.
+    Attributes:
+        planned: Epoch seconds of the last plan.
+        target: How many nodes it wants.
+        asked, not_before: Nodes asked for, and since when; nodes that did not come up, and when they may be
+            asked for again.
+        misses: Nodes in a row that did not come up.
     """
 
     planned: float | None = None
@@ -83,18 +71,12 @@ class AcquirerState(msgspec.Struct):
 class Move(msgspec.Struct):
     """A waiting job about to be moved to the cloud.
 
-    Attributes
-    ----------
-    advice_id : str
-        The advice that moves it.
-    was : list of str
-        Its partitions before.
-    words : str
-        What its user asked for, to notice a change.
-    changes : dict of str to str
-        What `scontrol update` is told.
-    time : float
-        Epoch seconds.
+    Attributes:
+        advice_id: The advice that moves it.
+        was: Its partitions before.
+        words: What its user asked for, to notice a change.
+        changes: What `scontrol update` is told.
+        time: Epoch seconds.
     """
 
     advice_id: str
@@ -130,16 +112,11 @@ class SiteFactors(msgspec.Struct):
 class PortfolioState(msgspec.Struct):
     """What the portfolio remembers.
 
-    Attributes
-    ----------
-    acts : bool
-        It has set something in Slurm and not taken it back.
-    in_force : tuple of (str, float, str), or None
-        Policy that leads, since when (epoch seconds), and why.
-    smart, stale, poor : list of int
-        The selector's sets of policies, by index (Deng et al. 2013).
-    simulated, chosen, behind : list of float
-        The selector's counts and sums of each policy.
+    Attributes:
+        acts: It has set something in Slurm and not taken it back.
+        in_force: Policy that leads, since when (epoch seconds), and why.
+        smart, stale, poor: The selector's sets of policies, by index (Deng et al. 2013).
+        simulated, chosen, behind: The selector's counts and sums of each policy.
     """
 
     acts: bool = False
@@ -155,20 +132,14 @@ class PortfolioState(msgspec.Struct):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What came of judging the policies.
 
-    Attributes
-    ----------
-    champion : str
-        The policy of the best score; another order of jobs needs the better days as well.
-    leader : float or None
-        Margin of the selection that would lead; None: the champion does.
-    scores : dict of str to float
-        Utility of each policy, prior included.
-    charged_seconds, slowdown_sum : float
-        What the champion made of the jobs: what money and waiting are weighed by.
-    jobs : int
-        Finished jobs it was judged by.
-    time : float
-        Epoch seconds.
+    Attributes:
+        champion: The policy of the best score; another order of jobs needs the better days as well.
+        leader: Margin of the selection that would lead; None: the champion does.
+        scores: Utility of each policy, prior included.
+        charged_seconds, slowdown_sum: What the champion made of the jobs: what money and waiting are weighed
+            by.
+        jobs: Finished jobs it was judged by.
+        time: Epoch seconds.
     """
 
     champion: str
@@ -200,18 +171,12 @@ EarnedBand: TypeAlias = tuple[float, float, float]
 class EarnedRecord(msgspec.Struct):
     """The placement rule's record and calibration.
 
-    Attributes
-    ----------
-    settings : list of float
-        The settings it was earned with: under others the gains would be other gains.
-    bands : list of EarnedBand, or None
-        By likelihood; None in a file of a release that kept one sum: `saved_seconds` and the like.
-    moved : list of EarnedBand
-        What is in it of jobs in the cloud.
-    boot_seconds, line : float, tuple of float
-        Boot time, and o and i of s(c), that it was earned with.
-    calibration : dict of str to tuple of float
-        State of the interval calibration of "wait" and "run".
+    Attributes:
+        settings: The settings it was earned with: under others the gains would be other gains.
+        bands: By likelihood; None in a file of a release that kept one sum: `saved_seconds` and the like.
+        moved: What is in it of jobs in the cloud.
+        boot_seconds, line: Boot time, and o and i of s(c), that it was earned with.
+        calibration: State of the interval calibration of "wait" and "run".
     """
 
     settings: list[float] = []
@@ -253,18 +218,12 @@ class Lives(msgspec.Struct):
 class Interruptions(msgspec.Struct):
     """What EC2 has said about instances, and what it cost jobs.
 
-    Attributes
-    ----------
-    notices : dict of str to dict of str to float
-        Instance to kind of notice to epoch seconds.
-    jobs : dict of int to int
-        Job to how often EC2 took its node.
-    warned, counted : set of str
-        ``instance/job`` that was warned, and whose interruption was counted.
-    to_place : set of int
-        Jobs that lost their node and have not got another one yet.
-    totals : dict of str to int
-        Counts since the first start.
+    Attributes:
+        notices: Instance to kind of notice to epoch seconds.
+        jobs: Job to how often EC2 took its node.
+        warned, counted: ``instance/job`` that was warned, and whose interruption was counted.
+        to_place: Jobs that lost their node and have not got another one yet.
+        totals: Counts since the first start.
     """
 
     notices: dict[str, dict[str, float]] = {}
@@ -278,12 +237,10 @@ class Interruptions(msgspec.Struct):
 class BootsSeen(msgspec.Struct):
     """What is known of booting. A damaged file must not look like a first start: all fields are required.
 
-    Attributes
-    ----------
-    boots : dict of str to list of float
-        Pool to the seconds its last boots took.
-    failures_in_a_row, boots_seen, failures_seen : int
-        Boots that failed since the last good one; good ones and failed ones ever.
+    Attributes:
+        boots: Pool to the seconds its last boots took.
+        failures_in_a_row, boots_seen, failures_seen: Boots that failed since the last good one; good ones and
+            failed ones ever.
     """
 
     boots: dict[str, list[Amount]]
@@ -295,22 +252,14 @@ class BootsSeen(msgspec.Struct):
 class HedgesUsed(msgspec.Struct):
     """What hedges have used and reserved in a period. All fields are required, as in `BootsSeen`.
 
-    Attributes
-    ----------
-    period : str
-        The day or month of UTC; empty while none has begun.
-    looked : float
-        Epoch seconds of the last poll that was counted.
-    dearest : float
-        US dollars per core-hour: the highest price of the period.
-    spent : float
-        Core-seconds used by hedges that have ended.
-    hedges : dict of str to tuple of (float, float)
-        Advice id to core-seconds reserved and used.
-    cores, used : dict of str to float
-        Advice id to the cores it is billed for, and to core-seconds used, in the cloud now.
-    lost_in : str
-        The period whose use is not known, because the file was damaged.
+    Attributes:
+        period: The day or month of UTC; empty while none has begun.
+        looked: Epoch seconds of the last poll that was counted.
+        dearest: US dollars per core-hour: the highest price of the period.
+        spent: Core-seconds used by hedges that have ended.
+        hedges: Advice id to core-seconds reserved and used.
+        cores, used: Advice id to the cores it is billed for, and to core-seconds used, in the cloud now.
+        lost_in: The period whose use is not known, because the file was damaged.
     """
 
     period: str

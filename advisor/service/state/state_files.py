@@ -33,18 +33,12 @@ from advisor.service.state.records import (
 class KnownFile(Generic[Record]):
     """One state file in ``paths.state``.
 
-    Attributes
-    ----------
-    name : str
-        Of the file.
-    record : type
-        What it holds.
-    writer : str
-        The module that writes it, below `advisor`.
-    readers : tuple of str
-        Further modules that read it.
-    loss : str
-        What it costs when it is lost or damaged, in words for an admin.
+    Attributes:
+        name: Of the file.
+        record: What it holds.
+        writer: The module that writes it, below `advisor`.
+        readers: Further modules that read it.
+        loss: What it costs when it is lost or damaged, in words for an admin.
     """
 
     name: str

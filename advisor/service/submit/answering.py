@@ -53,12 +53,9 @@ class Answerer:
     The lock makes the account of recent submissions exact; there is nothing to gain by answering two at once,
     since slurmctld's own mutex lets one hook run at a time.
 
-    Parameters
-    ----------
-    holder : StateHolder
-        What is known.
-    clock : callable
-        Seconds since the epoch.
+    Args:
+        holder: What is known.
+        clock: Seconds since the epoch.
     """
 
     def __init__(self, holder: StateHolder, *, clock: Callable[[], float] = time.time) -> None:

@@ -50,12 +50,9 @@ _REHEARSALS: Final = 50
 class LivePlacement:
     """One base, the events since, and what was advised since the last look. Its owner holds the lock.
 
-    Parameters
-    ----------
-    loaded : Loaded
-        Forests and base.
-    content : StreamFile
-        What has happened since the base.
+    Args:
+        loaded: Forests and base.
+        content: What has happened since the base.
     """
 
     def __init__(self, loaded: Loaded, content: StreamFile) -> None:
@@ -179,12 +176,9 @@ class LivePlacement:
 class PlacementFollower:
     """Keeps :attr:`current` up to date; its methods are the watcher thread's.
 
-    Parameters
-    ----------
-    run, models : Path
-        Folders of the stream and of the models.
-    lock : Lock
-        Of the hot path.
+    Args:
+        run, models: Folders of the stream and of the models.
+        lock: Of the hot path.
     """
 
     def __init__(self, run: Path, models: Path, lock: threading.Lock) -> None:
@@ -198,10 +192,8 @@ class PlacementFollower:
     def refresh(self) -> None:
         """One look.
 
-        Raises
-        ------
-        AdvisorError
-            A file is damaged; what there is stays, and is not believed for long.
+        Raises:
+            AdvisorError: A file is damaged; what there is stays, and is not believed for long.
         """
         try:
             status = (self._run / queue_stream.FILE_NAME).stat()

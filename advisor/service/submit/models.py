@@ -25,18 +25,13 @@ log = structlog.get_logger(__name__)
 def model_loader(folder: Path, *, probability_cut: float = 0.5) -> LoadModel:
     """Make a function that loads the models in force when they are others than the caller has.
 
-    Parameters
-    ----------
-    folder : Path
-        ``settings.paths.models``.
-    probability_cut : float
-        ``settings.size.probability_cut``.
+    Args:
+        folder: ``settings.paths.models``.
+        probability_cut: ``settings.size.probability_cut``.
 
-    Returns
-    -------
-    callable
+    Returns:
         Raises TellAdmin when the predictor is damaged or somebody else could have changed it; the caller
-        keeps what it has. A size model that cannot be used costs the size classes only.
+            keeps what it has. A size model that cannot be used costs the size classes only.
     """
     return _Loader(ModelStore(folder=folder), probability_cut)
 

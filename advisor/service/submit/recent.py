@@ -35,28 +35,18 @@ _MAX_SUBMISSIONS: Final = 200_000
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one advised job does to the site until a snapshot shows it.
 
-    Attributes
-    ----------
-    time : float
-        When it was advised, seconds since the epoch.
-    processors, tasks : int
-        Processors of one task; tasks of the array (1 for a plain job).
-    requested_seconds : float
-        Time limit; 0 when unknown.
-    on_premise : bool
-        True when it joins the on-premise queue.
-    committed_usd : float
-        Money it will probably cost.
-    account : str or None
-        Who pays.
-    reserved_nodes : int
-        Reserved instances it takes.
-    cloud_processors : int
-        What it takes of the cloud's nodes (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
-    at_risk_seconds : float
-        What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
-    hedge_core_seconds : float
-        What it reserves of the hedges' budget.
+    Attributes:
+        time: When it was advised, seconds since the epoch.
+        processors, tasks: Processors of one task; tasks of the array (1 for a plain job).
+        requested_seconds: Time limit; 0 when unknown.
+        on_premise: True when it joins the on-premise queue.
+        committed_usd: Money it will probably cost.
+        account: Who pays.
+        reserved_nodes: Reserved instances it takes.
+        cloud_processors: What it takes of the cloud's nodes
+            (:meth:`~advisor.model.site.CloudState.processors_taken_by`).
+        at_risk_seconds: What it may lose in the cloud at worst (:class:`~advisor.model.site.TrackRecord`).
+        hedge_core_seconds: What it reserves of the hedges' budget.
     """
 
     time: float

@@ -37,14 +37,10 @@ log = structlog.get_logger(__name__)
 class Service:
     """All parts of the submit server, put together.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force.
-    load_model : callable
-        See :data:`advisor.service.submit.state_holder.LoadModel`.
-    notifier : Notifier
-        Who is told that we are ready, alive, stopping.
+    Args:
+        settings: In force.
+        load_model: See :data:`advisor.service.submit.state_holder.LoadModel`.
+        notifier: Who is told that we are ready, alive, stopping.
     """
 
     def __init__(self, settings: Settings, *, load_model: LoadModel, notifier: Notifier) -> None:
@@ -61,10 +57,8 @@ class Service:
     def start(self) -> None:
         """Bind, read what there is, warm up, answer.
 
-        Raises
-        ------
-        BadInput
-            The socket or the spool cannot be made.
+        Raises:
+            BadInput: The socket or the spool cannot be made.
         """
         self._socket_file.claim()
         try:

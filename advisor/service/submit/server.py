@@ -57,16 +57,11 @@ log = structlog.get_logger(__name__)
 class SubmitServer:
     """Accepts connections on a listening socket and answers them.
 
-    Parameters
-    ----------
-    listener : socket
-        Already listening (:class:`advisor.service.exchange.socket_file.SocketFile`).
-    answerer, holder, spool, metrics
-        What it answers with, from, and where that is written down.
-    announcer : Announcer
-        Tells `advisor control` of what starts hedged.
-    allowed_uids : frozenset of int
-        Users whose processes may ask.
+    Args:
+        listener: Already listening (:class:`advisor.service.exchange.socket_file.SocketFile`).
+        answerer, holder, spool, metrics: What it answers with, from, and where that is written down.
+        announcer: Tells `advisor control` of what starts hedged.
+        allowed_uids: Users whose processes may ask.
     """
 
     def __init__(

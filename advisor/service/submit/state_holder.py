@@ -76,16 +76,12 @@ LoadModel = Callable[[str | None], LoadedModel | None]
 class KnownNow:
     """What is known at one moment; never changed, only replaced.
 
-    Attributes
-    ----------
-    settings : Settings
-        In force, but for what Slurm itself says of the same in the snapshot. For reading only.
-    snapshot : Snapshot or None
-        Last good look at the site.
-    model : LoadedModel or None
-        Last good model.
-    group_names : mapping of int to str
-        Group ids met so far; asking the name service may take seconds, so it is never done while answering.
+    Attributes:
+        settings: In force, but for what Slurm itself says of the same in the snapshot. For reading only.
+        snapshot: Last good look at the site.
+        model: Last good model.
+        group_names: Group ids met so far; asking the name service may take seconds, so it is never done while
+            answering.
     """
 
     settings: Settings
@@ -97,12 +93,9 @@ class KnownNow:
 class StateHolder:
     """Keeps :attr:`current` up to date.
 
-    Parameters
-    ----------
-    settings : Settings
-        In force; replaced by :meth:`use_settings`.
-    load_model : callable
-        See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
+    Args:
+        settings: In force; replaced by :meth:`use_settings`.
+        load_model: See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
     """
 
     def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:

@@ -92,16 +92,11 @@ def is_plain(constraint: str | None) -> bool:
 def job_of(request: AdviseRequest, *, now: float, default_queue: str, group_names: Mapping[int, str]) -> Job:
     """Build the job a request describes.
 
-    Parameters
-    ----------
-    request : AdviseRequest
-        As the hook sent it.
-    now : float
-        Time of submission, seconds since the epoch.
-    default_queue : str
-        Partition of a job that names none, when the hook does not know it either.
-    group_names : mapping
-        Names of group ids; an unknown one is None in the job.
+    Args:
+        request: As the hook sent it.
+        now: Time of submission, seconds since the epoch.
+        default_queue: Partition of a job that names none, when the hook does not know it either.
+        group_names: Names of group ids; an unknown one is None in the job.
     """
     # Fifteen keywords: of more CPython makes a dictionary first, which costs seven times as much.
     job = Job(

@@ -53,18 +53,12 @@ _INTENT_SECONDS: Final = 600.0
 class AskingAgainLoop:
     """Asks about waiting jobs, records intents, and moves jobs.
 
-    Parameters
-    ----------
-    advice : callable
-        A job's newest advice, with its submission as the hook saw it.
-    again : callable
-        Asks the submit server about a job.
-    state : StateFile of MovesUnderWay
-        Moves that are decided and not yet confirmed by a poll.
-    paid_nodes : callable
-        Number of free reserved nodes.
-    prefers : callable
-        Job id to its user's ``--prefer``, empty for none; squeue and the ledger do not have it.
+    Args:
+        advice: A job's newest advice, with its submission as the hook saw it.
+        again: Asks the submit server about a job.
+        state: Moves that are decided and not yet confirmed by a poll.
+        paid_nodes: Number of free reserved nodes.
+        prefers: Job id to its user's ``--prefer``, empty for none; squeue and the ledger do not have it.
     """
 
     name = "ask again"

@@ -41,10 +41,9 @@ def rate_of(submit: Floats, now: float) -> float:
 
     ``submit`` are earlier submissions in seconds, ascending, none after ``now``; shape (n,).
 
-    Examples
-    --------
-    >>> rate_of(np.array([0.0]), 10.0 * 86_400.0)
-    0.0
+    Examples:
+        >>> rate_of(np.array([0.0]), 10.0 * 86_400.0)
+        0.0
     """
     if not len(submit):
         return 0.0
@@ -58,12 +57,10 @@ def rate_of(submit: Floats, now: float) -> float:
 class Hindrance:
     """Cost of waiting for expected jobs, by classes of width (powers of two).
 
-    Attributes
-    ----------
-    width : ndarray of int64, shape (k,)
-        Nodes of the widest job of each class, ascending.
-    harm : ndarray of float64, shape (k,)
-        Bounded slowdown that one second's jobs suffer per second of waiting.
+    Attributes:
+        width: ndarray of int64, shape (k,): Nodes of the widest job of each class, ascending.
+        harm: ndarray of float64, shape (k,): Bounded slowdown that one second's jobs suffer per second of
+            waiting.
     """
 
     width: Ints
@@ -90,12 +87,10 @@ NO_HINDRANCE: Final = Hindrance(NOTHING.width, NOTHING.harm)
 class ExpectedJob:
     """The next job, like the recent ones: what idle nodes save it.
 
-    Attributes
-    ----------
-    slowdown, charged : ndarray of float64, shape (max_nodes + 1,)
-        Mean bounded slowdown and node-seconds charged that it is saved, by number of idle nodes.
-    weight : ndarray of float64, shape (orders, k)
-        Its weights in each job order, ascending.
+    Attributes:
+        slowdown, charged: ndarray of float64, shape (max_nodes + 1,): Mean bounded slowdown and node-seconds
+            charged that it is saved, by number of idle nodes.
+        weight: ndarray of float64, shape (orders, k): Its weights in each job order, ascending.
     """
 
     slowdown: Floats

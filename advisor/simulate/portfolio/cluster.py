@@ -58,16 +58,11 @@ _SOURCES: Final = {
 class Cloud:
     """The rented nodes and their billing (Deng et al., section 5.1).
 
-    Attributes
-    ----------
-    release : Release
-        Billing and release rule.
-    max_nodes : int
-        Nodes rented at once, at most; each runs one processor's part of a job.
-    boot_seconds : float
-        From renting to ready.
-    tick_seconds : float
-        Policies act at whole multiples of this.
+    Attributes:
+        release: Billing and release rule.
+        max_nodes: Nodes rented at once, at most; each runs one processor's part of a job.
+        boot_seconds: From renting to ready.
+        tick_seconds: Policies act at whole multiples of this.
     """
 
     release: Release = Release.HOUR
@@ -80,16 +75,11 @@ class Cloud:
 class Totals:
     """Sums over finished jobs and rented nodes, which give the utility (section 2).
 
-    Attributes
-    ----------
-    charged_seconds : float
-        R_V, node-seconds charged.
-    work_seconds : float
-        R_J, processor-seconds worked.
-    slowdown_sum : float
-        Sum of bounded slowdowns.
-    jobs : float
-        Number of finished jobs.
+    Attributes:
+        charged_seconds: R_V, node-seconds charged.
+        work_seconds: R_J, processor-seconds worked.
+        slowdown_sum: Sum of bounded slowdowns.
+        jobs: Number of finished jobs.
     """
 
     charged_seconds: float
@@ -115,14 +105,10 @@ class Totals:
 class RentedCluster:
     """A cluster that runs a log, and can stop whenever a policy is to be chosen.
 
-    Parameters
-    ----------
-    jobs : JobTable
-        In submission order; run times above 0, no job wider than ``cloud.max_nodes``.
-    policies : sequence of RentingPolicy
-        Those that may be applied.
-    checkpoint_seconds : float
-        Period of the checkpoints, from the log's first submission on.
+    Args:
+        jobs: In submission order; run times above 0, no job wider than ``cloud.max_nodes``.
+        policies: Those that may be applied.
+        checkpoint_seconds: Period of the checkpoints, from the log's first submission on.
     """
 
     def __init__(
@@ -230,14 +216,11 @@ def replay_policy(
 ) -> tuple[Totals, Floats, Floats]:
     """One policy through the whole log.
 
-    Returns
-    -------
-    totals : Totals
-        Of all jobs.
-    checkpoints : ndarray, shape (c, 4)
-        Charged seconds, work seconds, sum of slowdowns and finished jobs, as known at each checkpoint.
-    start : ndarray, shape (n,)
-        When each job started, seconds.
+    Returns:
+        totals: Of all jobs.
+        checkpoints: ndarray, shape (c, 4): Charged seconds, work seconds, sum of slowdowns and finished jobs,
+            as known at each checkpoint.
+        start: ndarray, shape (n,): When each job started, seconds.
     """
     cluster = RentedCluster(jobs, cloud, runtimes, [policy], checkpoint_seconds)
     cluster.advance(chooses=False)

@@ -34,20 +34,13 @@ _NAME: Final = re.compile(
 class Moment:
     """The actions of a policy now; numbers are positions in the situation's profile and jobs.
 
-    Attributes
-    ----------
-    allowed : int or None
-        Nodes that may be rented, including those that are; None: as many as the jobs take.
-    warm : int
-        Nodes rented now for jobs that have not come yet.
-    back : tuple of int
-        Rented nodes that are given back.
-    kept : tuple of int
-        Idle nodes that are kept although the queue is empty: headroom, or a paid hour.
-    order : tuple of int
-        Waiting jobs, the next first.
-    starting : tuple of int
-        Waiting jobs that start now on idle nodes.
+    Attributes:
+        allowed: Nodes that may be rented, including those that are; None: as many as the jobs take.
+        warm: Nodes rented now for jobs that have not come yet.
+        back: Rented nodes that are given back.
+        kept: Idle nodes that are kept although the queue is empty: headroom, or a paid hour.
+        order: Waiting jobs, the next first.
+        starting: Waiting jobs that start now on idle nodes.
     """
 
     allowed: int | None
@@ -61,10 +54,9 @@ class Moment:
 def policy_named(name: str) -> RentingPolicy:
     """The policy of a name; raises BadInput where there is none.
 
-    Examples
-    --------
-    >>> policy_named("ODA-WSPT-WorstFit+h4+bf").headroom
-    4
+    Examples:
+        >>> policy_named("ODA-WSPT-WorstFit+h4+bf").headroom
+        4
     """
     match = _NAME.fullmatch(name)
     if match is None:

@@ -31,19 +31,13 @@ from advisor.simulate.state import Records
 class Situation:
     """The input of a choice.
 
-    Attributes
-    ----------
-    now : float
-        Seconds.
-    profile : ndarray of NODE
-        Rented nodes; ``ready``: when each is expected to be idle.
-    jobs : ndarray of JOB
-        Waiting jobs in submission order, then the expected ones; used are ``submit``, ``estimate`` (known to
-        policies), ``run`` (what happens) and ``processors``.
-    present : int
-        How many of the jobs wait now.
-    ready : Readiness
-        Value of idle nodes for jobs that may come.
+    Attributes:
+        now: Seconds.
+        profile: Rented nodes; ``ready``: when each is expected to be idle.
+        jobs: Waiting jobs in submission order, then the expected ones; used are ``submit``, ``estimate``
+            (known to policies), ``run`` (what happens) and ``processors``.
+        present: How many of the jobs wait now.
+        ready: Value of idle nodes for jobs that may come.
     """
 
     now: float
@@ -57,18 +51,15 @@ class Situation:
 class Outcomes:
     """Results of the simulated policies; NaN for policies that were not simulated.
 
-    Attributes
-    ----------
-    charged : float64, shape (n,)
-        Node-seconds charged beyond those already charged; infinite where a job would never start.
-    slowdown : float64, shape (n,)
-        Sum of the bounded slowdowns of the waiting jobs.
-    later_slowdown : float64, shape (n,)
-        The same for the expected jobs.
-    held : float64, shape (n,)
-        Node-seconds charged for the time from now on: ``charged`` and the rest of hours already paid.
-    spared_charged, spared_slowdown : float64, shape (n,)
-        What idle nodes save the jobs that may come before the plan ends; see ``arrivals``.
+    Attributes:
+        charged: float64, shape (n,): Node-seconds charged beyond those already charged; infinite where a job
+            would never start.
+        slowdown: float64, shape (n,): Sum of the bounded slowdowns of the waiting jobs.
+        later_slowdown: float64, shape (n,): The same for the expected jobs.
+        held: float64, shape (n,): Node-seconds charged for the time from now on: ``charged`` and the rest of
+            hours already paid.
+        spared_charged, spared_slowdown: float64, shape (n,): What idle nodes save the jobs that may come
+            before the plan ends; see ``arrivals``.
     """
 
     charged: Floats

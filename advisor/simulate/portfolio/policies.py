@@ -76,10 +76,9 @@ class Release(enum.IntEnum):
     def billing(self) -> str:
         """The name in settings, commands and their output.
 
-        Examples
-        --------
-        >>> Release.HOUR_KEPT.billing
-        'hour-kept'
+        Examples:
+            >>> Release.HOUR_KEPT.billing
+            'hour-kept'
         """
         return self.name.lower().replace("_", "-")
 
@@ -112,12 +111,10 @@ _CHOICE_WORDS: Final = {
 class RentingPolicy:
     """One policy of the portfolio.
 
-    Attributes
-    ----------
-    headroom : int
-        Idle nodes kept warm for jobs that have not come yet; 0 in the paper.
-    backfill : bool
-        Whether a job may start before a blocked one that it does not delay (EASY); the paper blocks.
+    Attributes:
+        headroom: Idle nodes kept warm for jobs that have not come yet; 0 in the paper.
+        backfill: Whether a job may start before a blocked one that it does not delay (EASY); the paper
+            blocks.
     """
 
     provisioning: Provisioning
@@ -130,10 +127,9 @@ class RentingPolicy:
     def name(self) -> str:
         """The paper's name, ``ODA-UNICEF-FirstFit``; then ``+h4`` for headroom, ``+bf`` for backfilling.
 
-        Examples
-        --------
-        >>> PUBLISHED[0].name
-        'ODA-FCFS-FirstFit'
+        Examples:
+            >>> PUBLISHED[0].name
+            'ODA-FCFS-FirstFit'
         """
         return self._named(f"-{_CHOICE_WORDS[self.choice]}")
 

@@ -25,17 +25,12 @@ def left(state: EmulatorState, wanted: PoolKey) -> float:
 def take(state: EmulatorState, wanted: PoolKey, low: int, high: int) -> tuple[int, PoolKey | None]:
     """Take as many of `high` as there are, at least `low`.
 
-    Returns
-    -------
-    number : int
-        Instances taken.
-    key : PoolKey or None
-        Where they go back to when they end.
+    Returns:
+        number: Instances taken.
+        key: Where they go back to when they end.
 
-    Raises
-    ------
-    ServerFault
-        InsufficientInstanceCapacity: fewer than `low`.
+    Raises:
+        ServerFault: InsufficientInstanceCapacity: fewer than `low`.
     """
     room = left(state, wanted)
     if room < low:

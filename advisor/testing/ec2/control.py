@@ -13,12 +13,9 @@ from advisor.testing.ec2.state import Behaviour, EmulatorState, PoolKey
 class Control:
     """Carries out verbs.
 
-    Parameters
-    ----------
-    state : EmulatorState
-        What they change.
-    lifecycle : Lifecycle
-        Ends instances.
+    Args:
+        state: What they change.
+        lifecycle: Ends instances.
     """
 
     def __init__(self, state: EmulatorState, lifecycle: Lifecycle) -> None:

@@ -77,12 +77,9 @@ _DEFAULT_STRATEGY: Final = {"on-demand": "lowest-price", "spot": "price-capacity
 class Fleets:
     """Answers CreateFleet.
 
-    Parameters
-    ----------
-    state : EmulatorState
-        Capacity, tokens and prices.
-    launching : Launching
-        Makes the instances.
+    Args:
+        state: Capacity, tokens and prices.
+        launching: Makes the instances.
     """
 
     def __init__(self, state: EmulatorState, launching: Launching) -> None:

@@ -19,12 +19,9 @@ from advisor.testing.ec2.tokens import Repetition
 class Launching:
     """Answers RunInstances.
 
-    Parameters
-    ----------
-    state : EmulatorState
-        Capacity, tokens and prices.
-    lifecycle : Lifecycle
-        Gets the new instances.
+    Args:
+        state: Capacity, tokens and prices.
+        lifecycle: Gets the new instances.
     """
 
     def __init__(self, state: EmulatorState, lifecycle: Lifecycle) -> None:

@@ -34,10 +34,8 @@ _log = structlog.get_logger("advisor.testing.ec2")
 class Lifecycle:
     """Moves instances through their states and tells EventBridge.
 
-    Parameters
-    ----------
-    state : EmulatorState
-        The emulator's memory; instances are in ``state.instances``.
+    Args:
+        state: The emulator's memory; instances are in ``state.instances``.
     """
 
     def __init__(self, state: EmulatorState) -> None:

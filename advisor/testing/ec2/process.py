@@ -24,16 +24,13 @@ _TRIES: Final = 3
 class Ec2Emulator:
     """Starts the emulator and speaks to its control interface.
 
-    Parameters
-    ----------
-    log : Path, optional
-        Where its output goes; nowhere by default.
+    Args:
+        log: Where its output goes; nowhere by default.
 
-    Examples
-    --------
-    >>> with Ec2Emulator() as ec2:  # doctest: +SKIP
-    ...     ec2.capacity({"c5.xlarge|us-east-1a|spot": 0})
-    ...     settings = ec2.settings()
+    Examples:
+        >>> with Ec2Emulator() as ec2:  # doctest: +SKIP
+        ...     ec2.capacity({"c5.xlarge|us-east-1a|spot": 0})
+        ...     settings = ec2.settings()
     """
 
     def __init__(self, log: Path | None = None) -> None:
@@ -112,10 +109,8 @@ class Ec2Emulator:
     def control(self, verb: str, body: Any = None) -> Any:
         """Call the control interface.
 
-        Raises
-        ------
-        ValueError
-            If the emulator refuses the verb or a value.
+        Raises:
+            ValueError: If the emulator refuses the verb or a value.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:

@@ -40,12 +40,9 @@ def _page(response: Any, rows: list[Any], name: str) -> Any:
 class Reads:
     """Answers Describe calls from the emulator's tables.
 
-    Parameters
-    ----------
-    state : EmulatorState
-        The tables.
-    describe_instances : callable
-        moto's own action, used for everything it does right.
+    Args:
+        state: The tables.
+        describe_instances: moto's own action, used for everything it does right.
     """
 
     def __init__(self, state: EmulatorState, describe_instances: Callable[[Any], Any]) -> None:

@@ -20,22 +20,15 @@ PoolKey = tuple[str, str, str]
 class Behaviour:
     """How long things take.
 
-    Attributes
-    ----------
-    pending_s, shutdown_s : float
-        Seconds an instance stays pending, and shutting down.
-    visible_after_s : float
-        Seconds until a launched instance shows in Describe calls (F06).
-    address_after_s : float
-        Seconds until an instance's private address is told (F06).
-    purge_s : float
-        Seconds until a terminated instance is no longer listed.
-    time_scale : float
-        Multiplies all of them and the notice of a reclaim.
-    reuse_addresses : bool
-        Whether a new instance gets the private address of the one that ended longest ago (F07).
-    default_capacity : int or None
-        Instances a pool nobody set may give; None: as many as asked for.
+    Attributes:
+        pending_s, shutdown_s: Seconds an instance stays pending, and shutting down.
+        visible_after_s: Seconds until a launched instance shows in Describe calls (F06).
+        address_after_s: Seconds until an instance's private address is told (F06).
+        purge_s: Seconds until a terminated instance is no longer listed.
+        time_scale: Multiplies all of them and the notice of a reclaim.
+        reuse_addresses: Whether a new instance gets the private address of the one that ended longest ago
+            (F07).
+        default_capacity: Instances a pool nobody set may give; None: as many as asked for.
     """
 
     pending_s: float = 0.0
@@ -84,29 +77,18 @@ class Timers:
 class EmulatorState:
     """The emulator's own memory.
 
-    Attributes
-    ----------
-    capacity : dict of PoolKey to int
-        Instances each pool can still give.
-    tokens : dict
-        Client tokens seen: key to (digest of the request, answer).
-    prices : dict of (type, zone or None) to float
-        Spot price of a zone; None: on-demand.
-    history, reserved, reservations, products, savings : list
-        Rows of DescribeSpotPriceHistory, DescribeReservedInstances, DescribeCapacityReservations, GetProducts
-        and DescribeSavingsPlans.
-    placement_scores : dict of region to int
-        Answers of GetSpotPlacementScores; 5 where nothing is said.
-    free_addresses : list
-        Private addresses of ended instances, to be given again.
-    spot_requests : dict
-        Spot requests by id.
-    instances : dict
-        moto's instance objects by id.
-    calls : list
-        Every request: service, action, client token, whether a fault was injected.
-    resets : int
-        How often the account was emptied.
+    Attributes:
+        capacity: Instances each pool can still give.
+        tokens: Client tokens seen: key to (digest of the request, answer).
+        prices: Spot price of a zone; None: on-demand.
+        history, reserved, reservations, products, savings: Rows of DescribeSpotPriceHistory,
+            DescribeReservedInstances, DescribeCapacityReservations, GetProducts and DescribeSavingsPlans.
+        placement_scores: Answers of GetSpotPlacementScores; 5 where nothing is said.
+        free_addresses: Private addresses of ended instances, to be given again.
+        spot_requests: Spot requests by id.
+        instances: moto's instance objects by id.
+        calls: Every request: service, action, client token, whether a fault was injected.
+        resets: How often the account was emptied.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)

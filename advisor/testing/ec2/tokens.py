@@ -16,14 +16,10 @@ _NOT_COMPARED: Final = frozenset({"ClientToken", "DryRun"})
 class Repetition:
     """The client token of one call.
 
-    Parameters
-    ----------
-    state : EmulatorState
-        Remembers tokens.
-    response : moto response object
-        The call.
-    action : str
-        Tokens of different actions have nothing to do with each other.
+    Args:
+        state: Remembers tokens.
+        response: The call.
+        action: Tokens of different actions have nothing to do with each other.
     """
 
     def __init__(self, state: EmulatorState, response: Any, action: str) -> None:
@@ -36,10 +32,8 @@ class Repetition:
     def answer(self) -> Any:
         """What was answered the first time; None for a new token.
 
-        Raises
-        ------
-        EC2ClientError
-            The token came with other parameters before, or all its instances have ended.
+        Raises:
+            EC2ClientError: The token came with other parameters before, or all its instances have ended.
         """
         if self._key is None or self._key not in self._state.tokens:
             return None

@@ -62,10 +62,8 @@ def lasting_node(nodes: NodeRecords, cores: Ints, during: Floats, until_shrink: 
 class Shrinks:
     """When each node shrinks next, for the clairvoyant.
 
-    Parameters
-    ----------
-    changes : NodeChanges
-        The whole truth.
+    Args:
+        changes: The whole truth.
     """
 
     def __init__(self, changes: NodeChanges) -> None:

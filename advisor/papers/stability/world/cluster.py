@@ -63,25 +63,18 @@ class Outcome(NamedTuple):
 class Cluster:
     """Nodes that change and tasks that run on them.
 
-    Parameters
-    ----------
-    changes : NodeChanges
-        What becomes of all nodes there are.
-    tasks : Tasks
-        What is submitted.
-    rented : ndarray of bool, shape (nodes,), optional
-        Nodes had at the start; all by default.
-    copies : int
-        Copies of each task that run side by side (appendix B.1's replication); the first to end counts.
-    checkpoints : Checkpoints
-        Whether tasks save their work (appendix B.1).
-    asks : bool
-        Whether the caller chooses which tasks give way when a node shrinks; else the oldest do (section 4.1).
+    Args:
+        changes: What becomes of all nodes there are.
+        tasks: What is submitted.
+        rented: ndarray of bool, shape (nodes,): Nodes had at the start; all by default.
+        copies: Copies of each task that run side by side (appendix B.1's replication); the first to end
+            counts.
+        checkpoints: Whether tasks save their work (appendix B.1).
+        asks: Whether the caller chooses which tasks give way when a node shrinks; else the oldest do (section
+            4.1).
 
-    Raises
-    ------
-    BadInput
-        A task needs more cores than any node ever has.
+    Raises:
+        BadInput: A task needs more cores than any node ever has.
     """
 
     def __init__(

@@ -29,14 +29,10 @@ MINIMUM_SIZES = (2, 4, 8)
 class HarvestCluster:
     """One of the paper's clusters, by what is published of it.
 
-    Attributes
-    ----------
-    median : float
-        Of the time between changes, bursts left out, over all changes; minutes.
-    steepness : float
-        Of the log-logistic law of that time: the power of time with which long intervals die out.
-    size : float
-        Mean magnitude of a change, cores.
+    Attributes:
+        median: Of the time between changes, bursts left out, over all changes; minutes.
+        steepness: Of the log-logistic law of that time: the power of time with which long intervals die out.
+        size: Mean magnitude of a change, cores.
     """
 
     median: float
@@ -91,21 +87,14 @@ EVICTED = 0.03
 def harvest_nodes(generator: np.random.Generator, cluster: str, *, nodes: int, until: float) -> NodeChanges:
     """Nodes of one of the paper's clusters over time.
 
-    Parameters
-    ----------
-    generator : numpy.random.Generator
-        Source of chance.
-    cluster : str
-        "C1" to "C8".
-    nodes : int
-        How many.
-    until : float
-        Length of the trace, seconds.
+    Args:
+        generator: Source of chance.
+        cluster: "C1" to "C8".
+        nodes: How many.
+        until: Length of the trace, seconds.
 
-    Raises
-    ------
-    BadInput
-        Another cluster.
+    Raises:
+        BadInput: Another cluster.
     """
     if cluster not in CLUSTERS:
         raise BadInput(

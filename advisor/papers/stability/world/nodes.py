@@ -17,18 +17,12 @@ Ints = NDArray[np.int64]
 class NodeChanges:
     """Cores of each node over time, as changes; ascending by time, seconds.
 
-    Attributes
-    ----------
-    cores : int64, shape (nodes,)
-        Of each node at time 0; 0 for one that is not there.
-    time : float64, shape (n,)
-        When a node changed.
-    node : int64, shape (n,)
-        Which one.
-    after : int64, shape (n,)
-        Its cores from then on; always other than before.
-    until : float
-        End of what is known, seconds.
+    Attributes:
+        cores: int64, shape (nodes,): Of each node at time 0; 0 for one that is not there.
+        time: float64, shape (n,): When a node changed.
+        node: int64, shape (n,): Which one.
+        after: int64, shape (n,): Its cores from then on; always other than before.
+        until: End of what is known, seconds.
     """
 
     cores: Ints
@@ -91,10 +85,8 @@ class NodeChanges:
 def node_changes(cores: Ints, time: Floats, node: Ints, after: Ints, until: float) -> NodeChanges:
     """Put changes in order and drop those that change nothing.
 
-    Raises
-    ------
-    BadInput
-        No node, a negative number of cores, or an impossible time.
+    Raises:
+        BadInput: No node, a negative number of cores, or an impossible time.
     """
     if not len(cores) or not until > 0:
         raise BadInput("no node in it", where="nodes", mend="Give a trace of nodes", code="nodes.empty")

@@ -21,18 +21,12 @@ CORE_SHARES = np.array([0.4, 0.35, 0.25])
 class Tasks:
     """Tasks in order of submission; arrays of length n, seconds.
 
-    Attributes
-    ----------
-    job : int64
-        Whose task it is; 0 to the number of jobs - 1. A job is complete when its last task is.
-    submit : float64
-        Ascending.
-    duration : float64
-        How long it truly runs.
-    estimate : float64
-        How long the scheduler believes it runs.
-    cores : int64
-        What it needs, from start to end.
+    Attributes:
+        job: Whose task it is; 0 to the number of jobs - 1. A job is complete when its last task is.
+        submit: Ascending.
+        duration: How long it truly runs.
+        estimate: How long the scheduler believes it runs.
+        cores: What it needs, from start to end.
     """
 
     job: Ints
@@ -56,10 +50,8 @@ def draw_runtimes(generator: np.random.Generator, runtimes: str, count: int, lon
     Uniform (Seismic A); Gaussian about the middle (Seismic B); Pareto bounded to the range with exponent 1
     (Genomics): many short ones, some of the longest.
 
-    Raises
-    ------
-    BadInput
-        Another shape.
+    Raises:
+        BadInput: Another shape.
     """
     if runtimes == "uniform":
         return generator.uniform(MINUTE, longest, count)
@@ -84,16 +76,11 @@ def draw_runtimes(generator: np.random.Generator, runtimes: str, count: int, lon
 class TaskMix:
     """What jobs look like.
 
-    Attributes
-    ----------
-    runtimes : {"uniform", "gaussian", "pareto"}
-        Shape of the run times.
-    longest : float
-        Longest task, seconds; tails of the paper's workloads reach over 75 minutes.
-    tasks_per_job : float
-        Mean; a job's is uniform between a fifth and nine fifths of it.
-    most_cores : int
-        Tasks never ask for more.
+    Attributes:
+        runtimes: {"uniform", "gaussian", "pareto"}: Shape of the run times.
+        longest: Longest task, seconds; tails of the paper's workloads reach over 75 minutes.
+        tasks_per_job: Mean; a job's is uniform between a fifth and nine fifths of it.
+        most_cores: Tasks never ask for more.
     """
 
     runtimes: str = "uniform"
@@ -114,20 +101,13 @@ def draw_tasks(
 ) -> Tasks:
     """Jobs arriving as a Poisson process (section 4.1) that keep so many cores busy to a share ``load``.
 
-    Parameters
-    ----------
-    generator : numpy.random.Generator
-        Source of chance.
-    mix : TaskMix
-        What jobs look like.
-    cores : float
-        Mean cores of the cluster.
-    load : float
-        Core-seconds asked for over core-seconds there are.
-    begin, until : float
-        Jobs arrive in between, seconds.
-    most : int
-        Stop after so many tasks.
+    Args:
+        generator: Source of chance.
+        mix: What jobs look like.
+        cores: Mean cores of the cluster.
+        load: Core-seconds asked for over core-seconds there are.
+        begin, until: Jobs arrive in between, seconds.
+        most: Stop after so many tasks.
     """
     choices = CORES[: max(1, np.count_nonzero(mix.most_cores >= CORES))]
     shares = CORE_SHARES[: len(choices)] / CORE_SHARES[: len(choices)].sum()

@@ -17,16 +17,11 @@ DAY_SECONDS = 86_400.0
 class CostModel:
     """Prices of a core-second as shares of on-demand's, and the mean life of a spot node.
 
-    Attributes
-    ----------
-    reserved : float
-        Of fixed cores, used or not (a 3-year reservation; Ambati et al., section 2.3).
-    on_demand : float
-        Of rented cores while they are held.
-    spot : float
-        Of spot cores while they are held.
-    spot_mean_seconds : float
-        Mean time until EC2 takes a spot node back; lives are exponential. Infinite: never.
+    Attributes:
+        reserved: Of fixed cores, used or not (a 3-year reservation; Ambati et al., section 2.3).
+        on_demand: Of rented cores while they are held.
+        spot: Of spot cores while they are held.
+        spot_mean_seconds: Mean time until EC2 takes a spot node back; lives are exponential. Infinite: never.
     """
 
     reserved: float = 0.4

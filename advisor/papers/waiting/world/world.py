@@ -77,18 +77,13 @@ class Mode(enum.IntEnum):
 class Workload:
     """Jobs in submission order, one array of length n a column; seconds.
 
-    Attributes
-    ----------
-    submit, run, requested : float64
-        Submission (ascending), true run time (above 0), limit.
-    processors : int64
-        At least 1.
-    user, program, alike : int64
-        Codes of habits, each its own range: a user, what the user runs, and what the user asks for.
-    queue : int64
-        Code of the queue.
-    revoked_after : float64
-        Seconds after which a spot node would be taken from the job; infinite: never.
+    Attributes:
+        submit, run, requested: Submission (ascending), true run time (above 0), limit.
+        processors: At least 1.
+        user, program, alike: Codes of habits, each its own range: a user, what the user runs, and what the
+            user asks for.
+        queue: Code of the queue.
+        revoked_after: Seconds after which a spot node would be taken from the job; infinite: never.
     """
 
     submit: Floats
@@ -109,24 +104,15 @@ class Workload:
 class WorldRules:
     """A policy as the simulated cluster follows it; see ``advisor.papers.waiting.waiting_policies``.
 
-    Attributes
-    ----------
-    length, wait : Length, Wait
-        What is known.
-    dispatch : Dispatch
-        Which waiting job is next.
-    trial_seconds : float
-        t: how long a job is tried out, and up to what a job is short.
-    longest_wait_seconds : float
-        b.
-    skip_below : float
-        No trial for a job whose chance of being short is less.
-    ask_again_seconds : float
-        The wait model is asked again for the whole queue this often.
-    keep_every : int
-        One in so many of what the model sees again is kept to learn from; 0: nothing is kept.
-    learns : bool
-        Run times are forecast and learned from here; other worlds are told the forecasts.
+    Attributes:
+        length, wait: What is known.
+        dispatch: Which waiting job is next.
+        trial_seconds: t: how long a job is tried out, and up to what a job is short.
+        longest_wait_seconds: b.
+        skip_below: No trial for a job whose chance of being short is less.
+        ask_again_seconds: The wait model is asked again for the whole queue this often.
+        keep_every: One in so many of what the model sees again is kept to learn from; 0: nothing is kept.
+        learns: Run times are forecast and learned from here; other worlds are told the forecasts.
     """
 
     length: Length = Length.GIVEN
@@ -144,18 +130,12 @@ class WorldRules:
 class Outcome:
     """What became of each job; arrays of length n.
 
-    Attributes
-    ----------
-    start : float64
-        Of the run that finished, seconds; NaN before.
-    on_fixed : bool
-        Whether that was on fixed cores.
-    spot_seconds, ondemand_seconds : float64
-        Rented for the job (times its processors: core-seconds).
-    restarts : int64
-        1 for a job tried out in vain.
-    left_early : bool
-        Sent to on-demand before its longest wait was over.
+    Attributes:
+        start: Of the run that finished, seconds; NaN before.
+        on_fixed: Whether that was on fixed cores.
+        spot_seconds, ondemand_seconds: Rented for the job (times its processors: core-seconds).
+        restarts: 1 for a job tried out in vain.
+        left_early: Sent to on-demand before its longest wait was over.
     """
 
     start: Floats
@@ -185,18 +165,12 @@ def no_trees() -> Forest:
 class Simulation:
     """One policy's world, gone through step by step.
 
-    Attributes
-    ----------
-    workload : Workload
-        The jobs.
-    cores : int
-        Fixed cores; jobs larger than all of them are rented for.
-    rules : WorldRules
-        The policy.
-    modes : int64, optional
-        A `Mode` for each job, where lengths are given; all wait by default.
-    sample_room : int
-        Newest samples that are kept.
+    Attributes:
+        workload: The jobs.
+        cores: Fixed cores; jobs larger than all of them are rented for.
+        rules: The policy.
+        modes: A `Mode` for each job, where lengths are given; all wait by default.
+        sample_room: Newest samples that are kept.
     """
 
     workload: Workload
@@ -231,14 +205,10 @@ class Simulation:
     ) -> None:
         """Go on with everything before ``until``.
 
-        Parameters
-        ----------
-        until : float
-            Seconds; infinite: to the end.
-        waits, runs : Forest, optional
-            Trained forests of waits and of run times; none knows nothing.
-        price : float
-            Core-seconds worth paying to save a job one second of waiting (`policy.by_wait`).
+        Args:
+            until: Seconds; infinite: to the end.
+            waits, runs: Trained forests of waits and of run times; none knows nothing.
+            price: Core-seconds worth paying to save a job one second of waiting (`policy.by_wait`).
         """
         self._world.world["price"] = price
         nothing = no_trees()
@@ -336,10 +306,8 @@ def _held(modes: Ints | None, count: int) -> int:
 def refuse_unsound(workload: Workload, cores: int) -> None:
     """Refuse what no cluster could run.
 
-    Raises
-    ------
-    BadInput
-        Disorder, values out of range, or no cores.
+    Raises:
+        BadInput: Disorder, values out of range, or no cores.
     """
     troubles = {
         "a machine has no cores": cores < 1,
@@ -368,14 +336,10 @@ def workload_of(
 ) -> Workload:
     """Jobs with the codes of their habits; a job without a request counts as asking for what it used.
 
-    Parameters
-    ----------
-    submit, run, processors, requested
-        As in `Workload`; NaN where no time was requested.
-    user, program, queue : int64
-        Nominal codes; any numbers.
-    revoked_after : float64, optional
-        Never, by default.
+    Args:
+        submit, run, processors, requested: As in `Workload`; NaN where no time was requested.
+        user, program, queue: Nominal codes; any numbers.
+        revoked_after: Never, by default.
     """
     asked = np.where(np.isnan(requested), -1.0, requested)
     users = np.unique(user, return_inverse=True)[1]
