@@ -64,8 +64,8 @@ def acquire(
 
     Args:
         cores: int64 array, shape (nodes,): Cores of the nodes that are not retiring.
-        since_change: float64 array, shape (nodes,): Seconds since each node changed (lost cores, or all of
-            them), or was launched.
+        since_change: float64 array, shape (nodes,): Seconds since each node gained or lost cores, or was
+            launched.
         own_rate: float64 array, shape (nodes,): Each node's expected change rate as a multiple of the pool's.
         busy_cores: Cores in use.
         target_cores: Fixed size (section 4.3); by default the size follows the utilisation (section 4.4).
