@@ -25,6 +25,7 @@ from advisor.service.running.clock import Clock
 from advisor.service.state.cloud_record import CloudRecord
 from advisor.service.submit.answering import Answerer
 from advisor.slurm.cli import CliBackend
+from advisor.testing.lab_processes import wait_until
 from tests.hooks.answers import answer_to
 from tests.service.site import FixedEstimator, make_answerer, make_settings
 from tests.slurm.submit_site import LONG, NARROW, SHORT, Site, advised_site
@@ -44,6 +45,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             site.lab.run("scontrol", "release", job["JobId"])
             site.runners[name] = int(job["JobId"])
         yield site
+
+
+def only_the_runners_are_left(site: Site) -> None:
+    """End what earlier tests have left, in whatever order they ran, and wait for the on-premise runner."""
+
+    def others() -> list[str]:
+        queued = site.lab.run("squeue", "-h", "-o", "%A").stdout.split()
+        return sorted(set(queued) - {str(job) for job in site.runners.values()})
+
+    if others():
+        site.lab.run("scancel", "--full", *others())
+    wait_until(lambda: not others(), seconds=240, what="only the runners are in the queue")
+    kept = str(site.runners["kept"])
+    wait_until(
+        lambda: site.lab.run("squeue", "-h", "-j", kept, "-o", "%T").stdout.split() == ["RUNNING"],
+        seconds=240,
+        what="the job that stays on-premise runs",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +86,7 @@ def looked(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
         status=dict,
         clock=clock,
     )
+    only_the_runners_are_left(site)
     loop.poll()
     loop.publish()
     seen = snapshot.read(settings.paths.snapshot)
@@ -344,7 +364,8 @@ def test_day_one_2_room_on_the_live_cluster_keeps_a_job(
     assert seen is not None
     answerer, _ = make_answerer(settings, seen, FixedEstimator())
     advice = answerer.answer(AdviseRequest(v=1, user="root", time_limit=120, **asked)).record.advice
-    assert (Reason.ROOM_HERE in [answer.reason for answer in advice.answers]) is has_room
+    reasons = [answer.reason for answer in advice.answers]
+    assert (Reason.ROOM_HERE in reasons) is has_room, (seen.state.cluster, seen.state.free_nodes)
 
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:
