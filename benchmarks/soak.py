@@ -72,7 +72,7 @@ def run(
         site = Site(folder, SiteOptions(lab=lab, settings=_settings(), boot_seconds=1.2))
         tell("starting a site")
         with site:
-            write_the_past(site)
+            write_the_past(site, processors=4)
             site.ec2.faults(_faults(refused, seed))
             site.start_advisor()
             return _soak(site, _Plan(jobs, reclaims, kills, longest_seconds, drawn), tell)

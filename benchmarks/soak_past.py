@@ -13,8 +13,8 @@ _FIRST_JOB: Final = 1_000_000
 _JOBS: Final = 200
 
 
-def write_the_past(site: Site) -> None:
-    """Write it into the site's history."""
+def write_the_past(site: Site, processors: int = 1) -> None:
+    """Write it into the site's history; each job used this many processors."""
     now = time.time()
     outcomes = []
     for number in range(_JOBS):
@@ -23,7 +23,7 @@ def write_the_past(site: Site) -> None:
         job = Job(
             job_id=_FIRST_JOB + number,
             submit_time=submit,
-            processors=4,
+            processors=processors,
             user="root",
             group="root",
             queue="onprem",

@@ -40,7 +40,7 @@ def show(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> Non
 def undo(config: ConfigOption = None, output: FormatOption = Format.TEXT) -> None:
     """Undo all that the portfolio has set in Slurm: closed nodes, the order of jobs, weights of nodes.
 
-    Use it after `advisor control` was stopped for good: with `portfolio.enabled` it sets all of this again.
+    Stop `advisor control` first: while `portfolio.enabled` is true, it sets all of this again.
     """
     from advisor.service.observation.site_view import burst_nodes
     from advisor.service.portfolio.actuators import PortfolioActuators

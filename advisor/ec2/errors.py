@@ -33,7 +33,7 @@ class FailureClass(enum.StrEnum):
     CAPACITY = "capacity"  # this pool is empty: try the next pool at once (F01)
     CAP = "cap"  # the site's own cap on spending refused; EC2 was not asked
     QUOTA = "quota"  # the whole purchase option is unavailable; tell the admin once (F05)
-    TOKEN = "token"  # noqa: S105 -- the client token cannot be used again: make a new one
+    TOKEN = "token"  # noqa: S105 - no secret: the client token cannot be used again, so a new one is made
     GONE = "gone"  # the instance does not exist (any more)
     ADMIN = "admin"  # only the admin can mend it
 

@@ -24,7 +24,7 @@ def terminate(ec2: Any, instance_ids: Sequence[str]) -> tuple[list[str], list[st
 
     Returns:
         terminated: Ids that EC2 accepted.
-        unknown: Ids that EC2 does not know: gone for good, or so new that EC2 does not list them yet (F06).
+        unknown: Ids that EC2 does not know: these instances are gone, or EC2 does not list them yet (F06).
     """
     ids = list(dict.fromkeys(instance_ids))
     stack = [ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH)]

@@ -19,9 +19,10 @@ from advisor.testing.site import PATIENT, Site, SiteOptions
 from advisor.web.app import create_app
 from advisor.web.site import Site as WebSite
 from advisor.web.whatif_runs import WhatIfRuns
+from benchmarks.soak_past import write_the_past
 from demo.__main__ import _paid
 from tests.slurm.steps import moved
-from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end, write_the_past
+from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 

@@ -10,8 +10,9 @@ import pytest
 
 from advisor.testing.lab import LabOptions
 from advisor.testing.site import PATIENT, Site, SiteOptions
+from benchmarks.soak_past import write_the_past
 from tests.slurm.steps import moved
-from tests.slurm.test_whole_site import LONG, write_the_past
+from tests.slurm.test_whole_site import LONG
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 

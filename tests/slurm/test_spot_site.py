@@ -13,8 +13,9 @@ import pytest
 from advisor.ec2.clients import client
 from advisor.testing.lab import LabOptions, Submission
 from advisor.testing.site import PATIENT, Site, SiteOptions
+from benchmarks.soak_past import write_the_past
 from tests.slurm.steps import cancel_all, moved
-from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end, write_the_past
+from tests.slurm.test_whole_site import LONG, all_completed_once, instances_end
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 

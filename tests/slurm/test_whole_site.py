@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import signal
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,38 +18,16 @@ import pytest
 
 from advisor.history.store import HistoryStore
 from advisor.model.errors import TellAdmin
-from advisor.model.job import Job, JobOutcome, JobState
+from advisor.model.job import JobOutcome, JobState
 from advisor.testing.lab import LabOptions, Submission
 from advisor.testing.site import PATIENT, Site, SiteOptions
+from benchmarks.soak_past import write_the_past
 from tests.slurm.steps import cancel_all, moved
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ec2]
 
 LONG = "--time=30"  # jobs of half an hour have waited two hours here, in the past
 SHORT = "--time=1"  # jobs of a minute have not waited
-FIRST_OF_THE_PAST = 1_000_000
-
-
-def write_the_past(site: Site) -> None:
-    """A year's quarter of history in which long jobs waited and short ones did not."""
-    now = time.time()
-    outcomes = []
-    for number in range(200):
-        minutes, wait = (30, 7200.0) if number % 2 else (1, 0.0)
-        submit = now - 86400.0 - 10800.0 * number
-        job = Job(
-            job_id=FIRST_OF_THE_PAST + number,
-            submit_time=submit,
-            processors=1,
-            user="root",
-            group="root",
-            queue="onprem",
-            requested_time=60.0 * minutes,
-        )
-        end = submit + wait + 30.0 * minutes
-        outcomes.append(JobOutcome(job=job, start_time=submit + wait, end_time=end))
-    with history(site) as store:
-        store.add(outcomes, source="swf:past")
 
 
 def history(site: Site) -> HistoryStore:

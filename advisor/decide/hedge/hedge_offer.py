@@ -109,7 +109,7 @@ def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hed
     """
     if hedge is None or price is None:
         return hedge
-    from advisor.decide.hedge.hedging import plan  # noqa: PLC0415 -- see `hedge_case`
+    from advisor.decide.hedge.hedging import plan  # noqa: PLC0415 - as in `hedge_case`
 
     found = hedge_case(case)
     if found is None:
@@ -121,9 +121,9 @@ def priced(hedge: Hedge | None, case: PlacementCase, price: float | None) -> Hed
 
 
 def hedge_case(case: PlacementCase) -> HedgeCase | None:
-    """What a hedge of the job would rest on; None where nothing was forecast."""
-    # compiled: whoever only reads an advice, such as the place helper, need not load it
-    from advisor.decide.hedge.hedging import case_of  # noqa: PLC0415 -- see above
+    """The forecasts for a hedge of the job; None where there are none."""
+    # A process that only reads advice, such as the place helper, does not load the compiled curves.
+    from advisor.decide.hedge.hedging import case_of  # noqa: PLC0415 - only a hedge needs it
 
     return case_of(
         Estimates(wait=case.wait, run=case.run),

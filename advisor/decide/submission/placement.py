@@ -41,7 +41,7 @@ class PlacementCase(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         boot_seconds: Until a cloud node is up.
         performance_ratio: s(c) = o*c + i.
         settings: The cutoff, and whatever the rule in force needs.
-        record: What moves have brought so far; None where nobody keeps a record.
+        record: What moves have saved so far; None where no record is kept.
         tasks: Tasks of a job array, each of which moves; 1 for a plain job.
         cutoff: The published rule's cutoff, where a backtest has chosen it.
         cloud_wait_seconds: Expected wait for a node in the cloud, before the boot.

@@ -122,8 +122,8 @@ def choice(case: WaitingCase, settings: WaitingSettings) -> tuple[int, _Numbers]
 
     Args:
         case: The job.
-        settings: At least one of b and t: without b, LJW stands alone and nobody leaves for having waited;
-            without t, SWW does and nobody is short.
+        settings: At least one of b and t. Without b only LJW applies, and no job leaves for its wait;
+            without t only SWW applies, and no job counts as short.
     """
     numbers = _NOTHING
     if math.isfinite(settings.long_job_seconds):
