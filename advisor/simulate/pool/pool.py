@@ -1,0 +1,170 @@
+"""A pool of equal processors under EASY backfilling that a caller drives event by event."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from advisor.model.errors import BadInput
+from advisor.simulate.pool._kernel import (
+    ENDING,
+    EVENT,
+    JOB,
+    RUNNING,
+    SCALARS,
+    STARTS,
+    WAITING,
+    Arrays,
+    Floats,
+    Ints,
+    advance,
+    dequeue,
+    enqueue,
+    forecast_starts,
+    stop,
+)
+
+_ROOM: Final = 256  # events beyond those that a call asks for: one pass may start many jobs
+
+
+class Event(NamedTuple):
+    """A job (by its row) that has started or ended; time in seconds."""
+
+    time: float
+    row: int
+    has_started: bool
+
+
+class Pool:
+    """Runs jobs by row number; every job is added once, and may be removed and added again.
+
+    Args:
+        processors: Of the machine.
+        capacity: Rows; a row is 0 to ``capacity - 1``.
+        time: The clock's start, seconds.
+    """
+
+    def __init__(self, processors: int, capacity: int, time: float = 0.0) -> None:
+        self.processors = processors
+        self._arrays = Arrays(
+            np.zeros(capacity, JOB),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros(3 * capacity + 128, ENDING),
+            np.zeros(2 * capacity + _ROOM, EVENT),
+            np.zeros(1, SCALARS),
+        )
+        self._scalars = self._arrays.scalars
+        self._scalars["now"] = time
+        self._scalars["free"] = processors
+
+    @property
+    def now(self) -> float:
+        """The pool's clock, seconds."""
+        return float(self._scalars["now"][0])
+
+    @property
+    def free(self) -> int:
+        """Processors that no job has."""
+        return int(self._scalars["free"][0])
+
+    @property
+    def next_end(self) -> float:
+        """When the next running job may end, seconds; infinite when none runs. A stopped job may still show."""
+        endings = int(self._scalars["endings"][0])
+        return float(self._arrays.ending["time"][0]) if endings else math.inf
+
+    @property
+    def waiting(self) -> Ints:
+        """Rows in the queue's order."""
+        return self._arrays.queue[: int(self._scalars["waiting"][0])]
+
+    @property
+    def running(self) -> Ints:
+        """Rows of running jobs by planned end."""
+        return self._arrays.running[: int(self._scalars["running"][0])]
+
+    def start_of(self, row: int) -> float:
+        """When the job last started, seconds."""
+        return float(self._arrays.jobs["start"][row])
+
+    def is_waiting(self, row: int) -> bool:
+        """Whether the job is in the queue."""
+        return bool(self._arrays.jobs["where"][row] == WAITING)
+
+    def is_running(self, row: int) -> bool:
+        """Whether the job has processors."""
+        return bool(self._arrays.jobs["where"][row] == RUNNING)
+
+    def add(
+        self,
+        row: int,
+        *,
+        processors: int,
+        limit: float,
+        run: float,
+        order: float,
+        rank: float = 0.0,
+        is_watched: bool = False,
+    ) -> None:
+        """Put a job in the queue; it can start with the next call of `advance`.
+
+        Args:
+            row: Free, or of a job that was removed, stopped or has ended.
+            processors: At least 1.
+            limit, run: Seconds; the job is killed at its limit.
+            order: Its place among jobs of equal rank, smallest first; usually its submission.
+            rank: Smaller ranks come first.
+            is_watched: `advance` returns at its start.
+
+        Raises:
+            BadInput: The job is larger than the machine.
+        """
+        if processors > self.processors:
+            raise BadInput(
+                f"a job needs {processors} processors; the machine has {self.processors}",
+                where="simulated cluster",
+                mend="Simulate a larger machine, or leave the job out.",
+                code="simulate.too_large",
+            )
+        job = self._arrays.jobs[row]
+        job["rank"], job["order"], job["limit"], job["run"] = rank, order, limit, run
+        job["processors"], job["is_watched"] = processors, is_watched
+        enqueue(self._arrays, row)
+
+    def watch(self, row: int, *, is_watched: bool) -> None:
+        """Let `advance` return at the job's start, or no longer."""
+        self._arrays.jobs["is_watched"][row] = is_watched
+
+    def remove(self, row: int) -> None:
+        """Take a waiting job out of the queue."""
+        dequeue(self._arrays, row)
+
+    def stop(self, row: int) -> None:
+        """End a running job now; it may be added again."""
+        stop(self._arrays, row)
+
+    def advance(self, until: float) -> list[Event]:
+        """Go on to ``until`` (seconds, inclusive), or until a watched job has started.
+
+        The clock says which: `now` is below ``until`` in the second case.
+        """
+        self._scalars["events"] = 0
+        advance(self._arrays, until, len(self._arrays.jobs))
+        events = self._arrays.events[: int(self._scalars["events"][0])]
+        return [Event(float(t), int(row), bool(kind == STARTS)) for t, row, kind in events.tolist()]
+
+    def forecast(self, runs: Floats, starts: Floats | None = None) -> Floats:
+        """Forecast the start of each waiting job, were no job to come; seconds, by row, NaN elsewhere.
+
+        Args:
+            runs: Forecast run times by row, shape ``(capacity,)``, seconds; of running jobs from their start.
+                Jobs are still planned by their limits, as Slurm does.
+            starts: Written in place where given.
+        """
+        if starts is None:
+            starts = np.full(len(self._arrays.jobs), math.nan)
+        forecast_starts(self._arrays, runs, starts)
+        return starts
