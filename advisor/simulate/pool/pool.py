@@ -66,6 +66,11 @@ class Pool:
         return float(self._scalars["now"][0])
 
     @property
+    def is_interrupted(self) -> bool:
+        """Whether the last `advance` returned at a watched job's start."""
+        return bool(self._scalars["stops"][0])
+
+    @property
     def free(self) -> int:
         """Processors that no job has."""
         return int(self._scalars["free"][0])
@@ -149,7 +154,7 @@ class Pool:
     def advance(self, until: float) -> list[Event]:
         """Go on to ``until`` (seconds, inclusive), or until a watched job has started.
 
-        The clock says which: `now` is below ``until`` in the second case.
+        `is_interrupted` says which.
         """
         self._scalars["events"] = 0
         advance(self._arrays, until, len(self._arrays.jobs))

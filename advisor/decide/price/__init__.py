@@ -1,0 +1,1 @@
+"""One price: hours saved against dollars, for every option of a job."""

@@ -1,0 +1,97 @@
+"""The price of time: how many seconds a core-second of the cloud has to save at least.
+
+The price is read off recent demand. Each slice that was considered has an index (saving per core-second) and
+an expected cost. At the right price, the slices of the last weeks whose index was above it would have used up
+the tokens that are there now in ``horizon_days``. So the price follows the load and the money without a gain
+to tune; the horizon makes it slow (a fast controller costs more than a bad rule: CLOSEDLOOP.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from advisor.decide.price.tokens import DAY
+
+_NO_DEMAND: Final = 0.5  # of the smallest index seen, where there is more money than demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How the price follows.
+
+    Attributes:
+        horizon_days: The tokens at hand are to last so long, at recent demand.
+        window_days: Demand is remembered for so long.
+        hours: Between two readings of the price.
+        first_price: Before any demand was seen, seconds per core-second.
+    """
+
+    horizon_days: float = 7.0
+    window_days: float = 28.0
+    hours: float = 6.0
+    first_price: float = 1.0
+
+
+class DemandPrice:
+    """The demand of the last weeks, and the price that it gives.
+
+    Args:
+        pace: How the price follows.
+        time: Seconds; demand is observed from here.
+    """
+
+    def __init__(self, pace: Pace, time: float) -> None:
+        self._pace = pace
+        self._since = time
+        self._seen: dict[Hashable, tuple[float, float, float]] = {}
+        self._price = pace.first_price
+        self._next = time
+
+    def note(self, key: Hashable, *, index: float, cost: float, now: float) -> None:
+        """Remember a slice that was considered, at its best moment.
+
+        Args:
+            key: Of the job and the slice.
+            index: Seconds saved per core-second.
+            cost: Expected core-seconds.
+            now: Seconds.
+        """
+        seen = self._seen.get(key)
+        if index > 0.0 and (seen is None or index > seen[1]):
+            self._seen[key] = now, index, cost
+
+    def price(self, now: float, held: float) -> float:
+        """The price now, seconds per core-second.
+
+        Args:
+            now: Seconds.
+            held: Tokens at hand, core-seconds.
+        """
+        if now >= self._next:
+            self._read(now, held)
+            self._next = now + 3600.0 * self._pace.hours
+        return self._price
+
+    def _read(self, now: float, held: float) -> None:
+        oldest = now - self._pace.window_days * DAY
+        self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
+        if not self._seen:
+            return
+        _, indices, costs = np.array(list(self._seen.values())).T
+        days = min(self._pace.window_days, max(1.0, (now - self._since) / DAY))
+        affordable = max(0.0, held) / self._pace.horizon_days * days
+        order = np.argsort(-indices, kind="stable")
+        cumulated = np.cumsum(costs[order])
+        row = int(np.searchsorted(cumulated, affordable))
+        scarce = row < len(order)
+        self._price = float(indices[order[row]] if scarce else _NO_DEMAND * indices[order[-1]])
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any demand was seen."""
+        return bool(self._seen) and math.isfinite(self._price)

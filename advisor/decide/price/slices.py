@@ -1,0 +1,167 @@
+"""What a job's run in the cloud is worth, bought in slices: the best stop, and its saving per core-second.
+
+A slice runs the job in the cloud until a stop; if it has not ended by then it is decided anew, and it goes on,
+or returns to the place in the on-premise queue that it has kept. So a failed slice costs money and no time.
+The stop maximises expected saving over expected cost, as the index of Gittins (1979) does for jobs that may be
+interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.compiled import compiled
+
+Floats = NDArray[np.float64]
+
+_ROUNDING: Final = 1e-9
+_MOMENT: Final = 1e-6  # seconds
+
+
+class Slice(NamedTuple):
+    """The best slice of a run in the cloud.
+
+    Attributes:
+        value: Expected saving over expected cost, seconds per core-second; negative: no slice saves time.
+        stop: Run time at which it ends, seconds of on-premise run time from the job's start; the limit for a
+            whole run.
+        cost: Expected core-seconds.
+        saving: Expected saving, seconds.
+        chance: Probability that the job ends within the slice.
+    """
+
+    value: float
+    stop: float
+    cost: float
+    saving: float
+    chance: float
+
+
+class CloudOffer(NamedTuple):
+    """What the cloud does to one job.
+
+    Attributes:
+        start_seconds: Until it would run there: the wait for a node and the boot; 0 while it runs there.
+        slowdown: s(c), run time there over run time on-premise.
+        processors: Requested.
+        paid_start_seconds: Share of ``start_seconds`` that is paid: the boot, where EC2 bills it.
+        is_whole: True for a job that may not be requeued: it gets one slice up to its limit.
+    """
+
+    start_seconds: float
+    slowdown: float
+    processors: int
+    paid_start_seconds: float
+    is_whole: bool
+
+
+def best_slice(
+    probabilities: Floats,
+    edges: Floats,
+    *,
+    limit: float,
+    elapsed: float,
+    wait: float,
+    offer: CloudOffer,
+    loss_weight: float,
+) -> Slice:
+    """The slice with the highest saving per core-second.
+
+    Args:
+        probabilities: Of the run time on-premise by bin, shape ``(bins,)``.
+        edges: Upper edges of the bins, shape ``(bins,)``, seconds, ascending.
+        limit: The job's time limit, seconds.
+        elapsed: What it has run in the cloud already, in seconds of on-premise run time.
+        wait: Seconds until its turn on-premise; there it would begin anew.
+        offer: Start, slowdown and cost in the cloud.
+        loss_weight: How many saved hours one lost hour outweighs.
+    """
+    return Slice(
+        *best_of_stops(
+            probabilities,
+            edges,
+            limit,
+            elapsed,
+            wait,
+            offer.start_seconds,
+            offer.slowdown,
+            float(offer.processors),
+            offer.paid_start_seconds,
+            offer.is_whole,
+            loss_weight,
+        )
+    )
+
+
+@compiled
+def best_of_stops(
+    probabilities: Floats,
+    edges: Floats,
+    limit: float,
+    elapsed: float,
+    wait: float,
+    start: float,
+    slowdown: float,
+    processors: float,
+    paid_start: float,
+    is_whole: bool,
+    loss_weight: float,
+) -> tuple[float, float, float, float, float]:
+    """Compiled :func:`best_slice`: (index, stop, cost, saving, chance)."""
+    best_index, best_stop, best_cost, best_saving, best_chance = -1.0, 0.0, 0.0, 0.0, 0.0
+    left = 0.0
+    past = elapsed * (1.0 + _ROUNDING) + _MOMENT
+    for k in range(probabilities.shape[0]):
+        if edges[k] > past:
+            left += probabilities[k]
+    if left <= 0.0:
+        return best_index, best_stop, best_cost, best_saving, best_chance
+    saving, ended_cost, chance = 0.0, 0.0, 0.0
+    for k in range(probabilities.shape[0]):
+        if edges[k] <= past or probabilities[k] == 0.0:
+            continue
+        share = probabilities[k] / left
+        low = edges[k - 1] if k else edges[0] * edges[0] / edges[1]
+        run = min(max(math.sqrt(low * edges[k]), elapsed), limit)
+        stop = min(edges[k], limit)
+        saved = wait + run - start - slowdown * (run - elapsed)
+        saving += share * (saved if saved > 0.0 else loss_weight * saved)
+        ended_cost += share * slowdown * (run - elapsed)
+        chance += share
+        others = max(0.0, 1.0 - chance)
+        if is_whole and others > _ROUNDING:
+            continue
+        cost = processors * (ended_cost + others * slowdown * (stop - elapsed) + paid_start)
+        if cost > 0.0 and saving / cost > best_index:
+            best_index, best_stop, best_cost = saving / cost, stop, cost
+            best_saving, best_chance = saving, chance
+    if best_chance > 1.0 - _ROUNDING:
+        best_stop = limit
+    return best_index, best_stop, best_cost, best_saving, best_chance
+
+
+@compiled
+def forget_below(probabilities: Floats, edges: Floats, elapsed: float) -> None:
+    """Condition a run-time distribution, in place, on the job having run for so many seconds without ending."""
+    left = 0.0
+    past = elapsed * (1.0 + _ROUNDING) + _MOMENT
+    last = -1
+    for k in range(probabilities.shape[0]):
+        if probabilities[k] > 0.0:
+            last = k
+        if edges[k] <= past:
+            continue
+        left += probabilities[k]
+    if left <= 0.0:  # it has outrun all that was forecast: it may end in the bin it is in
+        for k in range(probabilities.shape[0]):
+            probabilities[k] = 0.0
+        while last + 1 < probabilities.shape[0] and edges[max(last, 0)] <= past:
+            last += 1
+        probabilities[last] = 1.0
+        return
+    for k in range(probabilities.shape[0]):
+        probabilities[k] = probabilities[k] / left if edges[k] > past else 0.0

@@ -1,0 +1,104 @@
+"""The jobs of a log as a closed loop needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.errors import BadInput
+from advisor.model.table import JobTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SHORTEST_RUN = 1e-3  # seconds; a job of run time 0 would end before it starts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoopJobs:
+    """Jobs in submission order, and the log's rows before them, from which estimators may learn.
+
+    Attributes:
+        table: The whole log.
+        first: Row of the table that is row 0 here.
+        submit: Shape ``(n,)``, seconds since the log's start, ascending.
+        limit: Time limit, seconds; the run time where the log has none.
+        run: True run time on-premise, seconds, cut at the limit, where a site kills the job.
+        processors: Requested.
+        machine: Processors of the on-premise cluster.
+    """
+
+    table: JobTable
+    first: int
+    submit: Floats
+    limit: Floats
+    run: Floats
+    processors: Ints
+    machine: int
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    @property
+    def core_seconds(self) -> float:
+        """What all jobs use on-premise, core-seconds."""
+        return float(np.sum(self.run * self.processors))
+
+    @property
+    def span(self) -> float:
+        """From the first submission to the last, seconds."""
+        return float(self.submit[-1] - self.submit[0])
+
+
+def loop_jobs(table: JobTable, *, skip: int = 0, jobs: int | None = None, nodes: int = 0) -> LoopJobs:
+    """Take the rows ``skip .. skip + jobs`` of a log.
+
+    Args:
+        table: The log, in submission order.
+        skip: Rows that only teach.
+        jobs: Rows that are replayed; None for all.
+        nodes: Processors of the on-premise cluster; 0: as the log's header says.
+
+    Raises:
+        BadInput: No job is left, the machine's size is unknown, or a job is larger than it.
+    """
+    last = len(table) if jobs is None else min(len(table), skip + jobs)
+    machine = nodes or table.total_processors
+    if skip >= last:
+        raise BadInput(
+            f"the log has {len(table)} jobs that ran, and {skip} are skipped",
+            where=table.name,
+            mend="Skip fewer jobs with --skip.",
+            code="rehearse.no_jobs",
+        )
+    if machine <= 0:
+        raise BadInput(
+            "the log's header does not say how many processors the machine has (MaxProcs)",
+            where=table.name,
+            mend="Say it with --nodes.",
+            code="rehearse.no_machine",
+        )
+    rows = slice(skip, last)
+    run = np.maximum(table.run[rows], _SHORTEST_RUN)
+    limit = np.where(np.isnan(table.requested_time[rows]), run, table.requested_time[rows])
+    limit = np.maximum(limit, 1.0)
+    processors = table.processors[rows]
+    if int(processors.max()) > machine:
+        row = int(np.argmax(processors > machine))
+        raise BadInput(
+            f"job {table.job_id[skip + row]} needs {processors[row]} processors; the machine has {machine}",
+            where=table.name,
+            mend="Rehearse a larger machine with --nodes.",
+            code="rehearse.too_large",
+        )
+    return LoopJobs(
+        table=table,
+        first=skip,
+        submit=table.submit[rows],
+        limit=limit,
+        run=np.minimum(run, limit),
+        processors=processors,
+        machine=machine,
+    )

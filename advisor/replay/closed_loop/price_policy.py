@@ -1,0 +1,175 @@
+"""The one price: each job's best slice in the cloud, bought where it saves enough time for its money."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+
+from advisor.compiled import compiled
+from advisor.decide.price.demand_price import DemandPrice, Pace
+from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
+from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
+from advisor.replay.closed_loop.world import World
+
+_NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
+
+
+class RunForecasts(Protocol):
+    """Run times as distributions over bins, learned as jobs end."""
+
+    edges: Floats
+
+    def forecast(self, jobs: LoopJobs, row: int) -> Floats:
+        """Probabilities by bin, shape ``(bins,)``; nothing above the job's limit."""
+        ...
+
+    def learn_history(self, jobs: LoopJobs, until: float) -> None:
+        """Learn the log's rows before the first job that had ended by ``until``, seconds."""
+        ...
+
+    def learn(self, jobs: LoopJobs, row: int) -> None:
+        """Learn a job that has ended."""
+        ...
+
+
+class PricePolicy:
+    """Decide by one price, with what was known at each moment.
+
+    Args:
+        forecasts: Of run times.
+        pace: How the price follows demand and money.
+        loss_weight: How many saved hours one lost hour outweighs.
+        plans_by_forecast: Whether waits are simulated with forecast run times instead of time limits.
+    """
+
+    name = "price"
+
+    def __init__(
+        self,
+        forecasts: RunForecasts,
+        *,
+        pace: Pace | None = None,
+        loss_weight: float = 1.0,
+        plans_by_forecast: bool = False,
+    ) -> None:
+        self._forecasts = forecasts
+        self._pace = pace or Pace()
+        self._loss_weight = loss_weight
+        self._plans_by_forecast = plans_by_forecast
+        self._price: DemandPrice
+        self._runs: Floats
+        self._chances: Floats
+
+    def begin(self, world: World) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        self._price = DemandPrice(self._pace, world.now)
+        self._forecasts.learn_history(world.jobs, world.now)
+        self._chances = np.zeros((len(world.jobs), len(self._forecasts.edges)))
+        self._runs = world.jobs.limit.copy()
+
+    def submitted(self, world: World, row: int) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        self._chances[row] = self._forecasts.forecast(world.jobs, row)
+        self._consider(world, row, self._starts(world)[row] - world.now)
+
+    def round(self, world: World) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        starts = self._starts(world)
+        going: list[tuple[float, int]] = []
+        for row in world.pool.waiting.tolist():
+            wait = starts[row] - world.now
+            if row in world.cloud or wait <= _NOW:
+                continue
+            offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
+            if self._is_worth(world, row, 0.0, offered):
+                going.append((offered.value, row))
+        is_stale = False
+        for _, row in sorted(going, reverse=True):
+            if is_stale:
+                starts = self._starts(world)
+            is_stale = self._consider(world, row, starts[row] - world.now)
+
+    def slice_ended(self, world: World, row: int, elapsed: float) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        forget_below(self._chances[row], self._forecasts.edges, elapsed)
+        wait = 0.0
+        if row in world.keeps_place:
+            wait = max(0.0, self._starts(world)[row] - world.now)
+        offered = self._best(world, row, elapsed, wait, 0.0)
+        if self._is_worth(world, row, elapsed, offered):
+            world.go_on(row, elapsed, offered.stop)
+
+    def turn_came(self, world: World, row: int) -> bool:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        elapsed = world.elapsed(row)
+        offered = self._best(world, row, elapsed, 0.0, world.boot_left(row))
+        stays = offered.value > 0.0 and offered.value >= self._price.price(world.now, world.tokens.held)
+        if not stays:
+            forget_below(self._chances[row], self._forecasts.edges, elapsed)
+        return stays
+
+    def started(self, world: World, row: int) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+
+    def ended(self, world: World, row: int) -> None:
+        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
+        self._forecasts.learn(world.jobs, row)
+
+    def _starts(self, world: World) -> Floats:
+        if not self._plans_by_forecast:
+            return world.forecast(world.jobs.limit)
+        pool = world.pool
+        for rows in (pool.running, pool.waiting):
+            elapsed = np.array([world.now - pool.start_of(row) for row in rows.tolist()])
+            if rows is pool.waiting:
+                elapsed[:] = 0.0
+            expected_runs(self._chances, rows, self._forecasts.edges, world.jobs.limit, elapsed, self._runs)
+        return world.forecast(self._runs)
+
+    def _consider(self, world: World, row: int, wait: float) -> bool:
+        """Start a waiting job in the cloud where that is worth the price."""
+        if wait <= _NOW:
+            return False
+        offered = self._best(world, row, 0.0, wait, world.options.boot_seconds)
+        return self._is_worth(world, row, 0.0, offered) and world.start_in_cloud(
+            row, offered.stop, keeps_place=True
+        )
+
+    def _best(self, world: World, row: int, elapsed: float, wait: float, start: float) -> Slice:
+        options = world.options
+        return best_slice(
+            self._chances[row],
+            self._forecasts.edges,
+            limit=float(world.jobs.limit[row]),
+            elapsed=elapsed,
+            wait=wait,
+            offer=CloudOffer(
+                start_seconds=start,
+                slowdown=options.slowdown,
+                processors=int(world.jobs.processors[row]),
+                paid_start_seconds=start if options.bills_boot else 0.0,
+                is_whole=False,
+            ),
+            loss_weight=self._loss_weight,
+        )
+
+    def _is_worth(self, world: World, row: int, elapsed: float, offered: Slice) -> bool:
+        self._price.note((row, elapsed), index=offered.value, cost=offered.cost, now=world.now)
+        return offered.value > 0.0 and offered.value >= self._price.price(world.now, world.tokens.held)
+
+
+@compiled
+def expected_runs(
+    chances: Floats, rows: Ints, edges: Floats, limits: Floats, elapsed: Floats, expected: Floats
+) -> None:
+    """Write the expected run time of each row, given what it has run already, to ``expected``, seconds."""
+    for i in range(rows.shape[0]):
+        row, past = rows[i], elapsed[i]
+        left, total = 0.0, 0.0
+        for k in range(edges.shape[0]):
+            if edges[k] > past:
+                low = edges[k - 1] if k else edges[0]
+                left += chances[row, k]
+                total += chances[row, k] * min(max(np.sqrt(low * edges[k]), past), limits[row])
+        expected[row] = total / left if left > 0.0 else max(limits[row], past + 1.0)

@@ -1,0 +1,298 @@
+"""One site on a virtual clock: on-premise processors under EASY, a cloud with room for all, a budget.
+
+The world knows what happens; a :class:`Policy` decides. Time goes from event to event: a submission, a start,
+an end, the end of a slice, and a round of decisions every few minutes while jobs wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.decide.price.tokens import Tokens
+from advisor.replay.closed_loop.log import Floats, LoopJobs
+from advisor.simulate.pool.pool import Event, Pool
+
+Progress = Callable[[int, int], None]
+"""Called with (jobs submitted, jobs)."""
+
+_NEVER: Final = math.inf
+_MOMENT: Final = 1e-6  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldOptions:
+    """The cloud, the money and the clock.
+
+    Attributes:
+        boot_seconds: From the request of a node to the job's start.
+        slowdown: s, run time in the cloud over run time on-premise.
+        bills_boot: Whether the boot is paid for.
+        budget_share: Core-seconds that may be bought, as a share of those of the log.
+        round_seconds: Between two rounds of decisions while jobs wait.
+        max_days: Of the budget's accrual that are kept.
+    """
+
+    boot_seconds: float = 120.0
+    slowdown: float = 1.05
+    bills_boot: bool = False
+    budget_share: float = 0.05
+    round_seconds: float = 600.0
+    max_days: float = 30.0
+
+
+class Policy(Protocol):
+    """What decides. Each method may use the world's actuators; rows are those of its jobs."""
+
+    @property
+    def name(self) -> str:
+        """As in the rehearsal's rows."""
+        ...
+
+    def begin(self, world: World) -> None:
+        """Learn from the log's rows before the first job."""
+        ...
+
+    def submitted(self, world: World, row: int) -> None:
+        """A job was submitted; it is in the queue."""
+        ...
+
+    def round(self, world: World) -> None:
+        """A round of decisions is due, and jobs wait."""
+        ...
+
+    def slice_ended(self, world: World, row: int, elapsed: float) -> None:
+        """A job has run ``elapsed`` seconds, to its stop: let it go on, or it returns to its place."""
+        ...
+
+    def turn_came(self, world: World, row: int) -> bool:
+        """A job in the cloud could start on-premise at its kept place; True: it stays in the cloud."""
+        ...
+
+    def started(self, world: World, row: int) -> None:
+        """A job has started on-premise."""
+        ...
+
+    def ended(self, world: World, row: int) -> None:
+        """A job has ended, here or there."""
+        ...
+
+
+@dataclass(slots=True)
+class CloudRun:
+    """A slice under way: ``elapsed`` run time before it, its ``stop``; seconds of on-premise run time."""
+
+    began: float
+    elapsed: float
+    stop: float
+    boot: float
+    paid_boot: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoopResult:
+    """What happened, by row; seconds and core-seconds.
+
+    Attributes:
+        end: End of each job.
+        cost: Core-seconds paid in the cloud.
+        moved: Whether the job was started in the cloud at least once.
+    """
+
+    end: Floats
+    cost: Floats
+    moved: NDArray[np.bool_]
+
+
+class World:
+    """One site while a policy decides for it.
+
+    Args:
+        jobs: Submitted at their times.
+        options: The cloud, the money and the clock.
+    """
+
+    def __init__(self, jobs: LoopJobs, options: WorldOptions) -> None:
+        count = len(jobs)
+        self.jobs = jobs
+        self.options = options
+        self.pool = Pool(jobs.machine, count, float(jobs.submit[0]))
+        self.budget = options.budget_share * jobs.core_seconds
+        self.tokens = Tokens(
+            self.budget / max(jobs.span, 1.0),
+            time=float(jobs.submit[0]),
+            until=float(jobs.submit[-1]),
+            max_days=options.max_days,
+        )
+        self.now = float(jobs.submit[0])
+        self.cloud: dict[int, CloudRun] = {}
+        self.keeps_place: set[int] = set()
+        self.end = np.full(count, math.nan)
+        self.cost = np.zeros(count)
+        self.moved = np.zeros(count, np.bool_)
+        self._stops: list[tuple[float, int, int]] = []
+        self._version = np.zeros(count, np.int64)
+        self._policy: Policy | None = None
+
+    # ---------------------------------------------------------------------------- what a policy may do
+
+    def most(self, row: int, elapsed: float, stop: float, boot: float) -> float:
+        """What a slice costs at worst, core-seconds."""
+        run = self.options.slowdown * (stop - elapsed)
+        return float(self.jobs.processors[row]) * (run + (boot if self.options.bills_boot else 0.0))
+
+    def start_in_cloud(self, row: int, stop: float, *, keeps_place: bool) -> bool:
+        """Start a waiting job in the cloud, up to a run time of ``stop``; False: the tokens do not suffice."""
+        if not self._begin_slice(row, 0.0, stop, self.options.boot_seconds):
+            return False
+        self.moved[row] = True
+        if keeps_place:
+            self.pool.watch(row, is_watched=True)
+            self.keeps_place.add(row)
+        else:
+            self.pool.remove(row)
+        return True
+
+    def go_on(self, row: int, elapsed: float, stop: float) -> bool:
+        """Let a job whose slice has just ended run on to ``stop``; False: the tokens do not suffice."""
+        return self._begin_slice(row, elapsed, stop, 0.0)
+
+    def elapsed(self, row: int) -> float:
+        """Run time so far of a job in the cloud, seconds of on-premise run time."""
+        run = self.cloud[row]
+        return run.elapsed + max(0.0, self.now - run.began - run.boot) / self.options.slowdown
+
+    def boot_left(self, row: int) -> float:
+        """Seconds until a job in the cloud begins to run."""
+        run = self.cloud[row]
+        return max(0.0, run.began + run.boot - self.now)
+
+    def forecast(self, runs: Floats) -> Floats:
+        """Forecast starts of waiting jobs by forecast run times; see :meth:`Pool.forecast`."""
+        return self.pool.forecast(runs)
+
+    # ------------------------------------------------------------------------------------- the clock
+
+    def run(self, policy: Policy, progress: Progress | None = None) -> LoopResult:
+        """Run until every job has ended."""
+        jobs, pool = self.jobs, self.pool
+        self._policy = policy
+        policy.begin(self)
+        row, next_round = 0, self.now
+        count = len(jobs)
+        while True:
+            submission = float(jobs.submit[row]) if row < count else _NEVER
+            stop = self._stops[0][0] if self._stops else _NEVER
+            due = max(next_round, self.now) if len(pool.waiting) else _NEVER
+            until = min(submission, stop, due)
+            self._advance(until)
+            if until == _NEVER:
+                if not self._stops:
+                    break
+                continue  # a start on-premise has begun a slice
+            if self._stops and self._stops[0][0] <= until:
+                self._slice_ends()
+            elif submission <= until:
+                self._submit(row)
+                row += 1
+                if progress is not None and row % 500 == 0:
+                    progress(row, count)
+            else:
+                next_round = until + self.options.round_seconds
+                policy.round(self)
+        return LoopResult(end=self.end, cost=self.cost, moved=self.moved)
+
+    def _advance(self, until: float) -> None:
+        while True:
+            for event in self.pool.advance(until):
+                self._take(event)
+            if not self.pool.is_interrupted:
+                break
+        if until < _NEVER:
+            self.now = until
+            self.tokens.accrue(until)
+
+    def _take(self, event: Event) -> None:
+        policy = self._policy
+        assert policy is not None
+        row = event.row
+        self.now = event.time
+        self.tokens.accrue(event.time)
+        if not event.has_started:
+            self.end[row] = event.time
+            policy.ended(self, row)
+            return
+        if row in self.cloud:
+            self.pool.watch(row, is_watched=False)
+            self.keeps_place.discard(row)
+            if policy.turn_came(self, row):
+                self.pool.stop(row)
+                return
+            self._settle(row)
+        policy.started(self, row)
+
+    def _submit(self, row: int) -> None:
+        self._enqueue(row)
+        assert self._policy is not None
+        self._policy.submitted(self, row)
+
+    def _enqueue(self, row: int) -> None:
+        jobs = self.jobs
+        self.pool.add(
+            row,
+            processors=int(jobs.processors[row]),
+            limit=float(jobs.limit[row]),
+            run=float(jobs.run[row]),
+            order=float(row),
+        )
+
+    def _begin_slice(self, row: int, elapsed: float, stop: float, boot: float) -> bool:
+        if not self.tokens.commit(row, self.most(row, elapsed, stop, boot)):
+            return False
+        self.cloud[row] = CloudRun(self.now, elapsed, stop, boot, boot if self.options.bills_boot else 0.0)
+        self._version[row] += 1
+        run = min(float(self.jobs.run[row]), stop)
+        time = self.now + boot + self.options.slowdown * (run - elapsed)
+        heapq.heappush(self._stops, (time, row, int(self._version[row])))
+        return True
+
+    def _settle(self, row: int) -> None:
+        """End a slice now, and pay it."""
+        run = self.cloud.pop(row)
+        self._version[row] += 1
+        seconds = max(0.0, self.now - run.began - run.boot) + min(run.paid_boot, self.now - run.began)
+        cost = min(
+            float(self.jobs.processors[row]) * seconds, self.most(row, run.elapsed, run.stop, run.paid_boot)
+        )
+        self.tokens.settle(row, cost)
+        self.cost[row] += cost
+
+    def _slice_ends(self) -> None:
+        _, row, version = heapq.heappop(self._stops)
+        if version != self._version[row]:
+            return
+        policy = self._policy
+        assert policy is not None
+        stop = self.cloud[row].stop
+        self._settle(row)
+        if self.jobs.run[row] <= stop + _MOMENT:
+            self.end[row] = self.now
+            if row in self.keeps_place:
+                self.keeps_place.discard(row)
+                self.pool.watch(row, is_watched=False)
+                self.pool.remove(row)
+            policy.ended(self, row)
+            return
+        policy.slice_ended(self, row, stop)
+        if row not in self.cloud:
+            if row in self.keeps_place:
+                self.keeps_place.discard(row)
+                self.pool.watch(row, is_watched=False)
+            else:
+                self._enqueue(row)
