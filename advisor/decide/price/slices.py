@@ -1,8 +1,8 @@
 """What a job's run in the cloud is worth, bought in slices: the best stop, and its saving per core-second.
 
-A slice runs the job in the cloud until a stop; if it has not ended by then it is decided anew, and it goes on,
-or returns to the place in the on-premise queue that it has kept. So a failed slice costs money and no time.
-The stop maximises expected saving over expected cost, as the index of Gittins (1979) does for jobs that may be
+A slice runs the job in the cloud until a stop. If it has not ended by then it is decided anew: it goes on, or
+returns to the place in the on-premise queue that it has kept. So a failed slice costs money and no time. The
+stop maximises expected saving over expected cost, as the index of Gittins (1979) does for jobs that may be
 interrupted.
 """
 
@@ -98,7 +98,7 @@ def best_slice(
 
 
 @compiled
-def best_of_stops(
+def best_of_stops(  # noqa: PLR0917  (compiled: no keywords)
     probabilities: Floats,
     edges: Floats,
     limit: float,
@@ -108,7 +108,7 @@ def best_of_stops(
     slowdown: float,
     processors: float,
     paid_start: float,
-    is_whole: bool,
+    is_whole: bool,  # noqa: FBT001  (compiled: no keywords)
     loss_weight: float,
 ) -> tuple[float, float, float, float, float]:
     """Compiled :func:`best_slice`: (index, stop, cost, saving, chance)."""
@@ -146,7 +146,7 @@ def best_of_stops(
 
 @compiled
 def forget_below(probabilities: Floats, edges: Floats, elapsed: float) -> None:
-    """Condition a run-time distribution, in place, on the job having run for so many seconds without ending."""
+    """Condition a run-time distribution, in place, on the job having run so many seconds without ending."""
     left = 0.0
     past = elapsed * (1.0 + _ROUNDING) + _MOMENT
     last = -1

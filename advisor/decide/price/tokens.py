@@ -1,4 +1,4 @@
-"""The budget as tokens: they accrue evenly, a start takes what it may cost at worst, its end settles the rest.
+"""The budget as tokens: they accrue evenly, a start takes its worst cost, its end settles the rest.
 
 So money is never spent above the budget, whatever the forecasts say.
 """

@@ -1,4 +1,4 @@
-"""Policies to compare with: all on-premise, overflow, Starburst's waiting budget, the clairvoyant."""
+"""Policies to compare with: overflow, Starburst's waiting budget, the clairvoyant."""
 
 from __future__ import annotations
 
@@ -8,41 +8,13 @@ import numpy as np
 
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.replay.closed_loop.log import Floats
-from advisor.replay.closed_loop.world import World
+from advisor.replay.closed_loop.world import Policy, World
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
 
 
-class AllOnPremise:
-    """No job moves."""
-
-    name = "all-on-premise"
-
-    def begin(self, world: World) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-
-    def submitted(self, world: World, row: int) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-
-    def round(self, world: World) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-
-    def slice_ended(self, world: World, row: int, elapsed: float) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`; it does not happen: runs are whole."""
-
-    def turn_came(self, world: World, row: int) -> bool:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`; it does not happen: no place is kept."""
-        return True
-
-    def started(self, world: World, row: int) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-
-    def ended(self, world: World, row: int) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-
-
-class Overflow(AllOnPremise):
-    """Slurm's ``-p onprem,burst`` under a budget: a job starts in the cloud as soon as tokens cover its limit.
+class Overflow(Policy):
+    """Slurm's ``-p onprem,burst`` under a budget: a job starts there as soon as tokens cover its limit.
 
     Jobs are served in the queue's order, and none overtakes another to the cloud.
     """
@@ -51,7 +23,8 @@ class Overflow(AllOnPremise):
 
     def submitted(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
-        self.round(world)
+        if world.pool.is_waiting(row):
+            self.round(world)
 
     def round(self, world: World) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""
@@ -64,7 +37,7 @@ class Overflow(AllOnPremise):
                 world.start_in_cloud(row, limit, keeps_place=False)
 
 
-class Starburst(AllOnPremise):
+class Starburst(Policy):
     """Starburst's waiting budget: a job waits in proportion to what it costs, then bursts (Luo et al. 2024).
 
     The factor is the price of time, which follows demand and money as the one price does.
@@ -99,7 +72,7 @@ class Starburst(AllOnPremise):
             world.start_in_cloud(row, float(world.jobs.limit[row]), keeps_place=False)
 
 
-class Clairvoyant(AllOnPremise):
+class Clairvoyant(Policy):
     """The same price with true run times, for waits and costs: what no advisor can know.
 
     Args:

@@ -10,7 +10,7 @@ from advisor.compiled import compiled
 from advisor.decide.price.demand_price import DemandPrice, Pace
 from advisor.decide.price.slices import CloudOffer, Slice, best_slice, forget_below
 from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
-from advisor.replay.closed_loop.world import World
+from advisor.replay.closed_loop.world import Policy, World
 
 _NOW: Final = 1.0  # seconds; a job that is forecast to wait less starts at once
 
@@ -33,7 +33,7 @@ class RunForecasts(Protocol):
         ...
 
 
-class PricePolicy:
+class PricePolicy(Policy):
     """Decide by one price, with what was known at each moment.
 
     Args:
@@ -108,9 +108,6 @@ class PricePolicy:
         if not stays:
             forget_below(self._chances[row], self._forecasts.edges, elapsed)
         return stays
-
-    def started(self, world: World, row: int) -> None:
-        """See :class:`~advisor.replay.closed_loop.world.Policy`."""
 
     def ended(self, world: World, row: int) -> None:
         """See :class:`~advisor.replay.closed_loop.world.Policy`."""

@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,41 +47,36 @@ class WorldOptions:
     max_days: float = 30.0
 
 
-class Policy(Protocol):
-    """What decides. Each method may use the world's actuators; rows are those of its jobs."""
+class Policy:
+    """What decides; by itself it moves no job. Methods may use the world's actuators; rows are its jobs'.
 
-    @property
-    def name(self) -> str:
-        """As in the rehearsal's rows."""
-        ...
+    Attributes:
+        name: As in the rehearsal's rows.
+    """
+
+    name = "all-on-premise"
 
     def begin(self, world: World) -> None:
         """Learn from the log's rows before the first job."""
-        ...
 
     def submitted(self, world: World, row: int) -> None:
         """A job was submitted; it is in the queue."""
-        ...
 
     def round(self, world: World) -> None:
         """A round of decisions is due, and jobs wait."""
-        ...
 
     def slice_ended(self, world: World, row: int, elapsed: float) -> None:
         """A job has run ``elapsed`` seconds, to its stop: let it go on, or it returns to its place."""
-        ...
 
     def turn_came(self, world: World, row: int) -> bool:
         """A job in the cloud could start on-premise at its kept place; True: it stays in the cloud."""
-        ...
+        return row in world.cloud
 
     def started(self, world: World, row: int) -> None:
         """A job has started on-premise."""
-        ...
 
     def ended(self, world: World, row: int) -> None:
         """A job has ended, here or there."""
-        ...
 
 
 @dataclass(slots=True)
@@ -116,9 +111,10 @@ class World:
     Args:
         jobs: Submitted at their times.
         options: The cloud, the money and the clock.
+        policy: Decides.
     """
 
-    def __init__(self, jobs: LoopJobs, options: WorldOptions) -> None:
+    def __init__(self, jobs: LoopJobs, options: WorldOptions, policy: Policy) -> None:
         count = len(jobs)
         self.jobs = jobs
         self.options = options
@@ -138,7 +134,7 @@ class World:
         self.moved = np.zeros(count, np.bool_)
         self._stops: list[tuple[float, int, int]] = []
         self._version = np.zeros(count, np.int64)
-        self._policy: Policy | None = None
+        self._policy = policy
 
     # ---------------------------------------------------------------------------- what a policy may do
 
@@ -148,7 +144,7 @@ class World:
         return float(self.jobs.processors[row]) * (run + (boot if self.options.bills_boot else 0.0))
 
     def start_in_cloud(self, row: int, stop: float, *, keeps_place: bool) -> bool:
-        """Start a waiting job in the cloud, up to a run time of ``stop``; False: the tokens do not suffice."""
+        """Start a waiting job in the cloud, up to a run time of ``stop``; False: too few tokens."""
         if not self._begin_slice(row, 0.0, stop, self.options.boot_seconds):
             return False
         self.moved[row] = True
@@ -179,10 +175,9 @@ class World:
 
     # ------------------------------------------------------------------------------------- the clock
 
-    def run(self, policy: Policy, progress: Progress | None = None) -> LoopResult:
+    def run(self, progress: Progress | None = None) -> LoopResult:
         """Run until every job has ended."""
-        jobs, pool = self.jobs, self.pool
-        self._policy = policy
+        jobs, pool, policy = self.jobs, self.pool, self._policy
         policy.begin(self)
         row, next_round = 0, self.now
         count = len(jobs)
@@ -220,7 +215,6 @@ class World:
 
     def _take(self, event: Event) -> None:
         policy = self._policy
-        assert policy is not None
         row = event.row
         self.now = event.time
         self.tokens.accrue(event.time)
@@ -239,7 +233,6 @@ class World:
 
     def _submit(self, row: int) -> None:
         self._enqueue(row)
-        assert self._policy is not None
         self._policy.submitted(self, row)
 
     def _enqueue(self, row: int) -> None:
@@ -278,7 +271,6 @@ class World:
         if version != self._version[row]:
             return
         policy = self._policy
-        assert policy is not None
         stop = self.cloud[row].stop
         self._settle(row)
         if self.jobs.run[row] <= stop + _MOMENT:

@@ -203,7 +203,7 @@ def _reserve(arrays: Arrays, row: int) -> None:
 
 
 @compiled
-def _pass(arrays: Arrays) -> None:
+def _pass(arrays: Arrays) -> None:  # noqa: C901  (one pass over one queue)
     """One scheduling pass; stops behind a watched job's start and is due again then."""
     jobs, queue, scalars = arrays.jobs, arrays.queue, arrays.scalars[0]
     scalars.is_due = 0

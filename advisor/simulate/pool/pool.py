@@ -77,7 +77,7 @@ class Pool:
 
     @property
     def next_end(self) -> float:
-        """When the next running job may end, seconds; infinite when none runs. A stopped job may still show."""
+        """When the next running job may end, seconds; infinite: none runs. A stopped job may still show."""
         endings = int(self._scalars["endings"][0])
         return float(self._arrays.ending["time"][0]) if endings else math.inf
 
