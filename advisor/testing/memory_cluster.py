@@ -1,19 +1,23 @@
-"""A cluster in memory, as far as power saving goes: nodes that are resumed and suspended, and their jobs.
+"""A cluster in memory: on-premise processors, cloud nodes that are resumed and suspended, and their jobs.
 
 It does what a real slurmctld was seen to do (docs/designs/0008-launch-protocol.md, `advisor.testing.lab` for
 the real one): it calls Resume-, Suspend- and ResumeFailProgram, gives nodes up at ResumeTimeout and
-SlurmdTimeout, requeues their jobs with the same id and makes them wait. On-premise there is always room.
+SlurmdTimeout, requeues their jobs with the same id and makes them wait. On-premise there is always room,
+unless the cluster is given a number of processors: it schedules those by EASY backfilling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.model.cluster import Node, NodePower
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
+from advisor.testing.memory_on_premise import OnPremise
 from advisor.testing.memory_slurm_records import ENDED, ON_PREMISE, MemoryJob, MemoryNode, SlurmTimes
 
 
@@ -29,6 +33,13 @@ class MemoryCluster:
         times: Time-outs.
         is_away: slurmctld does not run: no call is answered, and nothing starts.
         features: Features of every node, as in slurm.conf.
+        processors: On-premise, under EASY backfilling, where time limits kill; 0: there is always room, and
+            limits do not kill.
+        node_processors: Of a cloud node.
+        ended: Told of each run that has ended: job, state (``REQUEUED`` for a run that is not the last),
+            start, end (epoch seconds).
+        queue_changes, cloud_changes: How often a job has started or ended on-premise; how often anything else
+            has changed.
     """
 
     now: Callable[[], float]
@@ -38,6 +49,11 @@ class MemoryCluster:
     times: SlurmTimes = field(default_factory=SlurmTimes)
     is_away: bool = False
     features: tuple[str, ...] = ("cloud",)
+    processors: int = 0
+    node_processors: int = 4
+    ended: Callable[[MemoryJob, str, float, float], None] = lambda _job, _state, _start, _end: None
+    queue_changes: int = 0
+    cloud_changes: int = 0
 
     def __post_init__(self) -> None:
         self.nodes = {
@@ -45,10 +61,13 @@ class MemoryCluster:
             for name in (f"burst{n}" for n in range(1, self.node_count + 1))
         }
         self.jobs: dict[int, MemoryJob] = {}
+        self.on_premise = OnPremise(self.processors, self.now()) if self.processors else None
+        self._forgettable = deque[MemoryJob]()
+        self._last_id = 0
 
     def submit(self, seconds: float, **changes: Any) -> MemoryJob:
         """Submit a job."""
-        job_id = max(self.jobs, default=0) + 1
+        job_id = self._last_id = max(self._last_id, max(self.jobs, default=0)) + 1
         job = MemoryJob(job_id=job_id, seconds=seconds, submit_time=self.now(), **changes)
         self.jobs[job_id] = job
         return job
@@ -65,15 +84,66 @@ class MemoryCluster:
         if self.is_away:
             return
         now = self.now()
+        self._advance_on_premise(now)
         for node in self.nodes.values():
-            self._look_at_node(node, now)
+            if node.power is not NodePower.DOWN:
+                self._look_at_node(node, now)
         for job in self.jobs.values():
             if job.state in ("CONFIGURING", RUNNING):
                 self._look_at_job(job, now)
         for node in self.nodes.values():
             self._suspend_if_idle(node, now)
+        self._start_waiting(now)
+        self._advance_on_premise(now)
+        while self._forgettable and now - self._forgettable[0].end_time > self.times.forget:
+            old = self._forgettable.popleft()
+            if old.state in ENDED:
+                self.jobs.pop(old.job_id, None)
+
+    def next_event(self) -> float:
+        """When something is due that depends on time alone, epoch seconds; the boot of a machine does not."""
+        return min(self._due(self.now()), default=math.inf)
+
+    def _due(self, now: float) -> Iterator[float]:
+        if self.on_premise is not None:
+            yield self.on_premise.next_end
+        for node in self.nodes.values():
+            if node.power is not NodePower.DOWN and (seconds := self._power_seconds(node)) is not None:
+                yield (node.silent_since or node.since) + seconds + 1.0
         for job in self.jobs.values():
-            if job.state == PENDING and job.begin_time <= now:
+            if job.state == RUNNING and job.start_time is not None and job.partition != ON_PREMISE:
+                yield max(now + 1.0, job.start_time + self._run_seconds(job))
+            elif job.state == PENDING and job.begin_time > now:
+                yield job.begin_time
+
+    def _power_seconds(self, node: MemoryNode) -> float | None:
+        """How long the node stays in its power state, seconds; None while a job has it."""
+        if node.power is NodePower.POWERING_UP:
+            return self.times.resume
+        if node.power is NodePower.POWERING_DOWN:
+            return self.times.suspend
+        if node.silent_since is not None:
+            return self.times.silent
+        return self.times.idle if node.job_id is None else None
+
+    def _run_seconds(self, job: MemoryJob) -> float:
+        return min(job.run_seconds, job.limit_seconds) if self.processors else job.run_seconds
+
+    def _advance_on_premise(self, now: float) -> None:
+        if self.on_premise is None:
+            return
+        for time, job, has_started in self.on_premise.advance(now):
+            self.queue_changes += 1
+            if has_started:
+                job.state, job.start_time, job.runs = RUNNING, time, job.runs + 1
+            else:
+                self._end(job, time)
+
+    def _start_waiting(self, now: float) -> None:
+        for job in self.jobs.values():
+            if job.state == PENDING and job.begin_time <= now and not job.is_held:
+                if any(self.jobs[other].state not in ENDED for other in job.after if other in self.jobs):
+                    continue
                 self._start(job, now)
 
     def _look_at_node(self, node: MemoryNode, now: float) -> None:
@@ -83,33 +153,50 @@ class MemoryCluster:
         )
         if node.power is NodePower.POWERING_UP:
             if responds:
+                self.cloud_changes += 1
                 node.power, node.since, node.silent_since = NodePower.UP, now, None
             elif now - node.since > self.times.resume:
+                self.cloud_changes += 1
                 self._free(node)
                 node.power, node.is_down, node.since, node.reason = NodePower.DOWN, True, now, "ResumeTimeout"
                 self.program("resume_fail", (node.name,), {})
         elif node.power is NodePower.UP:
+            self.cloud_changes += responds == (node.silent_since is not None)
             node.silent_since = None if responds else node.silent_since or now
             if node.silent_since is not None and now - node.silent_since > self.times.silent:
                 self._free(node)
                 node.is_down = True
         elif node.power is NodePower.POWERING_DOWN and now - node.since > self.times.suspend:
+            self.cloud_changes += 1
             # usable again at once: SlurmctldParameters has idle_on_node_suspend; the rest stays as it was set
             self.nodes[node.name] = MemoryNode(
                 node.name, since=now, weight=node.weight, features=node.features, active=node.active
             )
 
     def _look_at_job(self, job: MemoryJob, now: float) -> None:
+        if self.on_premise is not None and job.partition == ON_PREMISE:
+            return
         nodes = [self.nodes[name] for name in job.nodes]
         if job.state == "CONFIGURING" and all(node.power is NodePower.UP for node in nodes):
+            self.cloud_changes += 1
             job.state, job.start_time, job.runs = RUNNING, now, job.runs + 1
         if job.state != RUNNING or any(node.silent_since is not None for node in nodes):
             return
-        if job.start_time is not None and now - job.start_time >= job.seconds:
-            job.state = "FAILED" if job.fails else "COMPLETED"
-            job.end_time = job.start_time + job.seconds
-            job.ends.append(job.state)
-            self._leave(job, now)
+        seconds = self._run_seconds(job)
+        if job.start_time is not None and now - job.start_time >= seconds:
+            self.cloud_changes += 1
+            self._end(job, job.start_time + seconds)
+
+    def _end(self, job: MemoryJob, time: float) -> None:
+        """A job's last run ends at ``time``, epoch seconds."""
+        is_killed = job.run_seconds > self._run_seconds(job)
+        job.state = "TIMEOUT" if is_killed else "FAILED" if job.fails else "COMPLETED"
+        job.end_time = time
+        job.ends.append(job.state)
+        self.ended(job, job.state, time if job.start_time is None else job.start_time, time)
+        self._leave(job, self.now())
+        if math.isfinite(self.times.forget):
+            self._forgettable.append(job)
 
     def _leave(self, job: MemoryJob, now: float) -> None:
         for name in job.nodes:
@@ -123,14 +210,19 @@ class MemoryCluster:
             self._power_down(node)
 
     def _power_down(self, node: MemoryNode) -> None:
+        self.cloud_changes += 1
         node.power, node.since = NodePower.POWERING_DOWN, self.now()
         node.powers_down_after_job = False
         self.program("suspend", (node.name,), {})
 
     def _start(self, job: MemoryJob, now: float) -> None:
         if job.partition == ON_PREMISE:
-            job.state, job.start_time, job.runs = RUNNING, now, job.runs + 1
+            if self.on_premise is None:
+                job.state, job.start_time, job.runs = RUNNING, now, job.runs + 1
+            elif job.job_id not in self.on_premise:
+                self.on_premise.add(job)
             return
+        wanted = self._nodes_wanted(job)
         excluded = set(expand(job.excluded)) if job.excluded else set()
         free = [
             node
@@ -144,11 +236,12 @@ class MemoryCluster:
         # nodes that are up come first, whatever they weigh
         free.sort(key=lambda node: (node.power is NodePower.DOWN, node.weight))
         liked = [node for node in free if set(filter(None, job.prefer.split("&"))) <= set(node.active)]
-        if len(liked) >= job.nodes_wanted:
+        if len(liked) >= wanted:
             free = liked
-        if len(free) < job.nodes_wanted:
+        if len(free) < wanted:
             return
-        chosen = free[: job.nodes_wanted]
+        self.cloud_changes += 1
+        chosen = free[:wanted]
         job.nodes = job.had = tuple(node.name for node in chosen)
         job.state, job.start_time = "CONFIGURING", now
         asleep = [node for node in chosen if node.power is NodePower.DOWN]
@@ -160,6 +253,9 @@ class MemoryCluster:
             names = tuple(node.name for node in asleep)
             self.program("resume", names, dict.fromkeys(names, job.job_id))
 
+    def _nodes_wanted(self, job: MemoryJob) -> int:
+        return max(job.nodes_wanted, -(-job.processors // self.node_processors))
+
     def _free(self, node: MemoryNode) -> None:
         """The node is lost to its job, which is requeued."""
         if node.job_id is not None:
@@ -167,6 +263,11 @@ class MemoryCluster:
 
     def _requeue(self, job: MemoryJob) -> None:
         now = self.now()
+        self.cloud_changes += 1
+        if self.on_premise is not None:
+            self.on_premise.remove(job.job_id)
+        if job.state == RUNNING and job.start_time is not None:
+            self.ended(job, "REQUEUED", job.start_time, now)
         self._leave(job, now)
         job.state, job.start_time, job.restarts = PENDING, None, job.restarts + 1
-        job.begin_time = now + self.times.requeue
+        job.begin_time = job.ages_since = now + self.times.requeue

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
-from advisor.model.job import Job
 from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_cluster import MemoryCluster
@@ -25,6 +24,7 @@ from advisor.testing.memory_slurm_records import (
     MemoryNode,
     SlurmTimes,
     as_node,
+    as_queued,
 )
 
 __all__ = ["BURST", "ENDED", "ON_PREMISE", "MemoryJob", "MemoryNode", "MemorySlurm", "SlurmTimes"]
@@ -50,6 +50,8 @@ class MemorySlurm(MemoryCluster):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._faults: deque[tuple[str, str]] = deque()
+        self._shown: dict[int, tuple[object, QueuedJob]] = {}
+        self._shown_nodes: dict[str, tuple[object, Node]] = {}
 
     def fail(self, how: str, times: int = 1, *, call: str = "") -> None:
         """Let the next calls, or those of one name, fail.
@@ -85,14 +87,15 @@ class MemorySlurm(MemoryCluster):
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
 
         def look() -> SlurmSnapshot:
+            free = 1 if self.on_premise is None else self.on_premise.free
             fixed = Node(
                 name="fixed1",
-                states=frozenset({"MIXED"}),
-                processors=4096,
+                states=frozenset({"MIXED" if free else "ALLOCATED"}),
+                processors=self.processors or 4096,
                 memory_mb=1 << 20,
                 partitions=(ON_PREMISE,),
             )
-            cloud = tuple(map(as_node, self.nodes.values()))
+            cloud = tuple(map(self._as_node, self.nodes.values()))
             jobs = tuple(self._as_queued(job) for job in self.jobs.values() if job.state not in ENDED)
             return SlurmSnapshot(time=now, jobs=jobs, nodes=(fixed, *cloud))
 
@@ -113,6 +116,7 @@ class MemorySlurm(MemoryCluster):
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; one field more is one that is not known here."""
 
         def update() -> None:
+            self.cloud_changes += 1
             for node in self._known(nodes):
                 node.weight = node.weight if weight is None else weight
                 if features is not None:
@@ -171,12 +175,17 @@ class MemorySlurm(MemoryCluster):
             raise ValueError(msg)
 
         def update() -> None:
+            self.cloud_changes += 1
             for job in self._not_ended(job_ids):
                 if job.state != PENDING:
                     raise RetryLater("Job is no longer pending execution", code="slurm.command_failed")
+                if self.on_premise is not None:
+                    self.on_premise.remove(job.job_id)  # it is queued anew with what has changed
                 job.partition = changes.get("partition", job.partition)
                 job.excluded = changes.get("excnodelist", job.excluded)
                 job.prefer = changes.get("prefer", job.prefer)
+                if (limit := changes.get("timelimit")) is not None and self.on_premise is not None:
+                    job.limit_seconds = 60.0 * float(limit)
                 if (start := changes.get("starttime")) is not None:
                     job.begin_time = self.now() + float(start.removeprefix("now") or 0)
             self.told.append(("job", tuple(job_ids), dict(changes)))
@@ -191,26 +200,44 @@ class MemorySlurm(MemoryCluster):
 
     def requeue(self, job_ids: Collection[int], *, hold: bool = False) -> None:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`; an ended job runs again, as in Slurm."""
-        if hold:
-            msg = "no held jobs here"
-            raise ValueError(msg)
 
         def again() -> None:
             for job_id in job_ids:
                 if self.jobs[job_id].state != PENDING:
                     self._requeue(self.jobs[job_id])
+                self.jobs[job_id].is_held |= hold
             self.told.append(("requeue", tuple(job_ids), {}))
 
         self._call("requeue", again)
 
+    def hold(self, job_ids: Collection[int]) -> None:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+
+        def keep() -> None:
+            self.cloud_changes += 1
+            for job in self._not_ended(job_ids):
+                job.is_held = True
+                if self.on_premise is not None and job.state == PENDING:
+                    self.on_premise.remove(job.job_id)
+            self.told.append(("hold", tuple(job_ids), {}))
+
+        self._call("hold", keep)
+
     def release(self, job_ids: Collection[int]) -> None:
-        """See :class:`~advisor.slurm.protocol.SlurmBackend`: nothing is held here."""
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
 
         def let_go() -> None:
-            self._not_ended(job_ids)
+            self.cloud_changes += 1
+            for job in self._not_ended(job_ids):
+                job.is_held = False
             self.told.append(("release", tuple(job_ids), {}))
 
         self._call("release", let_go)
+
+    def config(self) -> Mapping[str, str]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`."""
+        found: Mapping[str, str] = self._call("config", lambda: {"JobRequeue": "1"})
+        return found
 
     # ------------------------------------------------------------------ single jobs
 
@@ -257,25 +284,22 @@ class MemorySlurm(MemoryCluster):
         found: dict[int, tuple[str, ...]] = self._call("failed_on", look)
         return found
 
+    def _as_node(self, node: MemoryNode) -> Node:
+        """A node as sinfo says it; the same record as long as nothing has changed."""
+        key = node.words, node.features, node.address, node.reason, node.active, node.weight
+        before = self._shown_nodes.get(node.name)
+        if before is None or before[0] != key:
+            self._shown_nodes[node.name] = before = key, as_node(node, self.node_processors)
+        return before[1]
+
     def _as_queued(self, job: MemoryJob) -> QueuedJob:
+        """A job as squeue says it; the same record as long as nothing has changed."""
         waits = job.state == PENDING and job.begin_time > self.now()
-        return QueuedJob(
-            job=Job(
-                job_id=job.job_id,
-                submit_time=job.submit_time,
-                processors=4 * job.nodes_wanted,
-                queue=job.partition,
-                account=job.account or None,
-                requested_time=job.limit_seconds,
-                nodes=job.nodes_wanted if job.nodes_wanted > 1 else None,
-                requeue=True,
-            ),
-            state=job.state,
-            partitions=(job.partition,),
-            array_job_id=job.job_id,
-            start_time=job.start_time,
-            restarts=job.restarts,
-            reason="BeginTime" if waits else "Resources" if job.state == PENDING else "",
-            nodes=",".join(job.nodes),
-            admin_comment=job.admin_comment,
-        )
+        reason = job.reason if job.is_held or not waits else "BeginTime"
+        if reason == "Resources" and any(other in self.jobs for other in job.after):
+            reason = "Dependency"
+        key = job.partition, job.state, job.start_time, job.restarts, reason, job.nodes, job.limit_seconds
+        before = self._shown.get(job.job_id)
+        if before is None or before[0] != (key, job.admin_comment):
+            self._shown[job.job_id] = before = (key, job.admin_comment), as_queued(job, reason)
+        return before[1]

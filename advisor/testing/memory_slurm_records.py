@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from advisor.model.cluster import Node, NodePower
+from advisor.model.job import Job
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, QueuedJob
 
 BURST: Final = "burst"
 ON_PREMISE: Final = "onprem"
-ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"})
 _POWER_WORD: Final = {
     NodePower.DOWN: {"POWERED_DOWN"},
     NodePower.POWERING_UP: {"POWERING_UP"},
@@ -30,6 +34,7 @@ class SlurmTimes:
         idle: SuspendTime.
         silent: SlurmdTimeout.
         requeue: How long a requeued job waits (reason BeginTime).
+        forget: MinJobAge: how long an ended job stays known.
     """
 
     resume: float = 300.0
@@ -37,6 +42,7 @@ class SlurmTimes:
     idle: float = 60.0
     silent: float = 120.0
     requeue: float = 121.0
+    forget: float = math.inf
 
 
 @dataclass(slots=True)
@@ -92,12 +98,18 @@ class MemoryJob:
 
     Attributes:
         job_id, nodes_wanted: Slurm's id; nodes of its own.
-        seconds: How long it really runs.
+        processors: Processors; 0: four on each node wanted.
+        seconds, cloud_seconds: How long it really runs on-premise and, where that differs, in the cloud.
         submit_time: Epoch seconds.
         partition, account, admin_comment: As in Slurm.
         fails: Whether it ends with an exit code of its own that is not 0.
         signal: The signal it asked to be warned by (``--signal``); empty for none.
         may_requeue: False for ``--no-requeue``.
+        is_held: By its user or an admin.
+        priority_offset: Site factor less nice value: larger ones start first.
+        ages_since: From when it ages: its submission, or the end of a requeue's delay.
+        after: Jobs that have to end before it may start (``afterany``).
+        described: What else its user said.
         runs: How often it has begun to run.
         ends: Every state it has ended in: a job ends once.
         nodes, had: Nodes it has now; nodes it had last.
@@ -107,6 +119,8 @@ class MemoryJob:
     seconds: float
     submit_time: float
     nodes_wanted: int = 1
+    processors: int = 0
+    cloud_seconds: float | None = None
     partition: str = BURST
     account: str = ""
     admin_comment: str = ""
@@ -125,6 +139,32 @@ class MemoryJob:
     restarts: int = 0
     runs: int = 0
     ends: list[str] = field(default_factory=list)
+    is_held: bool = False
+    priority_offset: int = 0
+    ages_since: float = math.nan
+    after: tuple[int, ...] = ()
+    described: Job | None = None
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.ages_since):
+            self.ages_since = self.submit_time
+
+    @property
+    def size(self) -> int:
+        """Processors."""
+        return self.processors or 4 * self.nodes_wanted
+
+    @property
+    def run_seconds(self) -> float:
+        """How long it runs where it is, if its limit does not kill it."""
+        if self.partition == BURST and self.cloud_seconds is not None:
+            return self.cloud_seconds
+        return self.seconds
+
+    @property
+    def reason(self) -> str:
+        """Why it waits; empty when it does not."""
+        return "" if self.state != PENDING else "JobHeldUser" if self.is_held else "Resources"
 
     @classmethod
     def of(cls, queued: QueuedJob, known: MemoryJob | None = None) -> Self:
@@ -148,12 +188,37 @@ class MemoryJob:
         )
 
 
-def as_node(node: MemoryNode) -> Node:
+def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
+    """A job as squeue says it; ``reason`` says why it waits."""
+    said = job.described or Job(job_id=0, submit_time=0.0, processors=job.size, requeue=True)
+    return QueuedJob(
+        job=replace(
+            said,
+            job_id=job.job_id,
+            submit_time=job.submit_time,
+            processors=job.size,
+            queue=job.partition,
+            account=job.account or said.account,
+            requested_time=job.limit_seconds,
+            nodes=job.nodes_wanted if job.nodes_wanted > 1 else said.nodes,
+        ),
+        state=job.state,
+        partitions=(job.partition,),
+        array_job_id=job.job_id,
+        start_time=job.start_time,
+        restarts=job.restarts,
+        reason=reason,
+        nodes=",".join(job.nodes),
+        admin_comment=job.admin_comment,
+    )
+
+
+def as_node(node: MemoryNode, processors: int = 4) -> Node:
     """A node as sinfo says it."""
     return Node(
         name=node.name,
         states=node.words,
-        processors=4,
+        processors=processors,
         memory_mb=8000,
         partitions=(BURST,),
         features=node.features,
