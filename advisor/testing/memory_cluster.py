@@ -17,6 +17,7 @@ from typing import Any
 from advisor.model.cluster import Node, NodePower
 from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
+from advisor.testing.memory_accounting import MemoryAccounting
 from advisor.testing.memory_on_premise import OnPremise
 from advisor.testing.memory_slurm_records import ENDED, ON_PREMISE, MemoryJob, MemoryNode, SlurmTimes
 
@@ -36,8 +37,6 @@ class MemoryCluster:
         processors: On-premise, under EASY backfilling, where time limits kill; 0: there is always room, and
             limits do not kill.
         node_processors: Of a cloud node.
-        ended: Told of each run that has ended: job, state (``REQUEUED`` for a run that is not the last),
-            start, end (epoch seconds).
         queue_changes, cloud_changes: How often a job has started or ended on-premise; how often anything else
             has changed.
     """
@@ -51,7 +50,6 @@ class MemoryCluster:
     features: tuple[str, ...] = ("cloud",)
     processors: int = 0
     node_processors: int = 4
-    ended: Callable[[MemoryJob, str, float, float], None] = lambda _job, _state, _start, _end: None
     queue_changes: int = 0
     cloud_changes: int = 0
 
@@ -62,6 +60,7 @@ class MemoryCluster:
         }
         self.jobs: dict[int, MemoryJob] = {}
         self.on_premise = OnPremise(self.processors, self.now()) if self.processors else None
+        self.ended_runs = MemoryAccounting()
         self._forgettable = deque[MemoryJob]()
         self._last_id = 0
 
@@ -193,7 +192,7 @@ class MemoryCluster:
         job.state = "TIMEOUT" if is_killed else "FAILED" if job.fails else "COMPLETED"
         job.end_time = time
         job.ends.append(job.state)
-        self.ended(job, job.state, time if job.start_time is None else job.start_time, time)
+        self.ended_runs.add(job, job.state, time if job.start_time is None else job.start_time, time)
         self._leave(job, self.now())
         if math.isfinite(self.times.forget):
             self._forgettable.append(job)
@@ -267,7 +266,7 @@ class MemoryCluster:
         if self.on_premise is not None:
             self.on_premise.remove(job.job_id)
         if job.state == RUNNING and job.start_time is not None:
-            self.ended(job, "REQUEUED", job.start_time, now)
+            self.ended_runs.add(job, "REQUEUED", job.start_time, now)
         self._leave(job, now)
         job.state, job.start_time, job.restarts = PENDING, None, job.restarts + 1
         job.begin_time = job.ages_since = now + self.times.requeue

@@ -54,6 +54,8 @@ class MemoryEc2:
         observe: Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
         launched, terminating: Told of each new instance, and of each that somebody ends by a call; they may
             raise.
+        forgotten: Told of each instance that no call lists any more, which is then removed; None: all are
+            kept.
         page_size: Launches on a page of DescribeInstances.
         is_away: No call arrives.
     """
@@ -65,6 +67,7 @@ class MemoryEc2:
     observe: Callable[[str, str], None] = lambda _action, _stage: None
     launched: Callable[[MemoryInstance], None] = lambda _instance: None
     terminating: Callable[[MemoryInstance], None] = lambda _instance: None
+    forgotten: Callable[[MemoryInstance], None] | None = None
     page_size: int = 2
     is_away: bool = False
 
@@ -131,6 +134,11 @@ class MemoryEc2:
                 self._end(item, "Server.SpotInstanceTermination")
                 item.spot_status = "instance-terminated-no-capacity"
                 self._tell(item, "EC2 Instance State-change Notification", state="terminated")
+        if self.forgotten is not None:
+            for item in [each for each in self.instances.values() if self._is_forgotten(each)]:
+                self.forgotten(item)
+                del self.instances[item.instance_id]
+                self._tokens.pop(item.token, None)
 
     # ------------------------------------------------------------------ what EC2 does
 
@@ -199,7 +207,7 @@ class MemoryEc2:
             instance_id=f"i-{number:017x}",
             instance_type=request["InstanceType"],
             market=market,
-            private_ip=f"10.0.{number // 250}.{number % 250 + 1}",
+            private_ip=f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
             token=token,
             subnet_id=request.get("SubnetId"),
             launch_index=index,
@@ -274,9 +282,11 @@ class MemoryEc2:
         """State as calls see it: of a while ago; None before it is known and after it was forgotten."""
         then = self.now() - self.times.lag
         state = item.state_at(then)
-        if state == "terminated" and then - item.history[-1][0] > self.times.purge:
-            return None
-        return state
+        return None if state == "terminated" and self._is_forgotten(item) else state
+
+    def _is_forgotten(self, item: MemoryInstance) -> bool:
+        ended, state = item.history[-1]
+        return state == "terminated" and self.now() - self.times.lag - ended > self.times.purge
 
     def _end(self, item: MemoryInstance, reason: str) -> None:
         now = self.now()

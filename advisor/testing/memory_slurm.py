@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
-from advisor.slurm.protocol import PENDING, QueuedJob, SlurmSnapshot
+from advisor.slurm.protocol import PENDING, AccountingExport, QueuedJob, SlurmSnapshot
 from advisor.slurm.running_jobs import JobEnd, NodeConstraints
 from advisor.testing.memory_cluster import MemoryCluster
 from advisor.testing.memory_slurm_records import (
@@ -233,6 +234,15 @@ class MemorySlurm(MemoryCluster):
             self.told.append(("release", tuple(job_ids), {}))
 
         self._call("release", let_go)
+
+    def accounting(
+        self, since: float, until: float | None = None
+    ) -> AbstractContextManager[AccountingExport]:
+        """See :class:`~advisor.slurm.protocol.SlurmBackend`; times are in whole seconds there."""
+        found: AbstractContextManager[AccountingExport] = self._call(
+            "accounting", lambda: self.ended_runs.accounting(since, until)
+        )
+        return found
 
     def config(self) -> Mapping[str, str]:
         """See :class:`~advisor.slurm.protocol.SlurmBackend`."""

@@ -16,11 +16,13 @@ from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import PriceCache, Prices
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.service.cloud.cloud_fleet import CloudFleet
 from advisor.service.cloud.interrupting import SpotParts
 from advisor.service.cloud.money import reserved_in_force
 from advisor.service.exchange.handover import HandoverFolder
+from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.learn.feature import LearnFeature
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.observation.poll_view import SharedView
@@ -55,6 +57,7 @@ class Connections:
         steering: Steers the burst partition for the portfolio.
         pool_order: Orders the fleet's pools by how long nodes last in them.
         wishes: Which nodes jobs ask for.
+        again: Asks about a job that waits; None: by the submit server's socket.
     """
 
     slurm: SlurmBackend
@@ -66,6 +69,7 @@ class Connections:
     steering: BurstSteering | None = None
     pool_order: PoolOrder | None = None
     wishes: NodeConstraintSource | None = None
+    again: Callable[[Job], AdviseReply] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +210,7 @@ class Features:
             settings,
             **self._common,
             advice=lambda job_id: shared.store.advice_of(job_id, source=SOURCE),
-            again=asking_by_socket(settings),
+            again=self._connections.again or asking_by_socket(settings),
             state=state,
             paid_nodes=lambda: reserved_in_force(settings.capacity, shared.prices()),
             prefers=lambda job_id: "" if wishes is None else wishes.node_constraints(job_id).prefer,

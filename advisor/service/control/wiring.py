@@ -133,9 +133,9 @@ class Control:
             socket_file,
             self.folder,
             permitted_uids(self.settings),
-            self._handover_arrived,
-            self._slot_came,
-            self._hedges_announced,
+            self.handover_arrived,
+            self.slot_came,
+            self.hedges_announced,
         )
         self._socket.start()
         try:
@@ -150,6 +150,17 @@ class Control:
             feature.start()
         self._notifier.ready(self.status_line())
         log.info("control.ready", loops=sorted(self.runners), status=self.status_line())
+
+    def prepare(self) -> None:
+        """Do once what `start` does before its loops run, for a caller that runs their rounds itself.
+
+        Raises:
+            BadInput: The hand-over folder cannot be made.
+        """
+        self.folder.prepare()
+        self._poll_runner.run_once()
+        for feature in self.features:
+            feature.prepare()
 
     def _start_page(self) -> None:
         loops = self.settings.loops
@@ -250,18 +261,21 @@ class Control:
         cases = self._named.learn.knowledge.cases
         return f"{cases} jobs known; " + (", ".join(troubles) if troubles else "all loops well")
 
-    def _handover_arrived(self) -> None:
+    def handover_arrived(self) -> None:
+        """Act on a hand-over that has been written down."""
         if self._named.cloud is not None:
             self._named.cloud.handed_over()
 
     def _wake_poll(self) -> None:
         self._poll_runner.wake()
 
-    def _slot_came(self) -> None:
+    def slot_came(self) -> None:
+        """Poll Slurm now: a placeholder has started."""
         if self._named.hedge is not None:
             self._named.hedge.slot_came()
 
-    def _hedges_announced(self, jobs: Sequence[Announced]) -> None:
+    def hedges_announced(self, jobs: Sequence[Announced]) -> None:
+        """Submit placeholders now for jobs that start hedged."""
         if self._named.hedge is not None:
             self._named.hedge.announced(jobs)
 

@@ -90,6 +90,11 @@ class SpoolWriter:
         Raises:
             BadInput: The folder cannot be created or written to.
         """
+        self.prepare()
+        self._thread.start()
+
+    def prepare(self) -> None:
+        """Do what `start` does, without the thread."""
         try:
             self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
             complete_leftovers(self._folder)
@@ -103,7 +108,6 @@ class SpoolWriter:
                 mend="Set paths.state to a folder the advisor's user owns (systemd: StateDirectory=advisor)",
                 code="spool.folder",
             ) from None
-        self._thread.start()
 
     def append(self, record: AdviceRecord) -> bool:
         """Queue one record without waiting; False when it was dropped.
@@ -133,6 +137,10 @@ class SpoolWriter:
             self._write_waiting()
             if self._file is not None and time.monotonic() - self._opened >= self._rotate_seconds:
                 self._rotate()
+        self.complete()
+
+    def complete(self) -> None:
+        """Write the queue and complete the file; for the thread, and for a caller that has started none."""
         self._write_waiting()
         self._rotate()
 

@@ -66,13 +66,11 @@ class LearnFeature(Feature):
         )
         self.runners = (LoopRunner(self.loop, clock),)
 
-    def start(self) -> None:
-        """See :class:`Feature`. The history is read first; another process may lock it for a while."""
-        self.prepare()
-        super().start()
-
     def prepare(self) -> None:
-        """Hand `advisor serve` what the history teaches; after an error the learn loop tries again."""
+        """See :class:`Feature`. Hand `advisor serve` what the history teaches.
+
+        Another process may lock the history for a while; after an error the learn loop tries again.
+        """
         try:
             self.knowledge.prepare()
         except AdvisorError as error:

@@ -40,8 +40,12 @@ class Feature:
     runners: Sequence[LoopRunner] = ()
     steering: Collection[str] = ()
 
+    def prepare(self) -> None:
+        """Do what comes before the first round of a loop. Slurm was polled once before."""
+
     def start(self) -> None:
-        """Start the loops. Slurm was polled once before."""
+        """Prepare, then start the loops."""
+        self.prepare()
         for runner in self.runners:
             runner.start()
 

@@ -149,6 +149,21 @@ class LoopRunner:
         self._round_began = None
         return not still_open
 
+    @property
+    def is_woken(self) -> bool:
+        """Whether the next round was asked for."""
+        return self._is_woken
+
+    def take_wake(self) -> None:
+        """Forget that the next round was asked for; who runs the rounds calls it, as a thread's rest does."""
+        self._is_woken = False
+        self._notified.clear()
+
+    @property
+    def urgent_task_due_in(self) -> float:
+        """Seconds until the urgent task is due, 0 now; infinite without one."""
+        return self._urgent_task.due_in() if self._urgent_task is not None else math.inf
+
     def start(self) -> None:
         """Repeat in a thread of its own."""
         self._thread.start()
@@ -199,14 +214,15 @@ class LoopRunner:
             left = end - self._clock.monotonic()
             if left <= 0.0:
                 break
-            due = self._urgent_task.due_in() if self._urgent_task is not None else math.inf
+            due = self.urgent_task_due_in
             if due <= 0.0:
-                self._run_urgent_task()
+                self.run_urgent_task()
             elif self._notified.wait(min(left, due)):
                 self._notified.clear()
         self._is_woken = False
 
-    def _run_urgent_task(self) -> None:
+    def run_urgent_task(self) -> None:
+        """Run the urgent task, if there is one; a failure is counted."""
         if self._urgent_task is None:
             return
         self._round_began = self._clock.monotonic()

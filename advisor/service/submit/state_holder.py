@@ -96,9 +96,16 @@ class StateHolder:
     Args:
         settings: In force; replaced by :meth:`use_settings`.
         load_model: See :data:`LoadModel`; may raise AdvisorError (kept: the old model).
+        monotonic: Monotonic seconds.
     """
 
-    def __init__(self, settings: Settings, *, load_model: LoadModel) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        load_model: LoadModel,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
         self.current = KnownNow(settings=for_reading(settings))
         self.errors: dict[str, int] = {}
@@ -107,6 +114,7 @@ class StateHolder:
         self.placement = PlacementFollower(settings.paths.run, settings.paths.models, self.lock)
         """Forecasts of the advisor's own placement rule."""
         self._load_model = load_model
+        self._monotonic = monotonic
         self._load_anew = False
         self._signature: tuple[int, int, int] | None = None
         self._unknown_groups: set[int] = set()
@@ -179,7 +187,7 @@ class StateHolder:
             self.current = replace(self.current, snapshot=snapshot, settings=settings)
 
     def _look_at_models(self) -> None:
-        now = time.monotonic()
+        now = self._monotonic()
         if now < self._next_model_look:
             return
         self._next_model_look = now + _MODEL_LOOK_SECONDS
