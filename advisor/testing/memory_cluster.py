@@ -19,7 +19,7 @@ from advisor.slurm.node_sets import expand
 from advisor.slurm.protocol import PENDING, RUNNING, QueuedJob
 from advisor.testing.memory_accounting import MemoryAccounting
 from advisor.testing.memory_on_premise import OnPremise
-from advisor.testing.memory_slurm_records import ENDED, ON_PREMISE, MemoryJob, MemoryNode, SlurmTimes
+from advisor.testing.memory_slurm_records import BURST, ENDED, ON_PREMISE, MemoryJob, MemoryNode, SlurmTimes
 
 
 @dataclass
@@ -98,6 +98,13 @@ class MemoryCluster:
             old = self._forgettable.popleft()
             if old.state in ENDED:
                 self.jobs.pop(old.job_id, None)
+
+    @property
+    def has_cloud_work(self) -> bool:
+        """Whether a cloud node is not powered down, or a job of the burst partition has not ended."""
+        return any(node.power is not NodePower.DOWN for node in self.nodes.values()) or any(
+            job.partition == BURST and job.state not in ENDED for job in self.jobs.values()
+        )
 
     def next_event(self) -> float:
         """When something is due that depends on time alone, epoch seconds; the boot of a machine does not."""
@@ -192,10 +199,16 @@ class MemoryCluster:
         job.state = "TIMEOUT" if is_killed else "FAILED" if job.fails else "COMPLETED"
         job.end_time = time
         job.ends.append(job.state)
-        self.ended_runs.add(job, job.state, time if job.start_time is None else job.start_time, time)
+        self._note_run(job, job.state, time)
         self._leave(job, self.now())
         if math.isfinite(self.times.forget):
             self._forgettable.append(job)
+
+    def _note_run(self, job: MemoryJob, state: str, end: float) -> None:
+        start = end if job.start_time is None else job.start_time
+        self.ended_runs.add(job, state, start, end)
+        if job.partition != ON_PREMISE:
+            job.cloud_core_seconds += job.size * (end - start)
 
     def _leave(self, job: MemoryJob, now: float) -> None:
         for name in job.nodes:
@@ -266,7 +279,7 @@ class MemoryCluster:
         if self.on_premise is not None:
             self.on_premise.remove(job.job_id)
         if job.state == RUNNING and job.start_time is not None:
-            self.ended_runs.add(job, "REQUEUED", job.start_time, now)
+            self._note_run(job, "REQUEUED", now)
         self._leave(job, now)
         job.state, job.start_time, job.restarts = PENDING, None, job.restarts + 1
         job.begin_time = job.ages_since = now + self.times.requeue

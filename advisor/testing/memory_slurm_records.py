@@ -110,6 +110,7 @@ class MemoryJob:
         ages_since: From when it ages: its submission, or the end of a requeue's delay.
         after: Jobs that have to end before it may start (``afterany``).
         described: What else its user said.
+        cloud_core_seconds: Processors times seconds of its runs in the burst partition.
         runs: How often it has begun to run.
         ends: Every state it has ended in: a job ends once.
         nodes, had: Nodes it has now; nodes it had last.
@@ -144,6 +145,7 @@ class MemoryJob:
     ages_since: float = math.nan
     after: tuple[int, ...] = ()
     described: Job | None = None
+    cloud_core_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if math.isnan(self.ages_since):

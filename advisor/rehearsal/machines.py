@@ -1,0 +1,88 @@
+"""The machines behind simulated instances: when their slurmd answers, and what they cost."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+from advisor.ec2.tags import node_of
+from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
+
+MIN_BILLED_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _Machine:
+    instance: MemoryInstance
+    node: str
+    ready_at: float
+
+
+class Machines:
+    """Boots the instances of a `MemoryEc2`.
+
+    Args:
+        ec2: Its callbacks are taken over.
+        boot_seconds: From the launch until slurmd answers.
+
+    Attributes:
+        changes: How often an instance was launched, taken back or ended.
+    """
+
+    def __init__(self, ec2: MemoryEc2, boot_seconds: float) -> None:
+        self._ec2 = ec2
+        self._boot_seconds = boot_seconds
+        self._at: dict[str, _Machine] = {}
+        self._boots: list[float] = []
+        self._past_seconds = 0.0
+        self.changes = 0
+        ec2.launched, ec2.terminating, ec2.forgotten = self._launched, self._ending, self._forgotten
+
+    def answers(self, node: str, address: str, since: float) -> bool:
+        """Whether the slurmd of a node answers at an address, from a boot after ``since``."""
+        machine = self._at.get(address)
+        now = self._ec2.now()
+        return (
+            machine is not None
+            and machine.node == node
+            and machine.ready_at <= now
+            and machine.instance.launched_at >= since
+            and machine.instance.ended_at() is None
+        )
+
+    @property
+    def next_boot(self) -> float:
+        """When the next machine begins to answer, epoch seconds."""
+        return self._boots[0] if self._boots else math.inf
+
+    def advance(self) -> None:
+        """Drop the boots that are over."""
+        now = self._ec2.now()
+        while self._boots and self._boots[0] <= now:
+            heapq.heappop(self._boots)
+
+    @property
+    def paid_seconds(self) -> float:
+        """Seconds of all instances together that are paid for until now."""
+        return self._past_seconds + math.fsum(map(self._paid, self._ec2.instances.values()))
+
+    def _paid(self, item: MemoryInstance) -> float:
+        ended = item.ended_at()
+        end = self._ec2.now() if ended is None else ended
+        return max(MIN_BILLED_SECONDS, end - item.launched_at)
+
+    def _launched(self, item: MemoryInstance) -> None:
+        self.changes += 1
+        ready = item.launched_at + max(self._boot_seconds, self._ec2.times.pending)
+        node = node_of(item.tags, item.launch_index) or ""
+        self._at[item.private_ip] = _Machine(item, node, ready)
+        heapq.heappush(self._boots, ready)
+
+    def _ending(self, item: MemoryInstance) -> None:
+        self.changes += 1
+        self._at.pop(item.private_ip, None)
+
+    def _forgotten(self, item: MemoryInstance) -> None:
+        self._past_seconds += self._paid(item)
+        self._at.pop(item.private_ip, None)

@@ -1,0 +1,152 @@
+"""A window of a log through a simulated site, and what became of each job."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.model.settings import Settings
+from advisor.rehearsal.log_jobs import LogJobs
+from advisor.rehearsal.rounds import Rounds
+from advisor.rehearsal.site import SimulatedSite, SiteShape, with_folders
+from advisor.rehearsal.virtual_time import VirtualTime
+from advisor.testing.memory_slurm_records import BURST, ENDED, MemoryJob
+
+Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+"""Called with (jobs submitted, all)."""
+
+_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a folder of our own below it, made by tempfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rehearsed:
+    """What became of the jobs of a window, one array element a job.
+
+    Attributes:
+        submit, start, end: Epoch seconds; the start is the last one.
+        run: On-premise run time, seconds, at most the limit.
+        processors: Of each job.
+        in_cloud: Whether it ended in the cloud.
+        paid_core_seconds: Of its runs in the cloud.
+        machine_usd: All instances, with boots, idle time and the minimum of a minute.
+        seconds: How long the rehearsal took.
+        rounds, failures: Rounds of control's loops, and those in which a step failed, by loop.
+    """
+
+    submit: Floats
+    start: Floats
+    end: Floats
+    run: Floats
+    processors: NDArray[np.int64]
+    in_cloud: NDArray[np.bool_]
+    paid_core_seconds: Floats
+    machine_usd: float
+    seconds: float
+    rounds: dict[str, int]
+    failures: dict[str, int]
+
+    @property
+    def wait(self) -> Floats:
+        """Turnaround less the on-premise run time, seconds: boot and slower run count as wait."""
+        return self.end - self.submit - self.run
+
+
+class Rehearsal:
+    """Runs one window under one set of settings.
+
+    Args:
+        settings: In force, but for the folders.
+        is_every_round: Leave out no round of a loop (slow; see :mod:`advisor.rehearsal.rounds`).
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        shape: SiteShape,
+        jobs: LogJobs,
+        *,
+        progress: Progress | None = None,
+        is_every_round: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._shape = shape
+        self._jobs = jobs
+        self._progress = progress
+        self._every = is_every_round
+
+    def run(self) -> Rehearsed:
+        """Run until the last job has ended and the last instance is gone."""
+        began = time.perf_counter()
+        where = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
+        folder = Path(tempfile.mkdtemp(prefix="advisor-rehearsal-", dir=where))
+        try:
+            virtual = VirtualTime(self._jobs.begins_at - 60.0)
+            site = SimulatedSite(with_folders(self._settings, folder), self._shape, virtual)
+            try:
+                return self._run(site, began)
+            finally:
+                site.close()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, site: SimulatedSite, began: float) -> Rehearsed:
+        for job, start, end in sorted(self._jobs.past(), key=lambda past: past[2]):
+            site.slurm.ended_runs.add(job, "COMPLETED", start, end)
+        site.prepare()
+        rounds = Rounds(site, is_every_round=self._every)
+        submitted: list[MemoryJob] = []
+        for each in self._jobs:
+            _advance(site, rounds, each.time)
+            rounds.before_decision()
+            site.submit(each.request, each.job)
+            submitted.append(each.job)
+            if self._progress is not None:
+                self._progress(len(submitted), len(self._jobs))
+        while any(job.state not in ENDED for job in site.slurm.jobs.values()) or site.slurm.has_cloud_work:
+            _advance(site, rounds, _next_event(site, rounds))
+        return self._result(site, rounds, submitted, began)
+
+    def _result(
+        self, site: SimulatedSite, rounds: Rounds, submitted: list[MemoryJob], began: float
+    ) -> Rehearsed:
+        usd_per_second = site.settings.ec2.on_demand_usd_per_hour / 3600.0
+        return Rehearsed(
+            submit=np.array([job.submit_time for job in submitted]),
+            start=np.array([math.nan if job.start_time is None else job.start_time for job in submitted]),
+            end=np.array([job.end_time for job in submitted]),
+            run=self._jobs.runs[self._jobs.first : self._jobs.last],
+            processors=np.array([job.size for job in submitted]),
+            in_cloud=np.array([job.partition == BURST for job in submitted]),
+            paid_core_seconds=np.array([job.cloud_core_seconds for job in submitted]),
+            machine_usd=site.machines.paid_seconds * usd_per_second,
+            seconds=time.perf_counter() - began,
+            rounds=rounds.counts,
+            failures=rounds.failures,
+        )
+
+
+def _next_event(site: SimulatedSite, rounds: Rounds) -> float:
+    return min(site.slurm.next_event(), site.machines.next_boot, rounds.next_due())
+
+
+def _advance(site: SimulatedSite, rounds: Rounds, until: float) -> None:
+    """Go on to ``until``, epoch seconds: everything due by then has happened, and every round was had."""
+    while True:
+        site.time.move_to(min(until, _next_event(site, rounds)))
+        site.ec2.advance()
+        site.machines.advance()
+        site.slurm.advance()
+        rounds.run_due()
+        if site.time.now >= until and _next_event(site, rounds) > until:
+            return

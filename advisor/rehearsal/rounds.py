@@ -1,0 +1,166 @@
+"""When the loops of control have their rounds on a virtual clock.
+
+A loop has its rounds at its own period, but for those in which it would see nothing new. A round is left out
+unless one of these holds:
+
+- the loop was woken, or its urgent task is due (hand-overs of nodes, hedged jobs);
+- since its last round a cloud node, an instance, or a job of the burst partition has changed, or another loop
+  has changed anything in Slurm: the poll then comes at the next multiple of its period, and each other loop
+  at its next multiple after that poll;
+- a decision is next (a submission): before it the queue is polled if the last poll is older than a period,
+  and if jobs have ended or were advised since, the loops that learn have their rounds first;
+- the loop's work depends on time (`TIMED`), and there is anything in the burst partition;
+- its last round is `heartbeat_seconds` ago.
+
+So what happens on-premise is seen at the next decision and not before, with the times that squeue and sacct
+give; and a snapshot is as young as its submission, where a live one is up to a period old.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from advisor.rehearsal.site import SimulatedSite
+from advisor.service.running.loops import LoopRunner
+
+_MIN_REST_SECONDS: Final = 0.5
+POLL: Final = "poll"
+LEARNING: Final = ("learn", "forests")
+"""In this order: what the first stores the second learns from."""
+TIMED: Final = frozenset({"portfolio", "acquire", "watch"})
+FOLLOWS_QUEUE: Final = frozenset({"ask again"})
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One loop: its runner, when its last round was, and what it had seen then."""
+
+    runner: LoopRunner
+    last: float
+    seen: tuple[int, ...] = ()
+    learned: tuple[int, ...] = ()
+    urgent_at: float = math.inf
+
+    @property
+    def name(self) -> str:
+        return self.runner.loop.name
+
+    @property
+    def period(self) -> float:
+        return self.runner.loop.period_seconds
+
+
+class Rounds:
+    """Gives the loops of a site their rounds.
+
+    Args:
+        is_every_round: Leave no round out.
+        heartbeat_seconds: See above.
+
+    Attributes:
+        counts, failures: Rounds so far, and those in which a step failed, by loop.
+    """
+
+    def __init__(
+        self, site: SimulatedSite, *, is_every_round: bool = False, heartbeat_seconds: float = 1800.0
+    ) -> None:
+        self._site = site
+        self._every = is_every_round
+        self._heartbeat = heartbeat_seconds
+        now = site.time.now
+        self._timed = TIMED | ({"match"} if site.settings.matching.enabled else set())
+        self._turns = {name: _Turn(runner, now) for name, runner in site.control.runners.items()}
+        self._poll = self._turns[POLL]
+        self._polls = 0
+        self.counts = dict.fromkeys(self._turns, 0)
+        self.failures = dict.fromkeys(self._turns, 0)
+
+    # ------------------------------------------------------------------ when
+
+    def next_due(self) -> float:
+        """When the next round is due, epoch seconds."""
+        return min(map(self._due, self._turns.values()))
+
+    def _due(self, turn: _Turn) -> float:
+        runner, now = turn.runner, self._site.time.now
+        due = turn.last + (turn.period if self._every else self._heartbeat)
+        if runner.is_woken:
+            due = min(due, turn.last + min(_MIN_REST_SECONDS, turn.period))
+        urgent = runner.urgent_task_due_in
+        if urgent < math.inf:
+            due = min(due, now + urgent)
+        if not self._every and self._has_news(turn):
+            due = min(due, turn.last + turn.period * max(1, math.ceil((now - turn.last) / turn.period)))
+        return max(now, due)
+
+    def _has_news(self, turn: _Turn) -> bool:
+        if turn is self._poll:
+            return turn.seen != self._changes()
+        if turn.name in LEARNING:
+            return False
+        if turn.name in FOLLOWS_QUEUE:
+            return turn.seen != (self._polls, self._site.slurm.queue_changes)
+        if turn.name in self._timed and self._site.slurm.has_cloud_work:
+            return True
+        return turn.seen != (self._polls,)
+
+    def _changes(self) -> tuple[int, ...]:
+        return self._site.slurm.cloud_changes, self._site.machines.changes
+
+    # ------------------------------------------------------------------ rounds
+
+    def run_due(self) -> None:
+        """Run what is due now, the poll first."""
+        for turn in (self._poll, *(each for each in self._turns.values() if each is not self._poll)):
+            if turn.runner.urgent_task_due_in <= 0.0:
+                turn.runner.run_urgent_task()
+            if self._due(turn) <= self._site.time.now:
+                self._run(turn)
+
+    def before_decision(self) -> None:
+        """Let the site's state be known as it would be at a submission now."""
+        now = self._site.time.now
+        if self._every or now - self._poll.last < self._poll.period:
+            return
+        learns = [turn for name in LEARNING if (turn := self._turns.get(name)) is not None]
+        if self._has_learned_less() and now - learns[0].last >= learns[0].period:
+            for turn in learns:
+                self._run(turn)
+        self._run(self._poll)
+
+    def _has_learned_less(self) -> bool:
+        return self._turns[LEARNING[0]].learned != self._lessons()
+
+    def _lessons(self) -> tuple[int, ...]:
+        return self._site.slurm.ended_runs.count, self._site.advice_given
+
+    def _run(self, turn: _Turn) -> None:
+        site, now = self._site, self._site.time.now
+        if turn is not self._poll and now - self._poll.last >= self._poll.period:
+            self._run(self._poll)
+        if turn.name in LEARNING:
+            site.spool.complete()
+            turn.learned = self._lessons()
+        if turn is self._poll:
+            changes = self._changes()
+            self._polls += changes != turn.seen
+            turn.seen = changes
+        elif turn.name in FOLLOWS_QUEUE:
+            turn.seen = self._polls, site.slurm.queue_changes
+        else:
+            turn.seen = (self._polls,)
+        turn.runner.take_wake()
+        turn.last = now
+        self.counts[turn.name] += 1
+        if not turn.runner.run_once():
+            self.failures[turn.name] += 1
+
+    def failing(self) -> dict[str, str]:
+        """Steps that fail now, and what they say."""
+        return {
+            f"{name}: {step}": failure.message
+            for name, turn in self._turns.items()
+            for step, failure in turn.runner.health.open_failures.items()
+        }

@@ -1,0 +1,106 @@
+"""The shipped submit server and control on a virtual clock: all on-premise is EASY, and a moved job pays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.model.advice import Mode
+from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
+from advisor.model.table import JobTable
+from advisor.rehearsal.log_jobs import LogJobs
+from advisor.rehearsal.rehearsal import Rehearsal, Rehearsed
+from advisor.rehearsal.site import SiteShape
+from advisor.simulate.demand import demand_of
+from advisor.simulate.engine import simulate
+
+PROCESSORS = 8
+JOBS = 160
+
+
+def log() -> JobTable:
+    """A log whose queue grows long now and then; each user runs the same again."""
+    random = np.random.default_rng(3)
+    user = random.integers(0, 6, JOBS)
+    run = np.ceil(np.exp(random.normal(6.0 + 0.4 * user, 0.3)))
+    limit = 60.0 * np.ceil(run * random.uniform(1.2, 6.0, JOBS) / 60.0)
+    nothing = np.full(JOBS, -1, np.int64)
+    return JobTable(
+        job_id=np.arange(JOBS),
+        submit=np.cumsum(random.integers(0, 600, JOBS)).astype(float),
+        wait=random.integers(0, 3000, JOBS).astype(float),
+        run=run,
+        processors=random.integers(1, PROCESSORS + 1, JOBS),
+        requested_time=limit,
+        user=user,
+        group=nothing,
+        queue=nothing,
+        status=np.ones(JOBS, np.int64),
+        executable=user,
+        total_processors=PROCESSORS,
+        start_of_log=1_000_000_000.0,
+    )
+
+
+def settings(mode: Mode, **more: Any) -> Settings:
+    return Settings(
+        cluster=ClusterSettings(default_mode=mode),
+        ec2=Ec2Settings(image_id="ami-1", on_demand_usd_per_hour=0.36),
+        **({"capacity": {"use_spot": False}, "placement": {"rule": "published"}} | more),
+    )
+
+
+def rehearse(mode: Mode, *, skip: int = 60, is_every_round: bool = False, **more: Any) -> Rehearsed:
+    in_force = settings(mode, **more)
+    jobs = LogJobs(log(), skip=skip, count=JOBS, cloud_factor=1.05, settings=in_force)
+    shape = SiteShape(processors=PROCESSORS, cloud_nodes=30)
+    return Rehearsal(in_force, shape, jobs, is_every_round=is_every_round).run()
+
+
+@pytest.fixture(scope="module")
+def on_premise() -> Rehearsed:
+    return rehearse(Mode.SHADOW)
+
+
+@pytest.fixture(scope="module")
+def moved() -> Rehearsed:
+    return rehearse(Mode.ACT)
+
+
+def test_all_on_premise_is_easy_backfilling(on_premise: Rehearsed) -> None:
+    table = log()
+    expected = simulate(demand_of(table.select(np.arange(60, JOBS))), PROCESSORS)
+    np.testing.assert_allclose(on_premise.start - table.start_of_log, expected.start)
+    np.testing.assert_allclose(on_premise.end - table.start_of_log, expected.end)
+    assert on_premise.machine_usd == 0.0
+    assert not any(on_premise.failures.values())
+
+
+def test_moved_jobs_boot_run_longer_and_are_paid(moved: Rehearsed, on_premise: Rehearsed) -> None:
+    there = moved.in_cloud
+    assert 5 < there.sum() < len(there)
+    assert not any(moved.failures.values())
+    np.testing.assert_allclose((moved.end - moved.start)[there], 1.05 * moved.run[there])
+    np.testing.assert_allclose((moved.end - moved.start)[~there], moved.run[~there])
+    assert np.median((moved.start - moved.submit)[there]) >= 120.0
+    core_seconds = np.sum(1.05 * moved.run[there] * moved.processors[there])
+    assert moved.paid_core_seconds.sum() == pytest.approx(core_seconds)
+    assert moved.machine_usd > 0.36 / 3600.0 * core_seconds
+    assert moved.wait.mean() < on_premise.wait.mean()
+
+
+def test_a_cap_of_a_day_bounds_what_is_paid(moved: Rehearsed) -> None:
+    capped = rehearse(Mode.ACT, waiting={"daily_cap_usd": 0.2})
+    days = 1 + int((capped.end.max() - capped.submit.min()) // 86_400)
+    assert capped.machine_usd <= 0.2 * days + 0.05
+    assert 0 < capped.in_cloud.sum() < moved.in_cloud.sum()
+
+
+def test_rounds_that_are_left_out_change_little() -> None:
+    few = rehearse(Mode.ACT, skip=145)
+    whole = rehearse(Mode.ACT, skip=145, is_every_round=True)
+    assert sum(whole.rounds.values()) > 5 * sum(few.rounds.values())
+    assert few.in_cloud.tolist() == whole.in_cloud.tolist()
+    np.testing.assert_allclose(few.end, whole.end, atol=6.0)

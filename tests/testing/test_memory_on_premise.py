@@ -1,0 +1,139 @@
+"""The on-premise partition of the Slurm in memory: EASY backfilling, limits, holds, moves, requeues."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.model.table import JobTable
+from advisor.simulate.demand import demand_of
+from advisor.testing.manual_clock import ManualClock
+from advisor.testing.memory_slurm import MemoryJob, MemorySlurm
+from tests.simulate import oracle
+
+
+class Site:
+    """A Slurm with eight on-premise processors, stepped from event to event."""
+
+    def __init__(self, processors: int = 8) -> None:
+        self.clock = ManualClock()
+        self.slurm = MemorySlurm(now=lambda: self.clock.wall, processors=processors)
+
+    def submit(self, seconds: float, processors: int, **more: Any) -> MemoryJob:
+        job = self.slurm.submit(seconds, processors=processors, **({"partition": "onprem"} | more))
+        self.slurm.advance()
+        return job
+
+    def go_on(self, seconds: float = math.inf) -> None:
+        end = self.clock.wall + seconds
+        while (time := min(end, self.slurm.next_event())) < math.inf:
+            self.clock.wall = time
+            self.slurm.advance()
+            if time >= end:
+                return
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_starts_are_those_of_the_plain_oracle(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = 120
+    submit = np.cumsum(random.integers(0, 120, count)).astype(float)
+    limit = random.integers(10, 2000, count).astype(float)
+    run = np.ceil(limit * random.uniform(0.05, 1.0, count))
+    size = random.integers(1, 9, count)
+    nothing = np.zeros(count, np.int64)
+    table = JobTable(
+        job_id=nothing,
+        submit=submit,
+        wait=np.zeros(count),
+        run=run,
+        processors=size,
+        requested_time=limit,
+        user=nothing,
+        group=nothing,
+        queue=nothing,
+        status=nothing,
+    )
+    expected = oracle.simulate(demand_of(table), 8)
+    site = Site()
+    begin = site.clock.wall
+    jobs = []
+    for row in range(count):
+        site.go_on(begin + submit[row] - site.clock.wall)
+        jobs.append(site.submit(run[row], int(size[row]), limit_seconds=limit[row]))
+    site.go_on()
+    assert [job.start_time - begin for job in jobs] == expected.start.tolist()
+    assert [job.end_time - begin for job in jobs] == expected.end.tolist()
+
+
+def test_a_limit_kills(site: Site) -> None:
+    job = site.submit(500.0, 1, limit_seconds=120.0)
+    site.go_on()
+    assert (job.state, job.end_time - job.submit_time) == ("TIMEOUT", 120.0)
+    with site.slurm.accounting(0.0) as export:
+        (line,) = export.lines
+    assert dict(zip(export.fields, line.split(export.delimited_by), strict=True))["State"] == "TIMEOUT"
+
+
+def test_a_larger_priority_goes_first_and_a_held_job_does_not_go(site: Site) -> None:
+    site.submit(100.0, 8)
+    held, plain, first = site.submit(10.0, 8), site.submit(10.0, 8), site.submit(10.0, 8, priority_offset=5)
+    site.slurm.hold([held.job_id])
+    site.go_on(125.0)
+    assert [job.state for job in (held, plain, first)] == ["PENDING", "COMPLETED", "COMPLETED"]
+    assert first.end_time < plain.end_time
+    (shown,) = site.slurm.snapshot(site.clock.wall).jobs
+    assert shown.is_held
+    site.slurm.release([held.job_id])
+    site.slurm.advance()
+    assert held.state == "RUNNING"
+
+
+def test_a_job_waits_for_another_one(site: Site) -> None:
+    other = site.submit(50.0, 1)
+    job = site.submit(10.0, 1, after=(other.job_id,))
+    shown = {queued.job.job_id: queued for queued in site.slurm.snapshot(site.clock.wall).jobs}
+    assert shown[job.job_id].reason == "Dependency"
+    site.go_on()
+    assert job.end_time == other.end_time + 10.0
+
+
+def test_a_waiting_job_that_is_moved_leaves_the_queue(site: Site) -> None:
+    site.submit(1000.0, 8)
+    moved, behind = site.submit(10.0, 8), site.submit(10.0, 8)
+    site.slurm.update_job([moved.job_id], {"partition": "burst"})
+    site.slurm.update_job([behind.job_id], {"starttime": "now+5000"})
+    site.slurm.advance()
+    assert moved.state == "CONFIGURING"
+    site.go_on(2000.0)
+    assert behind.state == "PENDING"
+    site.go_on(4000.0)
+    assert behind.end_time == behind.begin_time + 10.0
+
+
+def test_a_requeued_job_gives_its_processors_back_and_goes_behind_those_that_wait(site: Site) -> None:
+    job, other = site.submit(1000.0, 8), site.submit(300.0, 8)
+    site.go_on(100.0)
+    site.slurm.requeue([job.job_id])
+    site.slurm.advance()
+    assert (job.state, other.state) == ("PENDING", "RUNNING")
+    site.go_on()
+    assert (job.restarts, job.start_time) == (1, other.end_time)
+    with site.slurm.accounting(0.0) as export:
+        states = [line.split(export.delimited_by)[2] for line in export.lines]
+    assert states == ["REQUEUED", "COMPLETED", "COMPLETED"]
+
+
+def test_processors_that_are_free_show_in_the_node(site: Site) -> None:
+    site.submit(100.0, 8)
+    fixed = site.slurm.snapshot(site.clock.wall).node("fixed1")
+    assert fixed is not None
+    assert (fixed.processors, fixed.is_busy) == (8, True)
