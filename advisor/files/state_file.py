@@ -92,20 +92,27 @@ class StateFile(Generic[Record]):
     def write_keeping_former(self, content: Record) -> None:
         """The same; the old record stays as `former`, should this one be damaged later.
 
+        `former` is replaced last: at no moment do both names lead to one file, which one fault could damage.
+
         Raises:
-            OSError: As `write`.
+            OSError: As `write`; `former` stays.
         """
         former = self.former.path
         link = former.with_name(former.name + ".new")
+        is_first = has_link = False
         try:
             link.unlink(missing_ok=True)
             link.hardlink_to(self.path)
-            link.replace(former)
+            has_link = True
         except FileNotFoundError:
-            pass  # the first one
-        except OSError:  # some file systems have no hard links: no copy is better than one that grows old
-            former.unlink(missing_ok=True)
+            is_first = True
+        except OSError:
+            pass  # some file systems have no hard links
         self.write(content)
+        if has_link:
+            link.replace(former)
+        elif not is_first:  # no copy is better than one that grows old
+            former.unlink(missing_ok=True)
 
     def keep(self, content: Record, event: str) -> None:
         """The same for what the caller has in memory anyway: a full disk is logged as ``event``."""

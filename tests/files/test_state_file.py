@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,42 @@ def test_d5_what_was_there_before_stays_as_another_file(tmp_path):
         assert (file.load(), previous.load()) == ({"a": number}, {"a": number - 1})
     file.path.write_bytes(b"")
     assert previous.load() == {"a": 2}  # another file, not another name of the same
+
+
+def test_d5_at_no_moment_of_a_write_do_both_names_lead_to_one_file(tmp_path, monkeypatch):
+    """The process may be killed at any of these moments, and the file damaged where it lies."""
+    file, previous = state_file(tmp_path), state_file(tmp_path).former
+    for number in (1, 2):
+        file.write_keeping_former({"a": number})
+    seen = []
+
+    def after(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            result = call(*arguments, **named)
+            assert not previous.path.samefile(file.path)
+            seen.append((file.read()["a"], previous.read()["a"]))
+            return result
+
+        return called
+
+    for owner, name in ((os, "fsync"), (Path, "hardlink_to"), (Path, "replace"), (Path, "unlink")):
+        monkeypatch.setattr(owner, name, after(getattr(owner, name)))
+    file.write_keeping_former({"a": 3})
+    assert list(dict.fromkeys(seen)) == [(2, 1), (3, 1), (3, 2)]
+
+
+def test_d5_a_write_that_fails_leaves_the_former_record_too(tmp_path, monkeypatch):
+    file, previous = state_file(tmp_path), state_file(tmp_path).former
+    for number in (1, 2):
+        file.write_keeping_former({"a": number})
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        file.write_keeping_former({"a": 3})
+    assert (file.load(), previous.load()) == ({"a": 2}, {"a": 1})
 
 
 def test_a_write_that_fails_leaves_the_old_object(tmp_path, monkeypatch):

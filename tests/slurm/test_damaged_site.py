@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +80,18 @@ def test_d4_a_damaged_history_keeps_no_machine_running(site: Site) -> None:
 
 
 def test_d5_a_damaged_budget_forgets_nothing(site: Site) -> None:
+    budget, copy = site.state / "budget.json", site.state / "budget.json.old"
+    site.wait_until("it has counted", budget.exists)
     site.control.stop()
-    budget = site.state / "budget.json"
     content = json.loads(budget.read_text())
-    content["days"] = {datetime.now(UTC).date().isoformat(): {"": 49.999}}
+    today = datetime.now(UTC).date()
+    days = (today, today + timedelta(days=1))  # midnight may pass
+    content["days"] = {day.isoformat(): {"": 49.999} for day in days}
     budget.write_text(json.dumps(content))
     site.control.start()
 
     def is_copied() -> bool:
-        copy = json.loads((site.state / "budget.json.old").read_text())
-        return sum(usd for accounts in copy["days"].values() for usd in accounts.values()) > 49.9
+        return copy.exists() and json.loads(copy.read_text())["days"].keys() >= content["days"].keys()
 
     site.wait_until("it has counted and written twice", is_copied)
     site.control.kill()
