@@ -24,7 +24,7 @@ demo: setup  ## the main job on a real one-machine Slurm, or on the simulated cl
 	$(BIN)/python -m demo $(DEMO)
 
 test: setup system  ## every test; nothing is skipped
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(PYTEST)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 check: setup  ## formatting, lint, types, layers, dependencies and their known vulnerabilities, shell and Lua
 	$(BIN)/ruff format --check .

@@ -34,9 +34,9 @@ def trace_folder() -> Path | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Tests on real logs are deselected, not skipped, where the logs are not at hand.
 
-    Where pytest-xdist spreads the tests, all that start a real Slurm share one process and come first: they
-    mostly wait, and two clusters at once would only make each other late. Other files stay whole. The groups
-    have to be there before xdist's own hook reads them, the order has to be made after the shuffle.
+    Where pytest-xdist spreads the tests, by whole files, those that start a real Slurm come first: they
+    mostly wait, and what needs the processors would make them late. This
+    order is made after the shuffle.
     """
     if trace_folder() is None and (gone := [item for item in items if item.get_closest_marker("traces")]):
         config.hook.pytest_deselected(items=gone)
@@ -44,12 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slurm") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLURM_SECONDS))
-        group = "slurm" if item.get_closest_marker("slurm") else item.path.relative_to(ROOT).as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
     yield
-    if "PYTEST_XDIST_WORKER" in os.environ and items:
-        if config.getoption("loadgroup", False) and "@" not in items[0].nodeid:
-            raise pytest.UsageError("pytest-xdist lost its groups: is pytest newer than it can use?")
+    if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
 
 

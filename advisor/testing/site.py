@@ -29,6 +29,7 @@ from advisor.testing.lab import Lab, LabOptions
 
 HOOKS: Final = Path(__file__).resolve().parent.parent.parent / "slurm_hooks"
 _READY_SECONDS: Final = 300.0  # a slow, busy machine that compiles everything anew
+_SHOWN_LINES: Final = 20
 _STOP_SECONDS: Final = 60.0  # as systemd's TimeoutStopSec
 _ENTRY: Final = ("-c", "from advisor.cli.main import run; run()")
 
@@ -295,14 +296,23 @@ class Site:
         """Wait for something to become true.
 
         Raises:
-            RetryLater: It did not.
+            RetryLater: It did not; the message ends with the last lines of the daemons' logs.
         """
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
-                msg = f"not within {seconds:g} s: {what} (logs in {self.folder})"
+                msg = f"not within {seconds:g} s: {what} (logs in {self.folder})\n{self._last_lines()}"
                 raise RetryLater(msg, code="site.late")
             time.sleep(0.1)
+
+    def _last_lines(self) -> str:
+        """The end of each log: its folder is often gone by the time that the error is read."""
+        found = []
+        for log in (self.control.log, self.serve.log, self.folder / "programs.log"):
+            if log.exists():
+                lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+                found += [f"--- {log.name}", *lines[-_SHOWN_LINES:]]
+        return "\n".join(found)
 
     def credentials(self) -> dict[str, str]:
         """Made-up credentials, so that nobody's real ones are ever used here."""

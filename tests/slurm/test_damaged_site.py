@@ -74,9 +74,14 @@ def test_d4_a_damaged_history_keeps_no_machine_running(site: Site) -> None:
     site.control.start()
     ends_and_is_given_back(site, job)
     ends_and_is_given_back(site, burst_job(site, 1.0))
-    assert "not an SQLite database" in status(site)["control"]["history_problem"]
+
+    def problem() -> str | None:
+        found: str | None = status(site)["control"]["history_problem"]
+        return found
+
+    site.wait_until("it is told", lambda: "not an SQLite database" in (problem() or ""))
     (site.state / "history.db").rename(site.state / "history.db.damaged")
-    site.wait_until("it learns again", lambda: status(site)["control"]["history_problem"] is None)
+    site.wait_until("it learns again", lambda: problem() is None)
 
 
 def test_d5_a_damaged_budget_forgets_nothing(site: Site) -> None:

@@ -163,7 +163,7 @@ def test_a_job_comes_home_once_however_often_control_dies(
     lab.run("scancel", str(filler))  # its turn
     wait_for("it has ended", lambda: state(job) == "COMPLETED")
     wait_for("nothing is left to do", lambda: not placeholders() and not fates.left)
-    assert deaths == len(fates_of_control)
+    wait_for("it has come back from each death", lambda: deaths == len(fates_of_control))
     assert lab.job(job)["Restarts"] == "1"
     assert starts(site, job) == ["burst", "onprem"]
 

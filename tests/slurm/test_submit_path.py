@@ -370,11 +370,13 @@ def test_day_one_2_room_on_the_live_cluster_keeps_a_job(
 
 def test_small_jobs_get_the_sites_priority(site: Site) -> None:
     site.lab.run("scontrol", "update", "nodename=onprem1", "state=drain", "reason=test")
-    with in_its_place(site, lambda line: answer_to(line, site_factor=1234)):
-        small = str(site.lab.sbatch(SHORT).job_id)  # not held: sprio shows eligible jobs only
-        shown = site.lab.run("sprio", "-h", "-j", small, "-o", "%S").stdout.strip()
-        site.lab.run("scancel", small)
-    site.lab.run("scontrol", "update", "nodename=onprem1", "state=resume")
+    try:
+        with in_its_place(site, lambda line: answer_to(line, site_factor=1234)):
+            small = str(site.lab.sbatch(SHORT).job_id)  # not held: sprio shows eligible jobs only
+            shown = site.lab.run("sprio", "-h", "-j", small, "-o", "%S").stdout.strip()
+            site.lab.run("scancel", small)
+    finally:
+        site.lab.run("scontrol", "update", "nodename=onprem1", "state=resume")
     assert shown == "1234"
 
 
