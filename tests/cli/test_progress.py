@@ -17,16 +17,23 @@ def test_day_one_15_a_line_every_few_seconds_where_no_terminal_watches(
     """Also while a step says nothing for long."""
     assert progress.SILENCE_SECONDS <= 5.0
     monkeypatch.setattr(progress, "SILENCE_SECONDS", 0.02)
+    out = err = ""
+
+    def wait_for_lines(number: int, beginning: str) -> None:
+        nonlocal out, err
+        end = time.monotonic() + 60.0
+        while sum(line.startswith(beginning) for line in err.splitlines()) < number:
+            assert time.monotonic() < end, err
+            time.sleep(0.01)
+            captured = capsys.readouterr()
+            out, err = out + captured.out, err + captured.err
+
     with ticking("starting") as tick:
-        time.sleep(0.2)
+        wait_for_lines(2, "starting (")
         tick("reading", 3, 10)
-        time.sleep(0.2)
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert len(lines) >= 4
-    assert lines[0].startswith("starting (")
-    assert lines[-1].startswith("reading: 3 of 10 (")
-    assert captured.out == ""
+        wait_for_lines(2, "reading: 3 of 10 (")
+    assert err.startswith("starting (")
+    assert out + capsys.readouterr().out == ""
 
 
 def test_what_is_over_at_once_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -61,6 +62,16 @@ def retrain(folder: Path) -> None:
     assert json.loads(done.stdout)["promoted"]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder with that history and a size model."""
+    folder = tmp_path_factory.mktemp("trained") / "state"
+    folder.mkdir(mode=0o700)
+    write_history(folder)
+    retrain(folder)
+    return folder
+
+
 def first_to_start(site: Site) -> str:
     """Which starts first once the node is free: a large job, or a small one that was submitted after it."""
     blocker = site.lab.sbatch("--ntasks=4", "--time=10", "--comment=no-burst", script="sleep 600")
@@ -95,11 +106,9 @@ def offset_the_doctor_asks_for(site: Site, offset: int) -> int | None:
 
 @pytest.mark.parametrize(("offset", "first"), [(1000, "large"), (100_501, "small")])
 def test_g15_a_classified_small_job_starts_before_an_earlier_large_one(
-    tmp_path: Path, offset: int, first: str
+    trained: Path, tmp_path: Path, offset: int, first: str
 ) -> None:
-    (tmp_path / "state").mkdir(mode=0o700)
-    write_history(tmp_path / "state")
-    retrain(tmp_path / "state")
+    shutil.copytree(trained, tmp_path / "state", symlinks=True)
     options = LabOptions(nodes=1, burst_features=("cloud", "x86", "spot"), extra=WEIGHTS)
     config = f"[size]\nsmall_priority_offset = {offset}\n"
     with advised_site(tmp_path, options=options, config=config) as site:
