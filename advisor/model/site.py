@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -232,6 +233,24 @@ class PerformanceRatios(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Ratio(factor=factor, deviation=deviation, jobs=jobs)
 
 
+class Price(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a dollar must save now, and how many there are.
+
+    Attributes:
+        seconds_per_usd: Seconds of turnaround that a dollar must save.
+        tokens_usd: Dollars that further jobs may commit; infinite without a budget.
+        tokens_by_account: The same for accounts with a budget of their own.
+    """
+
+    seconds_per_usd: float
+    tokens_usd: float
+    tokens_by_account: MappingProxyType[str, float] = msgspec.field(default_factory=lambda: _NOTHING)
+
+    def tokens_of(self, account: str | None) -> float:
+        """Dollars that a job of an account may commit."""
+        return min(self.tokens_usd, self.tokens_by_account.get(account or "", math.inf))
+
+
 class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cluster and cloud at one submission.
 
@@ -246,6 +265,7 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         waiting_price: Core-seconds worth paying to save one second of waiting; None while unknown.
         free_nodes: Nodes with free processors at the last poll; None where only their sum is known.
         ratios: The learned s(c); None, and the settings are used, until jobs ran on both sides.
+        price: The price of time; None while unknown: policy "price" then moves no job.
     """
 
     time: float
@@ -258,3 +278,4 @@ class SiteState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waiting_price: float | None = None
     free_nodes: tuple[FreeNodes, ...] | None = None
     ratios: PerformanceRatios | None = None
+    price: Price | None = None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 
 from advisor.decide.submission.capacity import _fits_reserved, cores_billed, off_spot_feature
 from advisor.model import CloudState, Job
+from advisor.model.site import Price
 
 
 def job(processors: int, nodes: int | None = None, tasks: int = 1) -> Job:
@@ -37,3 +40,15 @@ def test_a_job_that_asks_for_no_nodes_in_particular_may_have_reserved_ones() -> 
         assert _fits_reserved(asked, cloud)
         assert off_spot_feature(asked, cloud) == "on-demand"
     assert not _fits_reserved(job(9, nodes=0, tasks=2), cloud)
+
+
+def test_an_account_commits_no_more_than_its_own_tokens_or_the_clusters() -> None:
+    price = Price(
+        seconds_per_usd=60.0, tokens_usd=10.0, tokens_by_account=MappingProxyType({"chem": 3.0, "bio": 30.0})
+    )
+    assert [price.tokens_of(account) for account in ("chem", "bio", "physics", None)] == [
+        3.0,
+        10.0,
+        10.0,
+        10.0,
+    ]
