@@ -30,6 +30,7 @@ COMMANDS: tuple[str, ...] = (
     "advisor.cli.doctor",
     "advisor.cli.advise",
     "advisor.cli.whatif",
+    "advisor.cli.rehearse",
     "advisor.cli.why",
     "advisor.cli.ledger",
     "advisor.cli.report",

@@ -27,6 +27,7 @@ WALKED = {
     "config show": ["--origin"],
     "config check": [],
     "traces list": [],
+    "rehearse": ["--trace", "synthetic:600:1", "--processes", "1"],
     "replay placement": ["--trace", "synthetic:600:1", "--no-tune", "--factors", "0.01,0.5"],
     "replay schedule": ["--trace", "synthetic:400:1", "--policies", "fcfs", "--variants", "base"],
     "replay waiting": ["--trace", "synthetic:600:1"],

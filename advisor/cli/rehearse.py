@@ -1,0 +1,119 @@
+"""``advisor rehearse``: a log decided by several policies in a closed loop, at equal money."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from advisor.cli.context import ConfigOption, settings_of
+from advisor.cli.output import Format, FormatOption, emit
+from advisor.cli.progress import ticking
+from advisor.cli.tables import print_table
+from advisor.cli.traces import TraceOption
+from advisor.replay.traces import find_trace
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``advisor rehearse``."""
+    app.command("rehearse")(rehearse)
+
+
+def rehearse(
+    *,
+    trace: TraceOption,
+    skip: Annotated[int, typer.Option(min=0, help="First rows of the log, from which is only learned.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Rows that are replayed; all by default.")] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Further policies beside those that are always shown: zrigui2022, advisor2026.",
+        ),
+    ] = None,
+    budget_share: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Budget: the on-demand price of this share of the log's core-hours. It accrues evenly.",
+        ),
+    ] = 0.05,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Processors of the cluster on-premise; 0: as the log's header says (MaxProcs)."
+        ),
+    ] = 0,
+    boot: Annotated[float, typer.Option(min=0.0, help="Boot time of a cloud node, seconds.")] = 120.0,
+    bill_boot: Annotated[bool, typer.Option("--bill-boot", help="The boot is paid for, too.")] = False,
+    slowdown: Annotated[
+        float, typer.Option(min=0.01, help="Run time in the cloud over run time on-premise.")
+    ] = 1.05,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="Page with the curves of saved hours and mean wait against dollars, at 1, 2, 5 and 10 %.",
+            dir_okay=False,
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=0, help="Policies that are simulated at the same time; 0: one for each core.")
+    ] = 0,
+    config: ConfigOption = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Rehearse a log in a closed loop: who leaves the queue shortens the wait of all who stay.
+
+    Every policy meets the same jobs, the same cluster under EASY backfilling, a cloud with room for all,
+    and the same budget, which none exceeds. Each knows only what it could have known at that moment, but for
+    the clairvoyant. Nothing is written but the page.
+    """
+    from advisor.decide.submission.capacity import usd_per_core_hour
+    from advisor.model.advice import Capacity
+    from advisor.model.site import CloudState
+    from advisor.replay.closed_loop.log import loop_jobs
+    from advisor.replay.closed_loop.policies import chosen
+    from advisor.replay.closed_loop.rehearse import CURVE_SHARES, Rehearsal
+    from advisor.replay.closed_loop.rehearse import rehearse as run
+    from advisor.replay.closed_loop.world import WorldOptions
+    from advisor.replay.sources import load_table
+    from advisor.service.admin.plots import refuse_unwritable
+
+    names = chosen([name.strip() for name in (policies or "").split(",") if name.strip()])
+    log = find_trace(trace)
+    if out is not None:
+        refuse_unwritable(out)
+    price = usd_per_core_hour(Capacity.ON_DEMAND, CloudState(), settings_of(config))
+    asked = Rehearsal(
+        policies=names,
+        world=WorldOptions(
+            boot_seconds=boot, slowdown=slowdown, bills_boot=bill_boot, budget_share=budget_share
+        ),
+        usd_per_core_hour=price,
+        shares=CURVE_SHARES if out is not None else (),
+        processes=processes or len(os.sched_getaffinity(0)),
+    )
+    with ticking() as tick:
+        table = load_table(log, progress=lambda done, total: tick("reading", done, total))
+        result = run(loop_jobs(table, skip=skip, jobs=jobs, nodes=nodes), asked, tick)
+    if out is not None:
+        from advisor.service.admin.rehearsal_page import write_rehearsal
+
+        write_rehearsal(out, result)
+    emit(result, output, lambda console: _show(console, result))
+
+
+def _show(console: Console, result: Mapping[str, Any]) -> None:
+    from advisor.service.admin.rehearsal_words import fidelity_words, money_words, rehearsal_table
+
+    console.print(Text(f"{result['trace']}: {money_words(result)}"))
+    headings, cells = rehearsal_table(result["rows"])
+    print_table(console, headings, cells, numbers=headings[1:])
+    for line in fidelity_words(result["fidelity"]):
+        console.print(Text(line))

@@ -1,0 +1,202 @@
+"""How near the simulated site comes to the real one: a log all on-premise, against what it says happened."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from scipy.stats import rankdata
+
+from advisor.model.table import UNKNOWN_CODE
+from advisor.replay.closed_loop.log import Floats, Ints, LoopJobs
+from advisor.replay.closed_loop.world import LoopResult
+
+MAX_RATIO: Final = 1.25
+"""The simulation deviates where its mean wait and the log's have a larger ratio than this."""
+MIN_CORRELATION: Final = 0.98
+"""It deviates where the starts come in another order than this rank correlation allows."""
+
+_FEW: Final = 0.01  # shares below it explain nothing
+_WAITED: Final = 60.0  # seconds; a job that waited longer did not start at once
+_LOOK_AHEAD: Final = 50  # jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fidelity:
+    """A window all on-premise, simulated and as it was.
+
+    Attributes:
+        jobs: Jobs whose wait the log knows.
+        mean_wait_ratio: Simulated over logged; None where nothing waited in the log.
+        start_rank_correlation, wait_rank_correlation: Spearman's, of starts and of waits; None where one is
+            constant. Over weeks the starts come in nearly the same order whatever the scheduler does.
+        median_absolute_deviation_seconds: Of the waits.
+        deviates: Whether what-ifs of this log are to be read with caution.
+        reasons: What in the log the simulation does not know, as sentences; only where it deviates.
+    """
+
+    jobs: int
+    mean_wait_seconds: float
+    logged_mean_wait_seconds: float
+    mean_wait_ratio: float | None
+    start_rank_correlation: float | None
+    wait_rank_correlation: float | None
+    median_absolute_deviation_seconds: float
+    deviates: bool
+    reasons: tuple[str, ...]
+
+
+def fidelity_of(jobs: LoopJobs, on_premise: LoopResult) -> Fidelity:
+    """Compare the simulated waits of a window with the logged ones."""
+    logged = jobs.table.wait[jobs.first : jobs.first + len(jobs)]
+    known = np.isfinite(logged) & (logged >= 0.0)
+    simulated = (on_premise.end - jobs.submit - jobs.run)[known]
+    logged, submit = logged[known], jobs.submit[known]
+    if not len(logged):
+        return Fidelity(
+            jobs=0,
+            mean_wait_seconds=math.nan,
+            logged_mean_wait_seconds=math.nan,
+            mean_wait_ratio=None,
+            start_rank_correlation=None,
+            wait_rank_correlation=None,
+            median_absolute_deviation_seconds=math.nan,
+            deviates=True,
+            reasons=("The log has no waits to compare with.",),
+        )
+    ratio = float(simulated.mean() / logged.mean()) if logged.mean() > 0.0 else None
+    correlation = _rank_correlation(submit + simulated, submit + logged)
+    is_near = ratio is None or 1.0 / MAX_RATIO <= ratio <= MAX_RATIO
+    deviates = not is_near or (correlation is not None and correlation < MIN_CORRELATION)
+    return Fidelity(
+        jobs=len(logged),
+        mean_wait_seconds=float(simulated.mean()),
+        logged_mean_wait_seconds=float(logged.mean()),
+        mean_wait_ratio=ratio,
+        start_rank_correlation=correlation,
+        wait_rank_correlation=_rank_correlation(simulated, logged),
+        median_absolute_deviation_seconds=float(np.median(np.abs(simulated - logged))),
+        deviates=deviates,
+        reasons=tuple(_reasons(jobs, on_premise)) if deviates else (),
+    )
+
+
+def _rank_correlation(one: Floats, other: Floats) -> float | None:
+    if len(one) < 2:
+        return None
+    ranks = rankdata(one), rankdata(other)
+    spreads = [float(np.std(rank)) for rank in ranks]
+    return float(np.corrcoef(*ranks)[0, 1]) if all(spreads) else None
+
+
+def _reasons(jobs: LoopJobs, on_premise: LoopResult) -> list[str]:
+    """What the log shows that the simulation does not know."""
+    table = jobs.table
+    rows = slice(jobs.first, jobs.first + len(jobs))
+    logged, simulated = _Machine.logged(jobs), _Machine.simulated(jobs, on_premise)
+    queues = np.unique(table.queue[rows])
+    shares = {
+        "of the jobs have no time limit in the log: the simulation takes their run time for it, and "
+        "backfills better than the site could.": float(np.isnan(table.requested_time[rows]).mean()),
+        "of the jobs ran beyond their limit; the simulation ends them there.": float(
+            (table.run[rows] > jobs.limit + 1.0).mean()
+        ),
+        "of the jobs waited in the log although enough processors were free and no job waited before them: "
+        "limits of users and queues, reservations, or nodes that were down.": logged.idle_share(),
+        "of the jobs started in the log after a later job that was at least as large and as long: its "
+        "scheduler orders jobs by more than their age.": _overtaken_share(jobs),
+    }
+    said = [f"{100 * share:.0f} % {words}" for words, share in shares.items() if share > _FEW]
+    busy, here = logged.busy_while_waiting(), simulated.busy_while_waiting()
+    if abs(busy - here) > _FEW:
+        why = "nodes were down or reserved, or its scheduler left them idle"
+        said.append(
+            f"While jobs waited, {100 * busy:.0f} % of the processors were busy in the log and "
+            f"{100 * here:.0f} % in the simulation"
+            + (f": {why}." if busy < here else ": the log's scheduler fills the machine better.")
+        )
+    if len(queues[queues != UNKNOWN_CODE]) > 1:
+        said.append(
+            f"The log has {len(queues)} queues; the simulation has one, which may use every processor."
+        )
+    carried = int(np.sum(table.end[: jobs.first] > jobs.submit[0]))
+    if carried:
+        said.append(
+            f"{carried:,} earlier jobs waited or ran when the window began; the simulation begins empty."
+        )
+    return said or ["The log's scheduler is not EASY backfilling in the order of submission."]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Machine:
+    """When jobs waited and ran; rows from ``first`` on are looked at."""
+
+    submit: Floats
+    start: Floats
+    end: Floats
+    processors: Ints
+    machine: int
+    first: int
+
+    @classmethod
+    def logged(cls, jobs: LoopJobs) -> Self:
+        """As the log says."""
+        table, last = jobs.table, jobs.first + len(jobs)
+        start = table.submit[:last] + np.maximum(np.nan_to_num(table.wait[:last]), 0.0)
+        return cls(
+            table.submit[:last],
+            start,
+            start + table.run[:last],
+            table.processors[:last],
+            jobs.machine,
+            jobs.first,
+        )
+
+    @classmethod
+    def simulated(cls, jobs: LoopJobs, on_premise: LoopResult) -> Self:
+        """As the simulation says."""
+        start = on_premise.end - jobs.run
+        return cls(jobs.submit, start, on_premise.end, jobs.processors, jobs.machine, 0)
+
+    def busy_while_waiting(self) -> float:
+        """Mean share of the processors that were busy while jobs waited; NaN where none did."""
+        times = np.concatenate([self.end, self.start, self.submit])
+        nothing = np.zeros(len(self.submit), np.int64)
+        busy = np.concatenate([-self.processors, self.processors, nothing])
+        waiting = np.concatenate([nothing, nothing - 1, nothing + 1])
+        order = np.argsort(times, kind="stable")
+        spans = np.diff(times[order])
+        of_interest = (np.cumsum(waiting[order])[:-1] > 0) & (times[order][:-1] >= self.submit[self.first])
+        seconds = float(spans[of_interest].sum())
+        used = float((spans * np.cumsum(busy[order])[:-1])[of_interest].sum())
+        return used / (seconds * self.machine) if seconds else math.nan
+
+    def idle_share(self) -> float:
+        """Share of jobs that waited beside free processors and an empty queue."""
+        times = np.concatenate([self.end, self.start])
+        changes = np.concatenate([-self.processors, self.processors])
+        order = np.argsort(times, kind="stable")
+        busy = np.cumsum(changes[order])
+        rows = np.arange(self.first, len(self.submit))
+        at = np.searchsorted(times[order], self.submit[rows], side="right") - 1
+        free = self.machine - np.where(at >= 0, busy[np.maximum(at, 0)], 0)
+        started = np.searchsorted(np.sort(self.start), self.submit[rows], side="right")
+        waited = self.start[rows] - self.submit[rows] > _WAITED
+        return float((waited & (free >= self.processors[rows]) & (rows <= started)).mean())
+
+
+def _overtaken_share(jobs: LoopJobs) -> float:
+    """Share of jobs that started after one of the next jobs of at least their size and limit."""
+    rows = slice(jobs.first, jobs.first + len(jobs))
+    start = jobs.submit + np.maximum(np.nan_to_num(jobs.table.wait[rows]), 0.0)
+    overtaken = np.zeros(len(jobs), np.bool_)
+    for ahead in range(1, min(_LOOK_AHEAD, len(jobs) - 1) + 1):
+        later, earlier = slice(ahead, None), slice(0, len(jobs) - ahead)
+        overtaken[earlier] |= (
+            (start[later] < start[earlier])
+            & (jobs.processors[later] >= jobs.processors[earlier])
+            & (jobs.limit[later] >= jobs.limit[earlier])
+        )
+    return float(overtaken.mean())

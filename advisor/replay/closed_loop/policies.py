@@ -1,0 +1,43 @@
+"""The policies of a rehearsal by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from advisor.model.errors import BadInput
+from advisor.replay.closed_loop.plain_policies import Clairvoyant, Overflow, Starburst
+from advisor.replay.closed_loop.world import Policy
+
+ALL_ON_PREMISE: Final = "all-on-premise"
+
+POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
+    {
+        ALL_ON_PREMISE: Policy,
+        "overflow": Overflow,
+        "starburst": Starburst,
+        "clairvoyant": Clairvoyant,
+    }
+)
+"""In the order of the rows."""
+
+ALWAYS: Final = (ALL_ON_PREMISE, "overflow", "starburst", "clairvoyant")
+"""Policies that are always shown."""
+
+
+def chosen(names: Sequence[str]) -> tuple[str, ...]:
+    """The policies always shown and the named ones, in the order of the table.
+
+    Raises:
+        BadInput: A name is not known.
+    """
+    unknown = [name for name in names if name not in POLICIES]
+    if unknown:
+        raise BadInput(
+            f"there is no policy {unknown[0]!r}",
+            where="--policies",
+            mend=f"Name some of: {', '.join(POLICIES)}",
+            code="rehearse.policy",
+        )
+    return tuple(name for name in POLICIES if name in ALWAYS or name in names)

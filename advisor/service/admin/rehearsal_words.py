@@ -1,0 +1,74 @@
+"""A rehearsal in words: the command and its page show the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_HOUR = 3600.0
+
+
+def money_words(result: Mapping[str, Any]) -> str:
+    """The jobs, the budget and the cloud, in a sentence."""
+    boot = "paid" if result["bills_boot"] else "not paid"
+    return (
+        f"{result['jobs']:,} jobs of {result['days']:,.0f} days on {result['processors']:,} processors. "
+        f"Budget {result['budget_usd']:,.0f} USD: {100 * result['budget_share']:.3g} % of "
+        f"{result['core_hours']:,.0f} core-hours at {result['usd_per_core_hour']:.3g} USD. In the cloud a "
+        f"job runs {result['slowdown']:g} times as long, after a boot of {result['boot_seconds']:g} s, "
+        f"which is {boot}."
+    )
+
+
+def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a line of cells for each policy."""
+    headings = [
+        "policy",
+        "mean wait h",
+        "mean turnaround h",
+        "mean bounded slowdown",
+        "95 % wait up to h",
+        "saved hours",
+        "cost USD",
+        "of budget",
+        "moved jobs",
+        "later jobs",
+    ]
+    cells = [
+        [
+            row["policy"],
+            f"{row['mean_wait_seconds'] / _HOUR:,.2f}",
+            f"{row['mean_turnaround_seconds'] / _HOUR:,.2f}",
+            f"{row['mean_bounded_slowdown']:,.2f}",
+            f"{row['p95_wait_seconds'] / _HOUR:,.1f}",
+            f"{row['saved_hours']:,.0f}",
+            f"{row['cost_usd']:,.0f}",
+            f"{100 * row['budget_share_spent']:.0f} %",
+            f"{row['moved_jobs']:,}",
+            f"{100 * row['later_share']:.1f} %",
+        ]
+        for row in rows
+    ]
+    return headings, cells
+
+
+def fidelity_words(fidelity: Mapping[str, Any]) -> Iterator[str]:
+    """How near the simulation comes to the log, and why not nearer."""
+    if fidelity["jobs"]:
+        ratio = fidelity["mean_wait_ratio"]
+        order, waits = fidelity["start_rank_correlation"], fidelity["wait_rank_correlation"]
+        yield (
+            f"All on-premise, the mean wait is {fidelity['mean_wait_seconds'] / _HOUR:,.2f} h in the "
+            f"simulation and {fidelity['logged_mean_wait_seconds'] / _HOUR:,.2f} h in the log"
+            + ("" if ratio is None else f" ({ratio:.2f} times)")
+            + ("" if order is None else f"; rank correlation of the starts {order:.3f}")
+            + ("" if waits is None else f", of the waits {waits:.2f}")
+            + f"; half of the waits differ by less than "
+            f"{fidelity['median_absolute_deviation_seconds'] / 60.0:,.0f} min."
+        )
+    if fidelity["deviates"]:
+        yield (
+            "The simulation deviates from the log: compare the policies, and do not expect these hours and "
+            "dollars. What may explain it:"
+        )
+        yield from (f"- {reason}" for reason in fidelity["reasons"])

@@ -1,0 +1,110 @@
+"""``advisor rehearse``: the contract's fields, the table, the page, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from advisor.cli.main import app
+from advisor.model import BadInput
+
+SMALL = ("--trace", "synthetic:900:4", "--skip", "300")
+PLAIN = ["all-on-premise", "overflow", "starburst", "clairvoyant"]
+
+
+def rehearsed(*words: str) -> Any:
+    done = CliRunner().invoke(
+        app, ["rehearse", "--format", "json", "--processes", "1", *words], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_contract() -> None:
+    result = rehearsed(*SMALL, "--budget-share", "0.1")
+    assert {"trace", "jobs", "budget_usd", "fidelity", "rows", "seconds"} <= result.keys()
+    assert result["jobs"] == 600
+    assert result["budget_usd"] == pytest.approx(0.1 * result["core_hours"] * result["usd_per_core_hour"])
+    rows = {row["policy"]: row for row in result["rows"]}
+    assert [name for name in rows if name in PLAIN] == PLAIN
+    for row in rows.values():
+        assert row.keys() >= {
+            "policy", "mean_wait_seconds", "mean_turnaround_seconds", "mean_bounded_slowdown",
+            "p95_wait_seconds", "saved_hours", "cost_usd", "budget_share_spent", "moved_jobs", "later_share",
+        }  # fmt: skip
+        assert row["cost_usd"] <= result["budget_usd"]
+    here = rows["all-on-premise"]
+    assert (here["saved_hours"], here["cost_usd"], here["moved_jobs"], here["later_share"]) == (0, 0, 0, 0)
+    for name in ("overflow", "clairvoyant"):
+        assert rows[name]["saved_hours"] > 0.0
+        assert rows[name]["saved_hours"] == pytest.approx(
+            600 * (here["mean_turnaround_seconds"] - rows[name]["mean_turnaround_seconds"]) / 3600.0
+        )
+
+
+def test_nothing_moves_without_a_budget() -> None:
+    rows = rehearsed(*SMALL, "--budget-share", "0")["rows"]
+    assert {(row["moved_jobs"], row["cost_usd"], row["budget_share_spent"]) for row in rows} == {
+        (0, 0.0, 0.0)
+    }
+
+
+def test_processes_change_nothing() -> None:
+    def figures(processes: str) -> list[dict[str, Any]]:
+        rows = rehearsed(*SMALL, "--processes", processes)["rows"]
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+    assert figures("2") == figures("1")
+
+
+def test_the_cloud_of_the_options_is_the_one_that_is_simulated() -> None:
+    fast = rehearsed(*SMALL, "--boot", "0", "--slowdown", "1")
+    slow = rehearsed(*SMALL, "--boot", "1200", "--slowdown", "1.5", "--bill-boot")
+    assert (slow["boot_seconds"], slow["slowdown"], slow["bills_boot"]) == (1200.0, 1.5, True)
+    saved = [
+        next(row["saved_hours"] for row in found["rows"] if row["policy"] == "clairvoyant")
+        for found in (fast, slow)
+    ]
+    assert saved[0] > saved[1]
+
+
+def test_the_table_says_the_same_in_words() -> None:
+    done = CliRunner().invoke(app, ["rehearse", *SMALL, "--processes", "1"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "600 jobs of" in done.stdout
+    assert "Budget " in done.stdout
+    for word in (*PLAIN, "mean wait h", "saved hours", "later jobs", "rank correlation of the starts"):
+        assert word in done.stdout
+
+
+def test_the_page_has_every_curve(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = rehearsed(*SMALL, "--out", str(page))
+    shares = {row["budget_share"] for row in result["curve"]}
+    assert shares == {0.01, 0.02, 0.05, 0.1}
+    assert len(result["curve"]) == 4 * len(result["rows"])
+    text = page.read_text(encoding="utf-8")
+    for word in ("Rehearsal of", "Hours saved against money spent", "Mean wait of all jobs", "clairvoyant"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--policies", "magic"), "rehearse.policy"),
+        (("--skip", "900"), "rehearse.no_jobs"),
+        (("--nodes", "2"), "rehearse.too_large"),
+        (("--budget-share", "inf"), "rehearse.share"),
+        (("--out", "/no/such/folder/page.html"), "plot.unwritable"),
+        (("--trace", "/no/such.swf"), "trace.missing"),
+    ],
+)
+def test_what_is_refused(words: tuple[str, ...], code: str) -> None:
+    done = CliRunner().invoke(app, ["rehearse", *SMALL, "--processes", "1", *words])
+    assert isinstance(done.exception, BadInput), done.output
+    assert done.exception.code == code
+    assert done.exception.mend
