@@ -21,7 +21,7 @@ import yaml
 
 from advisor.slurm import hook_files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test waits for three runs of it
 
 PROJECT = Path(__file__).resolve().parents[2]
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
@@ -108,7 +108,7 @@ class Host:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         return Run(done.returncode, done.stdout)
