@@ -14,6 +14,11 @@ from advisor.history.schema import node_use, paid_time
 from advisor.model.bill import Bill, NodeUse, PaidTime, bill, used
 
 _BATCH: Final = 500
+_THIS_USE: Final = sa.delete(node_use).where(
+    node_use.c.node == sa.bindparam("on_node"),
+    node_use.c.job_id == sa.bindparam("of_job"),
+    node_use.c.start_time == sa.bindparam("from_start"),
+)
 _CHANGING: Final = ("end_time", "processors", "account", "is_final")
 
 
@@ -25,24 +30,30 @@ class PaidTimes:
 
     def add_paid(self, paid: Iterable[PaidTime]) -> None:
         """Store periods of paid time; a longer one replaces its earlier version and those within it."""
+        rows = [
+            {
+                "instance_id": piece.instance_id,
+                "node": piece.node,
+                "since": piece.since,
+                "until": piece.until,
+                "usd_per_hour": piece.usd_per_hour,
+            }
+            for piece in paid
+        ]
+        if not rows:
+            return
+        column = paid_time.c
+        same = column.instance_id == sa.bindparam("of_instance")
+        inside = (column.since > sa.bindparam("begin")) & (column.since < sa.bindparam("end"))
+        shorter = [
+            {"of_instance": row["instance_id"], "begin": row["since"], "end": row["until"]} for row in rows
+        ]
         with self._database.writing() as connection:
-            for piece in paid:
-                inside = (paid_time.c.since > piece.since) & (paid_time.c.since < piece.until)
-                connection.execute(
-                    sa.delete(paid_time).where(paid_time.c.instance_id == piece.instance_id, inside)
-                )
-                values = {
-                    "instance_id": piece.instance_id,
-                    "node": piece.node,
-                    "since": piece.since,
-                    "until": piece.until,
-                    "usd_per_hour": piece.usd_per_hour,
-                }
-                connection.execute(
-                    insert_into(connection, paid_time)
-                    .values(values)
-                    .on_conflict_do_update(index_elements=["instance_id", "since"], set_=values)
-                )
+            insert = insert_into(connection, paid_time)
+            changes = {name: insert.excluded[name] for name in ("node", "until", "usd_per_hour")}
+            key = ["instance_id", "since"]
+            connection.execute(insert.on_conflict_do_update(index_elements=key, set_=changes), rows)
+            connection.execute(sa.delete(paid_time).where(same, inside), shorter)
 
     def paid_since(self, time: float) -> list[PaidTime]:
         """Whole periods of paid time that end after a moment (epoch seconds)."""
@@ -68,8 +79,8 @@ class PaidTimes:
                         continue
                     stale += [one for one in same if not one.is_final and one.start <= use.end]
                     wanted.append(use)
-                for one in stale:
-                    connection.execute(sa.delete(node_use).where(*_is(one)))
+                if stale:
+                    connection.execute(_THIS_USE, [_key(one) for one in stale])
                 if wanted:
                     insert = insert_into(connection, node_use)
                     changes = {name: insert.excluded[name] for name in _CHANGING}
@@ -119,12 +130,8 @@ class PaidTimes:
             return set(connection.execute(query).scalars())
 
 
-def _is(use: NodeUse) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        node_use.c.node == use.node,
-        node_use.c.job_id == use.job_id,
-        node_use.c.start_time == use.start,
-    )
+def _key(use: NodeUse) -> dict[str, Any]:
+    return {"on_node": use.node, "of_job": use.job_id, "from_start": use.start}
 
 
 def _values(use: NodeUse) -> dict[str, Any]:

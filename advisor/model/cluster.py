@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 import msgspec
+
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_UNUSABLE: Final = frozenset({"DOWN", "FAIL", "ERROR"})
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -87,7 +92,7 @@ class Node:
     @property
     def is_down(self) -> bool:
         """True when Slurm does not use the node until an admin acts."""
-        return bool(self.states & {"DOWN", "FAIL", "ERROR"})
+        return not self.states.isdisjoint(_UNUSABLE)
 
     @property
     def is_draining(self) -> bool:
@@ -97,17 +102,23 @@ class Node:
     @property
     def is_busy(self) -> bool:
         """True when a job holds the node."""
-        return bool(self.states & {"ALLOCATED", "MIXED", "COMPLETING"})
+        return not self.states.isdisjoint(_BUSY)
 
     @property
     def power(self) -> NodePower:
         """Power state; nothing is done about ``UNKNOWN``."""
-        if "POWERING_DOWN" in self.states:
-            return NodePower.POWERING_DOWN
-        if "POWERING_UP" in self.states:
-            return NodePower.POWERING_UP
-        if "POWERED_DOWN" in self.states or ("POWER_DOWN" in self.states and not self.is_busy):
-            return NodePower.DOWN  # a busy node with POWER_DOWN stays up until its job ends
-        if self.states & {"IDLE", "ALLOCATED", "MIXED", "COMPLETING"}:
-            return NodePower.UP
-        return NodePower.UNKNOWN
+        return _power_of(self.states)
+
+
+@lru_cache(maxsize=4096)
+def _power_of(states: frozenset[str]) -> NodePower:
+    """Power state by Slurm's words; a poll asks for each of thousands of nodes many times."""
+    if "POWERING_DOWN" in states:
+        return NodePower.POWERING_DOWN
+    if "POWERING_UP" in states:
+        return NodePower.POWERING_UP
+    if "POWERED_DOWN" in states or ("POWER_DOWN" in states and not states & _BUSY):
+        return NodePower.DOWN  # a busy node with POWER_DOWN stays up until its job ends
+    if states & {"IDLE", "ALLOCATED", "MIXED", "COMPLETING"}:
+        return NodePower.UP
+    return NodePower.UNKNOWN

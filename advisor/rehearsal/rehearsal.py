@@ -101,9 +101,10 @@ class Rehearsal:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, site: SimulatedSite, began: float) -> Rehearsed:
-        for job, start, end in sorted(self._jobs.past(), key=lambda past: past[2]):
+        past = sorted(self._jobs.past(), key=lambda each: each[2])
+        for job, start, end in past:
             site.slurm.ended_runs.add(job, "COMPLETED", start, end)
-        site.prepare()
+        site.prepare(past[0][2] - 1.0 if past else site.time.now)
         rounds = Rounds(site, is_every_round=self._every)
         submitted: list[MemoryJob] = []
         for each in self._jobs:

@@ -10,7 +10,10 @@ unless one of these holds:
 - a decision is next (a submission): before it the queue is polled if the last poll is older than a period,
   and if jobs have ended or were advised since, the loops that learn have their rounds first;
 - the loop's work depends on time (`TIMED`), and there is anything in the burst partition;
+- waiting jobs are asked again, and a job has started or ended on-premise;
 - its last round is `heartbeat_seconds` ago.
+
+The poll does not write the status file, which nobody reads here.
 
 So what happens on-premise is seen at the next decision and not before, with the times that squeue and sacct
 give; and a snapshot is as young as its submission, where a live one is up to a period old.
@@ -24,13 +27,16 @@ from typing import Final
 
 from advisor.rehearsal.site import SimulatedSite
 from advisor.service.running.loops import LoopRunner
+from advisor.service.waiting.feature import WaitingFeature
 
 _MIN_REST_SECONDS: Final = 0.5
 POLL: Final = "poll"
+_FOR_READERS: Final = frozenset({"write status"})
+"""Steps that write only what people read."""
 LEARNING: Final = ("learn", "forests")
 """In this order: what the first stores the second learns from."""
 TIMED: Final = frozenset({"portfolio", "acquire", "watch"})
-FOLLOWS_QUEUE: Final = frozenset({"ask again"})
+ASKING: Final = "ask again"
 
 
 @dataclass(slots=True)
@@ -64,13 +70,15 @@ class Rounds:
     """
 
     def __init__(
-        self, site: SimulatedSite, *, is_every_round: bool = False, heartbeat_seconds: float = 1800.0
+        self, site: SimulatedSite, *, is_every_round: bool = False, heartbeat_seconds: float = 21_600.0
     ) -> None:
         self._site = site
         self._every = is_every_round
         self._heartbeat = heartbeat_seconds
         now = site.time.now
         self._timed = TIMED | ({"match"} if site.settings.matching.enabled else set())
+        waiting = [each.loop for each in site.control.features if isinstance(each, WaitingFeature)]
+        self._asks = any(loop.is_on for loop in waiting)
         self._turns = {name: _Turn(runner, now) for name, runner in site.control.runners.items()}
         self._poll = self._turns[POLL]
         self._polls = 0
@@ -100,8 +108,8 @@ class Rounds:
             return turn.seen != self._changes()
         if turn.name in LEARNING:
             return False
-        if turn.name in FOLLOWS_QUEUE:
-            return turn.seen != (self._polls, self._site.slurm.queue_changes)
+        if turn.name == ASKING:
+            return self._asks and turn.seen != (self._polls, self._site.slurm.queue_changes)
         if turn.name in self._timed and self._site.slurm.has_cloud_work:
             return True
         return turn.seen != (self._polls,)
@@ -147,14 +155,14 @@ class Rounds:
             changes = self._changes()
             self._polls += changes != turn.seen
             turn.seen = changes
-        elif turn.name in FOLLOWS_QUEUE:
+        elif turn.name == ASKING:
             turn.seen = self._polls, site.slurm.queue_changes
         else:
             turn.seen = (self._polls,)
         turn.runner.take_wake()
         turn.last = now
         self.counts[turn.name] += 1
-        if not turn.runner.run_once():
+        if not turn.runner.run_once(leave_out=() if self._every else _FOR_READERS):
             self.failures[turn.name] += 1
 
     def failing(self) -> dict[str, str]:

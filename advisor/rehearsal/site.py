@@ -91,6 +91,7 @@ class SimulatedSite:
         for path in (settings.paths.state, settings.paths.models, settings.paths.run):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.ec2 = MemoryEc2(now=time.read, page_size=_PAGE)
+        self.ec2.times.purge = _FORGET_SECONDS
         self.machines = Machines(self.ec2, shape.boot_seconds)
         self.slurm = MemorySlurm(
             now=time.read,
@@ -148,10 +149,12 @@ class SimulatedSite:
             again=self._again,
         )
 
-    def prepare(self) -> None:
-        """Read the history that accounting has; do what both daemons do before their first round."""
+    def prepare(self, since: float) -> None:
+        """Read the history that accounting has from ``since`` (epoch seconds), and do what both daemons do
+        before their first round.
+        """
         slurm: Any = self.slurm
-        ingest_accounting(self.control.store, slurm, 0.0, self.time.now)
+        ingest_accounting(self.control.store, slurm, since, self.time.now)
         self.spool.prepare()
         self.control.prepare()
         self.holder.refresh()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
@@ -15,6 +16,7 @@ _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_.,\[\]-]{0,65536}")
 _RANGE: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
 
 
+@lru_cache(maxsize=4096)
 def expand(expression: str) -> tuple[str, ...]:
     """Node names of an expression such as ``burst[1-3,7]``, in order.
 

@@ -38,7 +38,7 @@ class MemoryCluster:
             limits do not kill.
         node_processors: Of a cloud node.
         queue_changes, cloud_changes: How often a job has started or ended on-premise; how often anything else
-            has changed.
+            has changed, but for nodes that have powered down.
     """
 
     now: Callable[[], float]
@@ -90,8 +90,7 @@ class MemoryCluster:
         for job in self.jobs.values():
             if job.state in ("CONFIGURING", RUNNING):
                 self._look_at_job(job, now)
-        for node in self.nodes.values():
-            self._suspend_if_idle(node, now)
+        self._suspend_idle(now)
         self._start_waiting(now)
         self._advance_on_premise(now)
         while self._forgettable and now - self._forgettable[0].end_time > self.times.forget:
@@ -173,7 +172,6 @@ class MemoryCluster:
                 self._free(node)
                 node.is_down = True
         elif node.power is NodePower.POWERING_DOWN and now - node.since > self.times.suspend:
-            self.cloud_changes += 1
             # usable again at once: SlurmctldParameters has idle_on_node_suspend; the rest stays as it was set
             self.nodes[node.name] = MemoryNode(
                 node.name, since=now, weight=node.weight, features=node.features, active=node.active
@@ -215,17 +213,24 @@ class MemoryCluster:
             self.nodes[name].job_id, self.nodes[name].since = None, now
         job.nodes = ()
 
-    def _suspend_if_idle(self, node: MemoryNode, now: float) -> None:
-        if node.power is not NodePower.UP or node.job_id is not None:
-            return
-        if node.powers_down_after_job or now - node.since > self.times.idle:
-            self._power_down(node)
+    def _suspend_idle(self, now: float) -> None:
+        """Power idle nodes down; SuspendProgram is called once for all of them."""
+        idle = [
+            node
+            for node in self.nodes.values()
+            if node.power is NodePower.UP
+            and node.job_id is None
+            and (node.powers_down_after_job or now - node.since > self.times.idle)
+        ]
+        if idle:
+            self._power_down(*idle)
 
-    def _power_down(self, node: MemoryNode) -> None:
+    def _power_down(self, *nodes: MemoryNode) -> None:
         self.cloud_changes += 1
-        node.power, node.since = NodePower.POWERING_DOWN, self.now()
-        node.powers_down_after_job = False
-        self.program("suspend", (node.name,), {})
+        for node in nodes:
+            node.power, node.since = NodePower.POWERING_DOWN, self.now()
+            node.powers_down_after_job = False
+        self.program("suspend", tuple(node.name for node in nodes), {})
 
     def _start(self, job: MemoryJob, now: float) -> None:
         if job.partition == ON_PREMISE:

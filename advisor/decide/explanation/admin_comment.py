@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import Final
 
@@ -122,8 +123,12 @@ def _ascii_json(value: object) -> str:
     return text if text.isascii() else json.dumps(value, separators=(",", ":"))
 
 
+@lru_cache(maxsize=4096)
 def parse_admin_comment(text: str | None) -> RecordedAdvice | None:
-    """Read an AdminComment back; None for anything that is not one of ours (data from outside)."""
+    """Read an AdminComment back; None for anything that is not one of ours (data from outside).
+
+    The last ones are kept: every poll shows the same comments again. The record is not to be changed.
+    """
     if not text or len(text) > 4 * ADMIN_COMMENT_LIMIT:
         return None
     try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
     Raises:
         OSError: The folder is missing, full or not writable.
     """
-    replace_file(folder / NAME, json.dumps(_plain(content)).encode())
+    replace_file(folder / NAME, _encoder.encode(content))
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -56,15 +55,11 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_plain(item) for item in value]
-        case msgspec.Struct():
-            return _plain(msgspec.structs.asdict(value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, AbstractSet | tuple):
+        return list(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)

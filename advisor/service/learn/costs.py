@@ -60,6 +60,7 @@ class Costs:
         self._clock = clock
         self._meter = meter
         self._metered: float | None = None  # until when paid time was known in the last round
+        self._noted_day = -math.inf
         self.today: Rows | None = None
 
     def note(self, ended: Sequence[JobOutcome]) -> None:
@@ -70,17 +71,21 @@ class Costs:
             self._store.set_costs(reckoned, source=SOURCE)
             return
         paid = self._meter.paid()
+        running = self._running()
+        final = [use for _, own in runs for run in own for use in _uses_of(run)]
+        now = self._clock.wall()
+        if self._noted_day == midnight(now) and not (paid or running or final):
+            return  # nothing was paid or ran since the last round
         self._store.add_paid(paid)
         self._meter.noted(paid)
-        self._store.add_uses(self._running())
-        final = [use for _, own in runs for run in own for use in _uses_of(run)]
+        self._store.add_uses(running)
         self._store.add_uses(final)
-        now = self._clock.wall()
         since = now - _LATEST_SECONDS if self._metered is None else self._metered
         self._share(self._store.beside(final) | self._store.jobs_ended_after(since))
         # the earliest of all nodes: a minute is paid in advance, and some node may be counted no longer
         self._metered = min((piece.until for piece in paid), default=since)
-        self.today = self._store.bill(midnight(now))
+        self._noted_day = midnight(now)
+        self.today = self._store.bill(self._noted_day)
 
     def _share(self, job_ids: Iterable[int]) -> None:
         costs = dict[int, float]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -12,6 +13,7 @@ from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, Inges
 from advisor.history.store import HistoryStore
 from advisor.model.job import JobOutcome
 from advisor.model.settings import Settings
+from advisor.predict.forecast.rolling import ForecastOptions
 from advisor.service.exchange import spool
 from advisor.service.learn.as_here import outcome_here, queued_here
 from advisor.service.learn.both_sides import PerformanceRatioBook
@@ -32,6 +34,7 @@ log = structlog.get_logger(__name__)
 _MAX_LINKS = 100_000  # jobs that are remembered as linked to their advice
 _MAX_RESTARTED = 1_000  # restarted jobs whose costs one round stores
 _FULL_QUERY_SECONDS = 600.0  # between two queries for the whole last hour
+_STANDBY_SAVE_SECONDS: Final = 600.0
 _PRICED = f"{SOURCE}:priced"
 """Cursor: position of the last job whose costs in the cloud are stored."""
 
@@ -74,6 +77,7 @@ class LearnLoop:
         self.costs = Costs(settings, store=store, view=view, clock=clock, meter=meter)
         self._linked: dict[int, str] = {}
         self._full_query = -math.inf  # monotonic seconds
+        self._saved = -math.inf  # monotonic seconds
         self.jobs_learned = 0
         self.last_ingest: IngestReport | None = None
         self._restarted = set[int]()
@@ -158,8 +162,11 @@ class LearnLoop:
             self._judge(outcome)
 
     def save_knowledge(self) -> None:
-        """Save the estimators for the submit server."""
-        self._knowledge.save()
+        """Save the estimators for the submit server; once in ten minutes where forests decide instead."""
+        now, own = self._clock.monotonic(), self._settings.placement.rule == "advisor"
+        stands_by = own and self._knowledge.cases >= ForecastOptions().first
+        if (not stands_by or now - self._saved >= _STANDBY_SAVE_SECONDS) and self._knowledge.save():
+            self._saved = now
 
     def save_sizes(self) -> None:
         """Save the size model for the submit server, once a minute."""

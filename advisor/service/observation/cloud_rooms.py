@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -83,11 +84,14 @@ def _ends(nodes: Sequence[Node], snapshot: SlurmSnapshot) -> Times:
     The entries beyond a node's own processors are infinite.
     """
     on_node, now = jobs_by_node(snapshot), snapshot.time
-    ends = np.full((len(nodes), max(node.processors for node in nodes)), math.inf)
+    widths = np.array([node.processors for node in nodes])
+    ends = np.where(np.arange(widths.max()) < widths[:, None], _FREE, math.inf)
     for row, node in enumerate(nodes):
+        jobs = on_node.get(node.name, [])
+        if not jobs and node.power is not NodePower.POWERING_DOWN:
+            continue
         own = ends[row, : node.processors]
         own[:] = now + _POWERING_DOWN_SECONDS if node.power is NodePower.POWERING_DOWN else _FREE
-        jobs = on_node.get(node.name, [])
         taken = 0
         for queued in jobs:
             processors = min(processors_on_a_node(queued), node.processors - taken)
@@ -149,11 +153,16 @@ def _kinds(nodes: Sequence[Node]) -> dict[str, list[int]]:
     """Row numbers by capacity: nodes that may be spot, and nodes that are on-demand or reserved."""
     found: dict[str, list[int]] = {capacity.value: [] for capacity in Capacity}
     for row, node in enumerate(nodes):
-        if not is_never_spot(node.features):
-            found[Capacity.SPOT.value].append(row)
-        for kind in {Capacity.ON_DEMAND.value, Capacity.RESERVED.value} & set(active_features(node)):
+        for kind in _kinds_with(node.features, active_features(node)):
             found[kind].append(row)
     return found
+
+
+@lru_cache(maxsize=256)
+def _kinds_with(features: tuple[str, ...], active: tuple[str, ...]) -> tuple[str, ...]:
+    """Capacities of a node by its features in slurm.conf and its active ones."""
+    named = {Capacity.ON_DEMAND.value, Capacity.RESERVED.value} & set(active)
+    return (*sorted(named), *(() if is_never_spot(features) else (Capacity.SPOT.value,)))
 
 
 def _rooms(ends: Times, nodes: Sequence[Node], now: float) -> tuple[Room, ...]:

@@ -220,16 +220,17 @@ class PlacementFollower:
     def _follow(self, current: LivePlacement, content: StreamFile) -> None:
         with self._lock:
             rows = current.begin(content)
-        more = True
+            more = current.withdraw_seen(_EVENTS_AT_A_TIME)
         while more:
+            time.sleep(_PAUSE_SECONDS)
             with self._lock:
                 more = current.withdraw_seen(_EVENTS_AT_A_TIME)
-            time.sleep(_PAUSE_SECONDS)
         for first in range(0, len(rows), _EVENTS_AT_A_TIME):
+            if first:
+                time.sleep(_PAUSE_SECONDS)
             with self._lock:
                 for row in rows[first : first + _EVENTS_AT_A_TIME]:
                     current.take(row)
-            time.sleep(_PAUSE_SECONDS)
 
     def _build(self, content: StreamFile) -> bool:
         """Forests and base of this stream, if they are in force already."""

@@ -32,6 +32,8 @@ from advisor.service.submit.live_placement import PlacementFollower
 
 _LOOK_SECONDS: Final = 0.25
 _MODEL_LOOK_SECONDS: Final = 2.0
+_STANDBY_LOOK_SECONDS: Final = 600.0
+"""While forests decide, the k-NN only stands by: it is not loaded anew after each job that has ended."""
 _REHEARSALS: Final = 50
 _REHEARSAL_STATE: Final = ClusterState(
     time=0.0,
@@ -190,7 +192,7 @@ class StateHolder:
         now = self._monotonic()
         if now < self._next_model_look:
             return
-        self._next_model_look = now + _MODEL_LOOK_SECONDS
+        self._next_model_look = now + (_STANDBY_LOOK_SECONDS if self._stands_by else _MODEL_LOOK_SECONDS)
         model, load_model = self.current.model, self._load_model
         in_use = None if model is None or self._load_anew else model.version
         newer = load_model(in_use)
@@ -202,6 +204,13 @@ class StateHolder:
         with self._swap:
             self.current = replace(self.current, model=newer)
         log.info("model.in_use", version=newer.version)
+
+    @property
+    def _stands_by(self) -> bool:
+        """Whether forests answer in the place of the models that are looked after here."""
+        settings = self.current.settings
+        is_own = settings.placement.rule == "advisor" and self.placement.current is not None
+        return is_own and self.current.model is not None and not settings.size.enabled
 
     def _look_at_groups(self) -> None:
         if not self._unknown_groups:
